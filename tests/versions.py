@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 #: The extras that the core suite runs with.
-EXTRAS = ("embedded", "server", "ai", "openai-agents", "mcp", "otel")
+EXTRAS = ("embedded", "server", "ai", "openai-agents", "langgraph", "mcp", "otel")
 #: Newest first. `.venv` is made of the first of these that PATH has.
 NAMES = ("python3.16", "python3.15", "python3.14", "python3.13", "python3.12", "python3.11")
 DECLARED = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)(\[[^\]]*\])?>=(?P<least>[0-9.]+)")

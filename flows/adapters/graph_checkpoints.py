@@ -1,0 +1,225 @@
+"""Checkpoints of a LangGraph graph as they are stored: values and artifacts of a round's commit.
+
+A channel that has changed is an artifact. Of a list, only the items behind the first changed one
+are written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.flows.json_values import canonical
+
+#: The value of the run with the index of its checkpoints.
+INDEX = "_graph"
+#: Parts of a list. From here on, small parts that follow each other are written again as one part,
+#: so that fewer artifacts have to be read.
+MOST_PARTS = 100
+#: Number of parts that are worth it, and characters of all of them. A round may add 256 KiB.
+FEWEST, JOINED = 8, 32_768
+#: Characters of a value that is stored in the index, as most of those that choose the next node.
+SHORT = 64
+#: Channels of writes that tell of a task, and are no output of it.
+ERROR, INTERRUPTED, RESUMED, HANDLED = (
+    "__error__",
+    "__interrupt__",
+    "__resume__",
+    "__error_source_node__",
+)
+TOLD = frozenset({ERROR, INTERRUPTED, RESUMED, HANDLED})
+
+
+@dataclass(slots=True)
+class StoredChannel:
+    """A channel as it is stored.
+
+    Attributes:
+        version: the library's version of it.
+        texts: the encoded value. Of a list, those of its items. None: the channel is empty.
+        is_list: whether it is a list.
+        parts: the artifacts that have the texts, each with how many of its texts count. Empty: it
+            is not stored yet.
+    """
+
+    version: Any
+    texts: list[str] | None
+    is_list: bool = False
+    parts: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the value is stored in the index, without an artifact."""
+        return not self.is_list and self.texts is not None and len(self.texts[0]) <= SHORT
+
+    def parts_of(self, texts: Sequence[str]) -> list[tuple[str, int]]:
+        """Return the parts that a list with these items can keep."""
+        if not self.is_list or self.texts is None:
+            return []
+        same = _common(self.texts, texts)
+        parts: list[tuple[str, int]] = []
+        for part, most in self.parts:
+            taken = min(most, same - sum(count for _, count in parts))
+            if taken > 0:
+                parts.append((part, taken))
+        return parts
+
+    def store(self, name: str, artifacts: dict[str, str]) -> None:
+        """Add the artifact that the value needs beside those it has."""
+        if self.texts is None or self.is_short:
+            return
+        has = sum(most for _, most in self.parts)
+        if has == len(self.texts) and (self.parts or self.is_list):
+            return
+        name = f"{name}/{self.version}"
+        if len(self.parts) >= MOST_PARTS:
+            self._join(f"{name}/joined", artifacts)
+        artifacts[name] = f"[{','.join(self.texts[has:])}]"
+        self.parts = [*self.parts, (name, len(self.texts) - has)]
+
+    def _join(self, name: str, artifacts: dict[str, str]) -> None:
+        """Make one part of the most parts that follow each other and are not too long together."""
+        texts, places = self.texts or [], [0]
+        for _, most in self.parts:
+            places.append(places[-1] + most)
+        lengths = [sum(map(len, texts[begin:end])) for begin, end in itertools.pairwise(places)]
+        first, begin, end, total = 0, 0, 0, 0
+        for last, length in enumerate(lengths):
+            total += length
+            while total > JOINED:
+                total -= lengths[first]
+                first += 1
+            if last + 1 - first > end - begin:
+                begin, end = first, last + 1
+        if end - begin < FEWEST:
+            return
+        artifacts[name] = f"[{','.join(texts[places[begin] : places[end]])}]"
+        self.parts[begin:end] = [(name, places[end] - places[begin])]
+
+    @classmethod
+    def of(cls, stored: Sequence[Any], artifact: Callable[[str], str]) -> StoredChannel:
+        """Read it from the index, and from its artifacts."""
+        version, is_list, place = stored
+        if place is None or isinstance(place, str):
+            return cls(version, None if place is None else [place])
+        parts = [(part, most) for part, most in place]
+        texts = [
+            canonical(each) for part, most in parts for each in json.loads(artifact(part))[:most]
+        ]
+        return cls(version, texts, is_list, parts)
+
+    def place(self) -> Any:
+        """Return what the index has of the value: its artifacts, itself, or None if it is empty."""
+        if self.texts is None:
+            return None
+        return self.texts[0] if self.is_short else [list(each) for each in self.parts]
+
+
+@dataclass(slots=True)
+class TaskWrites:
+    """What a task of the current superstep has written.
+
+    Attributes:
+        node: name of its node.
+        path: place of the task, by which the library orders writes.
+        writes: the channels and the encoded values.
+        artifact: the artifact that has them. Empty: they are not stored yet.
+    """
+
+    node: str
+    path: str
+    writes: list[tuple[str, str]]
+    artifact: str = ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the task has run to its end."""
+        return any(channel not in TOLD for channel, _ in self.writes)
+
+    def data(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        return {
+            "node": self.node,
+            "path": self.path,
+            "writes": [list(each) for each in self.writes],
+        }
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], artifact: str = "") -> TaskWrites:
+        """Return it from JSON data."""
+        writes = [(channel, text) for channel, text in data["writes"]]
+        return cls(data["node"], data["path"], writes, artifact)
+
+
+@dataclass(slots=True)
+class Namespace:
+    """The last checkpoint of the graph, or of a subgraph.
+
+    Attributes:
+        checkpoint: it without the values of its channels.
+        metadata: what the library has to know beside.
+        channels: its channels by name.
+        tasks: the tasks of the superstep that follows it, by id.
+    """
+
+    checkpoint: dict[str, Any]
+    metadata: dict[str, Any]
+    channels: dict[str, StoredChannel]
+    tasks: dict[str, TaskWrites] = field(default_factory=dict)
+
+    def store(self, name: str, step: int, artifacts: dict[str, str]) -> dict[str, Any]:
+        """Return the entry of the index for the namespace, and add the artifacts that it needs."""
+        channels = {}
+        for channel, stored in self.channels.items():
+            stored.store(f"channel/{name}{'/' if name else ''}{channel}", artifacts)
+            channels[channel] = [stored.version, stored.is_list, stored.place()]
+        for task, written in self.tasks.items():
+            if not written.artifact:
+                written.artifact = f"task/{written.node}/{task}/{step}"
+                artifacts[written.artifact] = canonical(written.data())
+        return {
+            "checkpoint": self.checkpoint,
+            "metadata": self.metadata,
+            "channels": channels,
+            "tasks": {task: written.artifact for task, written in self.tasks.items()},
+        }
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any], artifact: Callable[[str], str]) -> Namespace:
+        """Read it from the index, and from its artifacts."""
+        channels = {
+            name: StoredChannel.of(each, artifact) for name, each in stored["channels"].items()
+        }
+        tasks = {
+            task: TaskWrites.of(json.loads(artifact(name)), name)
+            for task, name in stored["tasks"].items()
+        }
+        return cls(dict(stored["checkpoint"]), dict(stored["metadata"]), channels, tasks)
+
+
+@dataclass(slots=True)
+class RoundTasks:
+    """The tasks of a round, which the saver and the nodes share.
+
+    Attributes:
+        names: the nodes of the tasks that the round has come to, by id.
+        begun: ids of the tasks that it has begun.
+        written: ids of the tasks that have written something, or asked a person, or failed.
+        ended: ids of those of them that have not failed.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
+
+
+def _common(before: Sequence[str], after: Sequence[str]) -> int:
+    """Return how many texts at the beginning are the same."""
+    for place, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old != new:
+            return place
+    return min(len(before), len(after))

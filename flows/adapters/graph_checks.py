@@ -1,0 +1,73 @@
+"""What a LangGraph graph has: subgraphs, what a run cannot carry out, the types of its state."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Any, get_args, get_type_hints
+
+from langgraph.pregel import Pregel
+from pydantic import BaseModel
+
+from perdure.flows.errors import InvalidFlow
+
+
+def all_graphs(graph: Pregel[Any, Any, Any, Any]) -> Iterable[Pregel[Any, Any, Any, Any]]:
+    """Return a graph and its subgraphs, at any depth."""
+    yield graph
+    for node in graph.nodes.values():
+        if isinstance(node.bound, Pregel):
+            yield from all_graphs(node.bound)
+
+
+def check_graph(name: str, graph: Pregel[Any, Any, Any, Any]) -> None:
+    """Raise InvalidFlow if a graph has what a run cannot carry out."""
+    if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
+        raise InvalidFlow(
+            f"graph {name!r} has breakpoints (interrupt_before, interrupt_after), which a run does "
+            "not have. Call interrupt(...) in the node"
+        )
+    if "__root__" in graph.channels:
+        raise InvalidFlow(
+            f"graph {name!r}: its state has no keys; expected a TypedDict, a dataclass or a model"
+        )
+    for channel, spec in graph.channels.items():
+        if type(spec).__name__ == "DeltaChannel":
+            raise InvalidFlow(
+                f"graph {name!r}: {channel!r} is a DeltaChannel, which a run cannot store. Use a "
+                "list with a reducer: of it, only new items are written too"
+            )
+    for node, own in graph.nodes.items():
+        if getattr(own, "timeout", None) is not None:
+            raise InvalidFlow(
+                f"graph {name!r}: the node {node!r} has a timeout, which a run does not have. Set "
+                "round_timeout_seconds of register_graph"
+            )
+
+
+def types_of(
+    named: Sequence[type], graphs: Sequence[Pregel[Any, Any, Any, Any]]
+) -> Iterable[tuple[str, str]]:
+    """Return the classes that the state may have, as module and name."""
+    seen: set[Any] = set()
+    left: list[Any] = [*named]
+    for graph in graphs:
+        builder = getattr(graph, "builder", None)
+        for schema in ("state_schema", "input_schema", "output_schema"):
+            left += get_type_hints(getattr(builder, schema, None) or object).values()
+        for node in getattr(builder, "nodes", {}).values():
+            left += get_type_hints(getattr(node, "input_schema", None) or object).values()
+    while left:
+        kind = left.pop()
+        if id(kind) in seen:
+            continue
+        seen.add(id(kind))
+        left += get_args(kind)
+        if not isinstance(kind, type):
+            continue
+        is_data = issubclass(kind, BaseModel | Enum) or dataclasses.is_dataclass(kind)
+        if is_data or kind in named or hasattr(kind, "_fields"):
+            yield kind.__module__, kind.__name__
+        if (is_data or hasattr(kind, "__annotations__")) and not issubclass(kind, Enum):
+            left += get_type_hints(kind).values()

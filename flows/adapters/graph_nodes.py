@@ -1,0 +1,348 @@
+"""Nodes of a LangGraph graph in a round of a run: which of them run, and which are in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
+from langgraph.pregel import Pregel
+from langgraph.types import Interrupt as GraphQuestion
+from pydantic_core import to_jsonable_python
+
+from perdure.flows.adapters.graph_checkpoints import RoundTasks
+from perdure.flows.commands.calls import call
+from perdure.flows.commands.in_doubt import CarryOut, settled
+from perdure.flows.context import RoundContext, altered
+from perdure.flows.errors import (
+    FatalError,
+    OutcomeUnknown,
+    RetryableError,
+    RoundStopped,
+    UnstorableValue,
+)
+from perdure.flows.json_values import canonical
+from perdure.flows.outcomes import Command, Interrupt
+from perdure.flows.summaries import safe_text
+from perdure.flows.waits import no_waits
+
+#: Tasks that a round begins. The next round of the superstep begins others.
+TOGETHER = 32
+#: Seconds between two looks whether the other tasks of a round are over.
+OTHERS_SECONDS = 0.01
+#: Characters of a node's input in a question.
+ASKED = 10_000
+#: Name in the data of a question for the retry behind which it was asked.
+AFTER_RETRY = "after_retry"
+#: Errors that say themselves what becomes of the round.
+PASSED = (FatalError, RetryableError, RoundStopped, UnstorableValue)
+START = "__start__"
+WAITS = (
+    "the node {!r} of the graph waits. A node holds a worker, so it must not. Ask a person with "
+    "interrupt(...), or run the graph in a step of a workflow that waits"
+)
+
+
+class GraphRound:
+    """What happens to the nodes of a graph in one round.
+
+    Args:
+        context: of the round.
+        idempotent: names of nodes that may run again after their worker was lost. None: all.
+        pool: has the threads of the nodes.
+
+    Attributes:
+        waiting: the tasks that wait for an answer of a person, by id.
+        tasks: the tasks that it has come to.
+        is_partial: whether tasks are left for another round of the superstep.
+        question: what a person is asked about a node in doubt.
+        failed: the node that has failed, by the identity of its error.
+    """
+
+    def __init__(
+        self,
+        context: RoundContext,
+        idempotent: Collection[str] | None,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self.context, self._idempotent, self._pool = context, idempotent, pool
+        self._lock = threading.Lock()
+        self.waiting: Mapping[str, Sequence[GraphQuestion]] = {}
+        self.tasks = RoundTasks()
+        self._running: set[str] = set()
+        self._returned: dict[str, str] = {}
+        self.is_partial = False
+        self.question: Interrupt | None = None
+        self.failed: dict[int, tuple[str, BaseException]] = {}
+
+    async def perform(
+        self,
+        name: str,
+        inner: Runnable[Any, Any],
+        value: Any,
+        config: RunnableConfig,
+        named: Mapping[str, Any],
+        may_retry: bool,
+    ) -> Any:
+        """Run a node for a task, unless the task waits, or is left for another round.
+
+        Args:
+            may_retry: whether the graph itself tries a node again that has failed.
+
+        Raises:
+            GraphInterrupt: the node has not run, or asks a person.
+            Exception: whatever the node raises.
+        """
+        task = self.meet(name, config)
+        is_first = task not in self.tasks.begun
+        if is_first and len(self.tasks.begun) >= TOGETHER:
+            self.is_partial = True
+            raise GraphInterrupt(())
+        self.tasks.begun.add(task)
+        self._running.add(task)
+        work = asyncio.get_running_loop().run_in_executor(
+            self._pool,
+            contextvars.copy_context().run,
+            partial(self._carry_out, name, inner, value, config, named, is_first),
+        )
+        try:
+            result = await asyncio.shield(work)
+            self._returned[task] = name
+            return result
+        except BaseException as error:
+            self._running.discard(task)
+            if id(error) in self.failed and not may_retry:
+                await self._others()
+            raise
+
+    async def _others(self) -> None:
+        """Wait until the other tasks are over, before an error ends the round.
+
+        The library would cancel them. What they do would be lost, although it happens.
+        """
+        while (  # noqa: ASYNC110 - its parts are set in several places
+            self._running - self.tasks.written and not self.context.cancelled.is_set()
+        ):
+            await asyncio.sleep(OTHERS_SECONDS)
+
+    def meet(self, name: str, config: RunnableConfig) -> str:
+        """Return the id of a task that the graph has come to.
+
+        Raises:
+            GraphInterrupt: it waits for an answer of a person.
+        """
+        task = task_of(config)
+        self.tasks.names[task] = name
+        if task in self.waiting:
+            raise GraphInterrupt(tuple(self.waiting[task]))
+        return task
+
+    def _carry_out(
+        self,
+        name: str,
+        inner: Runnable[Any, Any],
+        value: Any,
+        config: RunnableConfig,
+        named: Mapping[str, Any],
+        is_first: bool,
+    ) -> Any:
+        context, command = self.context, Command(name, {"task": task_of(config)})
+        key, is_idempotent = context.key_of(command), self.is_idempotent(name)
+        if not is_idempotent:
+            if is_first and context.journal.in_doubt(key) is not None:
+                result = self._settle(command, value)
+                if not isinstance(result, CarryOut):
+                    return result
+            context.journal.intend(key)
+        with self._lock:
+            context.journal.carried_out = name
+            context.journal.is_repeatable = (
+                is_idempotent and context.journal.is_repeatable is not False
+            )
+        try:
+            with no_waits(WAITS.format(name)):
+                if _is_plain(inner):
+                    return inner.invoke(value, config, **named)
+                return call(partial(inner.ainvoke, value, config, **named), context)
+        except GraphBubbleUp:
+            context.journal.withdraw(key)  # After the answer, the node runs from its beginning.
+            raise
+        except Exception as error:
+            # The exception says that the node has failed, so it is not in doubt, unless it was cut
+            # off.
+            if not (context.cancelled.is_set() or isinstance(error, OutcomeUnknown)):
+                context.journal.withdraw(key)
+            self.failed[id(error)] = (name, error)
+            raise
+        except BaseException as error:
+            self.failed[id(error)] = (name, error)
+            raise
+
+    def is_idempotent(self, name: str) -> bool:
+        """Return whether a node may run again after its worker was lost."""
+        return self._idempotent is None or name in self._idempotent
+
+    def _settle(self, command: Command, value: Any) -> Any:
+        """Decide what happens to a node that a lost worker may have run.
+
+        Returns:
+            ``CarryOut``, or what a person says that the node has returned.
+
+        Raises:
+            GraphInterrupt: a person is asked.
+            FatalError: a person says that the node has failed.
+        """
+        context = self.context
+        asked = context.asked if isinstance(context.asked, Mapping) else {}
+        if context.answered and asked.get(AFTER_RETRY, "") != context.retried:
+            context = altered(context, answered=False)  # That answer led to an error.
+        result = settled("ask", command, _nothing, {}, context)
+        if isinstance(result, Interrupt):
+            facts = {**result.data["in_doubt"], "args": input_of(value), "listener": "graph"}
+            mark = {AFTER_RETRY: context.retried} if context.retried else {}
+            with self._lock:
+                self.question = self.question or Interrupt(
+                    result.reason, {"in_doubt": facts, **mark}
+                )
+            raise GraphInterrupt(())
+        match result:
+            case {"in_doubt": str(words)} if isinstance(asked.get("in_doubt"), Mapping):
+                raise FatalError(
+                    f"run {context.run_id}, step {context.step}: a person says of the node "
+                    f"{command.name!r}, whose worker was lost: {words}"
+                )
+        return result
+
+    def error_of(self, error: BaseException) -> BaseException:
+        """Return the error that the round raises for that of a node.
+
+        A node that is not idempotent is not run again unasked.
+        """
+        context = self.context
+        if not isinstance(error, Exception) or isinstance(error, PASSED):
+            return error
+        name, _ = self.failed.get(id(error), ("", error))
+        if not name:
+            name = self._withdraw_returned()
+        if not name or self.is_idempotent(name):
+            return error
+        failure = safe_text(f"{type(error).__name__}: {error}", 2000)
+        return FatalError(
+            f"run {context.run_id}, step {context.step}: the node {name!r} of the graph failed: "
+            f"{failure}. It is not idempotent, so it is not run again automatically. Check whether "
+            f"it has happened. To run it again: perdure retry {context.run_id}. For automatic "
+            "retries, name it in register_graph(idempotent=[...]), or give it a retry_policy"
+        )
+
+    def _withdraw_returned(self) -> str:
+        """Withdraw the intents of nodes that have returned, and whose results the graph refuses.
+
+        Returns:
+            The last of these nodes, or an empty text if there is none.
+        """
+        last = ""
+        for task, name in self._returned.items():
+            if task not in self.tasks.ended and not self.is_idempotent(name):
+                self.context.journal.withdraw(self.context.key_of(Command(name, {"task": task})))
+                last = name
+        return last
+
+
+class NodeStep(Runnable[Any, Any]):
+    """A node's runnable in a round."""
+
+    def __init__(
+        self,
+        name: str,
+        inner: Runnable[Any, Any],
+        this_round: GraphRound,
+        may_retry: bool = False,
+    ) -> None:
+        self.name, self._inner, self._round = name, inner, this_round
+        self._may_retry = may_retry
+
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - the library's name
+        config: RunnableConfig | None = None,
+        **named: Any,
+    ) -> Any:
+        """Raise FatalError: a round runs its graph on the event loop of the process."""
+        raise FatalError(f"the node {self.name!r} was invoked outside of a round")
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - the library's name
+        config: RunnableConfig | None = None,
+        **named: Any,
+    ) -> Any:
+        """Run the node, as the round decides."""
+        assert self.name is not None and config is not None, "the graph runs the node"
+        return await self._round.perform(
+            self.name, self._inner, input, config, named, self._may_retry
+        )
+
+
+class SubgraphStep(NodeStep):
+    """A subgraph in a round. Its own nodes are in doubt, not the subgraph."""
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - the library's name
+        config: RunnableConfig | None = None,
+        **named: Any,
+    ) -> Any:
+        """Run the subgraph until its next superstep, or to its end."""
+        assert self.name is not None and config is not None, "the graph runs the node"
+        self._round.meet(self.name, config)
+        return await self._inner.ainvoke(input, config, **named)
+
+
+def stepping(graph: Pregel[Any, Any, Any, Any], this_round: GraphRound) -> Any:
+    """Return a copy of a graph that stops before each superstep, and asks the round about nodes."""
+    own = copy.copy(graph)
+    own.interrupt_before_nodes = "*"
+    own.nodes = {
+        name: node if name == START else node.copy({"bound": _bound(name, node, this_round)})
+        for name, node in graph.nodes.items()
+    }
+    return own
+
+
+def _bound(name: str, node: Any, this_round: GraphRound) -> Runnable[Any, Any]:
+    if isinstance(node.bound, Pregel) and node.bound.checkpointer is not False:
+        return SubgraphStep(name, stepping(node.bound, this_round), this_round)
+    may_retry = bool(node.retry_policy or getattr(node, "error_handler_node", None))
+    return NodeStep(name, node.bound, this_round, may_retry)
+
+
+def task_of(config: RunnableConfig) -> str:
+    """Return the id of the task for which a node runs."""
+    place = str(config["configurable"]["checkpoint_ns"])
+    return place.rpartition("|")[2].rpartition(":")[2]
+
+
+def input_of(value: Any) -> dict[str, Any]:
+    """Return the input of a node as JSON, for people."""
+    plain = to_jsonable_python(value, fallback=repr)
+    plain = plain if isinstance(plain, dict) else {"input": plain}
+    text = canonical(plain)
+    return plain if len(text) <= ASKED else {"input": safe_text(text, ASKED)}
+
+
+def _is_plain(inner: Any) -> bool:
+    """Return whether a node is a plain function, for which the library makes a coroutine."""
+    function, coroutine = getattr(inner, "func", None), getattr(inner, "afunc", None)
+    wrapped = getattr(coroutine, "__wrapped__", None)
+    return function is not None and (coroutine is None or wrapped is function)
+
+
+def _nothing() -> None:
+    """Stand for the function of a node in doubt, which no policy calls."""

@@ -1,0 +1,360 @@
+"""RunSaver, which holds the checkpoints of a LangGraph graph during a round of its run."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
+from langgraph.types import Interrupt
+
+from perdure.flows.adapters.graph_checkpoints import (
+    ERROR,
+    HANDLED,
+    INDEX,
+    INTERRUPTED,
+    TOLD,
+    Namespace,
+    RoundTasks,
+    StoredChannel,
+    TaskWrites,
+)
+from perdure.flows.adapters.graph_values import StateSerializer, is_plain
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import FatalError
+from perdure.flows.journal import MOST_RESULTS
+from perdure.flows.json_values import storable
+
+#: Name of what ``context.once`` records of a task, without its id.
+RECORD = "graph."
+#: Places that are left in a step's journal for what is not a task.
+SPARE = 4
+#: Questions of a task, and those of the graph with the nodes that ask.
+Questions = list[Interrupt]
+Asked = list[tuple[str, Interrupt]]
+
+
+class RunSaver(BaseCheckpointSaver[int]):
+    """The last checkpoints of a run's graph and subgraphs, during a round.
+
+    What a task has written is recorded at once (``RoundContext.once``), so that a later attempt of
+    the round does not run the task again.
+
+    Args:
+        tasks: the tasks of the round.
+    """
+
+    def __init__(
+        self, context: RoundContext, serializer: StateSerializer, tasks: RoundTasks
+    ) -> None:
+        super().__init__()
+        self._context, self._serializer, self._tasks = context, serializer, tasks
+        #: The question that this round has an answer to.
+        self.answered: str | None = None
+        self._asked_ids: set[str] = set()
+        self._lock = threading.RLock()
+        self.namespaces: dict[str, Namespace] = {}
+        #: What tasks have written in this step, in order, with their namespaces.
+        self.written: list[tuple[str, TaskWrites]] = []
+        self._committed: dict[tuple[str, str], str] = {}
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> RunSaver:
+        """Return this saver: the types of the state are known already."""
+        return self
+
+    # What a round begins with, and what it leaves.
+
+    def load(self, kept: Any) -> None:
+        """Read the run's checkpoints, and what earlier attempts of this step have recorded.
+
+        Args:
+            kept: what ``keep`` returned in the round before, in this process.
+        """
+        index = self._context.committed.get(INDEX)
+        if index is None:
+            return
+        if isinstance(kept, dict):
+            self.namespaces = kept
+        else:
+            for name, stored in index["namespaces"].items():
+                self.namespaces[name] = Namespace.of(stored, self._context.artifact)
+        self._committed = {
+            (name, space.checkpoint["id"]): name for name, space in self.namespaces.items()
+        }
+        for name in [each for each in self._context.journal.recorded if each.startswith(RECORD)]:
+            told = self._context.once(name, dict)
+            space = self.namespaces.get(told["namespace"])
+            if space is not None and space.checkpoint["id"] == told["checkpoint"]:
+                task = TaskWrites.of(told)
+                space.tasks[name.removeprefix(RECORD)] = task
+                self.written.append((told["namespace"], task))
+
+    def commit(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the index of the checkpoints, and the artifacts that this round adds."""
+        self._forget_ended()
+        self._forget_answered()
+        artifacts: dict[str, str] = {}
+        namespaces = {
+            name: space.store(name, self._context.step, artifacts)
+            for name, space in self.namespaces.items()
+        }
+        return storable({"namespaces": namespaces}, "the graph's checkpoint"), artifacts
+
+    def _forget_ended(self) -> None:
+        """Forget subgraphs whose task has ended, since the graph above them has gone on."""
+        for name, space in list(self.namespaces.items()):
+            parents = space.metadata.get("parents", {})
+            for parent, checkpoint in parents.items():
+                above = self.namespaces.get(parent)
+                has_ended = above is None or above.checkpoint["id"] != checkpoint
+                if has_ended and ":" in name:  # One without a task's id lives as long as the run.
+                    self.namespaces.pop(name, None)
+
+    # What a person is asked.
+
+    def pending(self) -> Asked:
+        """Return all questions of the graph, with the node that asks, in the order of its tasks."""
+        root = self.namespaces.get("")
+        tasks = [] if root is None else sorted(root.tasks.values(), key=lambda task: task.path)
+        return [
+            (task.node, question)
+            for task in tasks
+            if not task.is_finished
+            for question in self._questions(task)
+        ]
+
+    def waiting(self) -> dict[str, Questions]:
+        """Return the tasks that wait for an answer which the round does not have, by id."""
+        return {
+            name: asked
+            for space in self.namespaces.values()
+            for name, task in space.tasks.items()
+            if not task.is_finished and (asked := self._questions(task))
+            if all(question.id != self.answered for question in asked)
+        }
+
+    def _forget_answered(self) -> None:
+        """Remove the question that is answered, unless its node has asked again."""
+        for space in self.namespaces.values():
+            for name, task in space.tasks.items():
+                asked = self._questions(task)
+                left = [each for each in asked if each.id != self.answered]
+                if len(left) < len(asked) and name not in self._asked_ids:
+                    text = self._serializer.encode(left, "a question")
+                    others = [each for each in task.writes if each[0] != INTERRUPTED]
+                    task.writes = [*others, (INTERRUPTED, text)] if left else others
+                    task.artifact = ""
+
+    def _questions(self, task: TaskWrites) -> Questions:
+        return [
+            question
+            for channel, text in task.writes
+            if channel == INTERRUPTED
+            for question in self._serializer.decode(text, "a question")
+        ]
+
+    # What the library calls.
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the last checkpoint of a namespace, or None if there is none."""
+        name = config["configurable"].get("checkpoint_ns", "")
+        with self._lock:
+            space = self.namespaces.get(name)
+            wanted = config["configurable"].get("checkpoint_id")
+            if space is None or wanted not in (None, space.checkpoint["id"]):
+                return None
+            checkpoint = copy.deepcopy(space.checkpoint)
+            values = {
+                channel: self._value(channel, stored)
+                for channel, stored in space.channels.items()
+                if stored.texts is not None
+            }
+            tasks = sorted(space.tasks.items(), key=lambda pair: pair[1].path)
+            writes = [
+                (task, channel, self.value(text, channel))
+                for task, written in tasks
+                for channel, text in written.writes
+            ]
+        return CheckpointTuple(
+            self._place(name, checkpoint["id"]),
+            {**checkpoint, "channel_values": values},  # type: ignore[typeddict-item]
+            copy.deepcopy(space.metadata),  # type: ignore[arg-type]
+            None,
+            writes,
+        )
+
+    def _value(self, channel: str, stored: StoredChannel) -> Any:
+        values = [self.value(text, channel) for text in stored.texts or ()]
+        return values if stored.is_list else values[0]
+
+    def value(self, text: str, channel: str) -> Any:
+        """Return the value of a text that a channel has, or that a task has written to it."""
+        return self._serializer.decode(text, self._what(channel))
+
+    def _what(self, channel: str) -> str:
+        context = self._context
+        return f"run {context.run_id}, step {context.step}: the channel {channel!r} of the graph"
+
+    def _place(self, name: str, checkpoint: str) -> RunnableConfig:
+        return {
+            "configurable": {
+                "thread_id": self._context.run_id,
+                "checkpoint_ns": name,
+                "checkpoint_id": checkpoint,
+            }
+        }
+
+    def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
+        """Return the last checkpoint of a namespace. A run keeps no older one."""
+        found = None if config is None else self.get_tuple(config)
+        return iter(() if found is None else (found,))
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Replace the checkpoint of a namespace."""
+        name = config["configurable"].get("checkpoint_ns", "")
+        own: dict[str, Any] = {**checkpoint}
+        values = own.pop("channel_values")
+        own = storable(_listed(own), "the graph's checkpoint")
+        with self._lock:
+            before = self.namespaces.get(name)
+            channels = {} if before is None else dict(before.channels)
+            for channel, version in new_versions.items():
+                channels[channel] = self._channel(channel, version, values, channels.get(channel))
+            told = {key: value for key, value in metadata.items() if is_plain(value)}
+            self.namespaces[name] = Namespace(own, copy.deepcopy(told), channels)
+        return self._place(name, own["id"])
+
+    def _channel(
+        self,
+        name: str,
+        version: Any,
+        values: Mapping[str, Any],
+        before: StoredChannel | None,
+    ) -> StoredChannel:
+        if name not in values:
+            return StoredChannel(version, None)
+        value, what = values[name], self._what(name)
+        if type(value) is not list:
+            return StoredChannel(version, [self._serializer.encode(value, what)])
+        texts = [self._serializer.encode(item, what) for item in value]
+        return StoredChannel(version, texts, True, [] if before is None else before.parts_of(texts))
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Keep what a task has written, and record it with the run."""
+        self._record(task_id, self._keep(config, writes, task_id, task_path))
+
+    def _keep(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> dict[str, Any] | None:
+        """Keep what a task has written.
+
+        The error of a task is not kept: the next attempt runs the task again.
+
+        Returns:
+            What is recorded of it. None: nothing, since no other task runs that a death could
+                follow, or since a later attempt could not use it.
+        """
+        self._tasks.written.add(task_id)
+        channels = {channel for channel, _ in writes}
+        if ERROR in channels and HANDLED not in channels:
+            return None
+        self._tasks.ended.add(task_id)
+        if INTERRUPTED in channels:
+            self._asked_ids.add(task_id)
+        name = config["configurable"].get("checkpoint_ns", "")
+        checkpoint = config["configurable"]["checkpoint_id"]
+        texts = [
+            (channel, self._serializer.encode(value, self._what(channel)))
+            for channel, value in writes
+        ]
+        with self._lock:
+            space = self.namespaces.get(name)
+            if space is None or space.checkpoint["id"] != checkpoint:
+                return None
+            before = space.tasks.get(task_id)
+            if before is not None and before.writes == texts:
+                return None
+            kept = [] if before is None else before.writes
+            kept = [pair for pair in kept if pair[0] in TOLD and pair[0] not in channels]
+            task = TaskWrites(self._tasks.names.get(task_id, ""), task_path, [*kept, *texts])
+            space.tasks[task_id] = task
+            self.written.append((name, task))
+        is_last = self._tasks.begun <= self._tasks.ended
+        if is_last or (name, checkpoint) not in self._committed or HANDLED in channels:
+            return None
+        return {**task.data(), "namespace": name, "checkpoint": checkpoint}
+
+    def _record(self, task_id: str, told: dict[str, Any] | None) -> None:
+        """Record what a task has written, so that a later attempt does not run it again."""
+        if told is not None and len(self._context.journal.recorded) < MOST_RESULTS - SPARE:
+            self._context.once(f"{RECORD}{task_id}", lambda: told)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Raise FatalError: a checkpoint lives as long as its run."""
+        raise FatalError(f"run {self._context.run_id}: its checkpoints are deleted with the run")
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return what ``get_tuple`` returns."""
+        return self.get_tuple(config)
+
+    async def alist(
+        self, config: RunnableConfig | None, **options: Any
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Return what ``list`` returns."""
+        for found in self.list(config):
+            yield found
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Do what ``put`` does."""
+        return self.put(config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Do what ``put_writes`` does. The event loop does not wait for the server."""
+        told = self._keep(config, writes, task_id, task_path)
+        if told is not None:
+            await asyncio.to_thread(self._record, task_id, told)
+
+
+def _listed(value: Any) -> Any:
+    """Return a value with lists in place of sets."""
+    if isinstance(value, Mapping):
+        return {key: _listed(each) for key, each in value.items()}
+    return sorted(value) if isinstance(value, set | frozenset) else value
