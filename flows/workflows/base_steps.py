@@ -119,6 +119,17 @@ class BaseSteps:
         self._script.mark(JournalEntry(key, "patched", True))
         return True
 
+    def listen(self, topic: str) -> None:
+        """Take a topic, so that signals to it come to this run.
+
+        Raises:
+            TopicTaken: another live run holds it.
+        """
+        key = self._key("listen", None)
+        if self._script.found(key) is None:
+            self.context.listen(topic)
+            self._script.mark(JournalEntry(key, "listen", topic))
+
     def restart(self, inputs: Mapping[str, Any] | None = None) -> NoReturn:
         """Begin the function anew, in the same run, without what its journal holds.
 

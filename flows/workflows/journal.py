@@ -16,9 +16,9 @@ from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Command, Turn
 from perdure.flows.summaries import safe_text
 
-Kind = Literal["step", "ask", "sleep", "signal", "child", "children", "now", "patched"]
+Kind = Literal["step", "ask", "sleep", "signal", "child", "children", "now", "patched", "listen"]
 #: Kinds that the function does not wait for. They are found by their key, in any order.
-MARKS = ("now", "patched")
+MARKS = ("now", "patched", "listen")
 #: Bytes of a result, as JSON, in the history. A longer one is kept as an artifact.
 LONGEST = 65_536
 

@@ -627,6 +627,21 @@ def test_after_a_retry_a_person_is_asked_about_a_doubtful_step_again(
     assert done.answer == ["paid", *ORDERED[1:]] and DONE["charge book"] == 1
 
 
+@workflow("workflow_that_listens")
+def listens(steps: Steps) -> Any:
+    order = steps.step(effect, "order:4711", idempotent=True).split()[0]
+    steps.listen(order)
+    return steps.wait_for("paid")["payload"]
+
+
+def test_a_workflow_takes_a_topic(client: Client, driver: Driver, other: Driver) -> None:
+    client.signal(topic="order:4711", name="paid", payload=12)
+    run = client.submit("workflow_that_listens", "go")
+    while not client.get(run.id).status.ended:
+        assert play_one(driver) or play_one(other)
+    assert client.get(run.id).answer == 12
+
+
 def waits_inside(context: RoundContext) -> None:
     context.sleep("1h")
 
