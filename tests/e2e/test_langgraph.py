@@ -141,6 +141,7 @@ def test_a_node_that_may_have_run_is_asked_about(client: Client, driver: Driver)
     assert play(driver, run).status is RunStatus.INTERRUPTED
     [question] = client.inbox().waiting
     assert (question.kind, question.args["log"]) == ("in_doubt", ["first is done"])
+    assert question.listener == "graph"
     client.resume(run.id, {"result": {"log": ["a was done"]}})
     done = play(driver, run)
     assert done.answer["log"] == [FAN[0], "a was done", *FAN[2:]]

@@ -11,7 +11,7 @@ from perdure.worker.domain.document import Document
 from perdure.worker.domain.run import Run, RunStatus
 
 Kind = Literal["approval", "in_doubt", "budget", "question", "pause"]
-LISTENERS = ("controller", "workflow", "model")
+LISTENERS = ("controller", "workflow", "graph", "model")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class PendingInterrupt(Document):
 
     @property
     def listener(self) -> str:
-        """Who hears what a person says of a command: ``controller``, ``workflow`` or ``model``."""
+        """Who hears what a person says of a command: one of ``LISTENERS``."""
         told = self._facts.get("listener")
         return told if told in LISTENERS else "controller"
 
