@@ -90,7 +90,7 @@ class TopicTaken(FatalError):
 
     code = "topic-taken"
 
-    def __init__(self, message: str, topic: str, run_id: str) -> None:
+    def __init__(self, message: str, topic: str = "", run_id: str = "") -> None:
         super().__init__(message)
         self.topic = topic
         self.run_id = run_id

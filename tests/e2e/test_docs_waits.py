@@ -43,7 +43,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path)
     for name in FLOW_MODULES:  # it registers its flows when it is imported
         monkeypatch.delitem(sys.modules, name, raising=False)
-    own_registry(monkeypatch)
+    own_registry(monkeypatch, "order")  # a flow of another test has this name
     return tmp_path
 
 

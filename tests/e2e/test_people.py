@@ -344,7 +344,7 @@ def here(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "question",
             ["--approve"],
-            "--approve answers an approval; run r asks: which of the two?. To answer: perdure resume r --answer",
+            "--approve answers an approval; run r asks: which of the two?",
         ),
         ("budget", ["--refuse"], "--refuse answers an approval; run r asks: its budget is spent"),
         ("pause", ["--edit", "{}"], "--edit answers an approval"),
