@@ -139,7 +139,12 @@ def get_run(run_id: RunId, runs: Runs) -> Response:
     status_code=204,
     response_class=EmptyResponse,
     responses=problems(
-        *CHANGE_PROBLEMS, "run-not-found", "invalid-transition", "damaged-run", content=BODILESS
+        *CHANGE_PROBLEMS,
+        "run-not-found",
+        "invalid-request",
+        "invalid-transition",
+        "damaged-run",
+        content=BODILESS,
     ),
 )
 def delete_run(run_id: RunId, deletion: Annotated[Deletion, Query()], runs: Runs) -> Response:
