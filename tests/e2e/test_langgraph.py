@@ -1,4 +1,4 @@
-"""Graphs of LangGraph: what a node has done stays done, whoever dies when, and people are asked."""
+"""Graphs of LangGraph: what a node has done stays done when a worker dies, and a person is asked about doubts."""
 
 from __future__ import annotations
 
