@@ -32,6 +32,12 @@ PROSE = ("description", "error", "last_error", "traceback", "why")
 Forms = dict[str, set[str]]
 
 
+def _whole(name: str) -> re.Pattern[str]:
+    """Return a pattern of a name that is not a part of a word: a host may be called ``vm``."""
+    after = r"(?![A-Za-z\d])" if name[-1].isalnum() else ""
+    return re.compile(rf"(?<![A-Za-z\d]){re.escape(name)}{after}")
+
+
 class Snapshots:
     """What was seen under a prefix, added up over all looks at it.
 
@@ -48,7 +54,7 @@ class Snapshots:
         self._client = client
         self._left_out = re.compile(left_out)
         self._prefix = prefix
-        self._names = {prefix: "PREFIX", **names}
+        self._names = [(_whole(name), word) for name, word in {prefix: "PREFIX", **names}.items()]
         self._types: dict[str, str] = {}
         self._forms: dict[str, Forms] = defaultdict(lambda: defaultdict(set))
 
@@ -78,8 +84,8 @@ class Snapshots:
 
     def plain(self, text: str) -> str:
         """Return a text with session, ids and numbers replaced."""
-        for name, word in self._names.items():
-            text = text.replace(name, word)
+        for name, word in self._names:
+            text = name.sub(word, text)
         text = _SECRET.sub("SECRET", text)
         text = _HEX.sub("HEX", _UUID.sub("UUID", _TIME.sub("TIME", text)))
         return _NUMBER.sub("N", text)
