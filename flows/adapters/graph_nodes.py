@@ -19,7 +19,7 @@ from pydantic_core import to_jsonable_python
 
 from perdure.flows.adapters.graph_checkpoints import RoundTasks
 from perdure.flows.commands.calls import call
-from perdure.flows.commands.in_doubt import CarryOut, settled
+from perdure.flows.commands.in_doubt import CarryOut, is_before_retry, retry_mark, settled
 from perdure.flows.context import RoundContext, altered
 from perdure.flows.errors import (
     FatalError,
@@ -39,8 +39,6 @@ TOGETHER = 32
 OTHERS_SECONDS = 0.01
 #: Characters of a node's input in a question.
 ASKED = 10_000
-#: Name in the data of a question for the retry behind which it was asked.
-AFTER_RETRY = "after_retry"
 #: Errors that say themselves what becomes of the round.
 PASSED = (FatalError, RetryableError, RoundStopped, UnstorableValue)
 START = "__start__"
@@ -201,15 +199,14 @@ class GraphRound:
         """
         context = self.context
         asked = context.asked if isinstance(context.asked, Mapping) else {}
-        if context.answered and asked.get(AFTER_RETRY, "") != context.retried:
+        if context.answered and is_before_retry(asked, context):
             context = altered(context, answered=False)  # That answer led to an error.
         result = settled("ask", command, _nothing, {}, context)
         if isinstance(result, Interrupt):
             facts = {**result.data["in_doubt"], "args": input_of(value), "listener": "graph"}
-            mark = {AFTER_RETRY: context.retried} if context.retried else {}
             with self._lock:
                 self.question = self.question or Interrupt(
-                    result.reason, {"in_doubt": facts, **mark}
+                    result.reason, {"in_doubt": facts, **retry_mark(context)}
                 )
             raise GraphInterrupt(())
         match result:

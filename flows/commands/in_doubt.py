@@ -36,6 +36,10 @@ class _NotDone(Enum):
 NOT_DONE = _NotDone.NOT_DONE
 
 
+#: Name in the data of a question for the retry behind which it was asked.
+AFTER_RETRY = "after_retry"
+
+
 @dataclass(frozen=True, slots=True)
 class CarryOut:
     """The decision that a command in doubt is carried out (again)."""
@@ -112,6 +116,16 @@ def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
     raise InvalidInput(
         f"the answer about a command in doubt is {str(answer)[:200]!r}; expected {EXPECTED}"
     )
+
+
+def retry_mark(context: RoundContext) -> dict[str, str]:
+    """Return the part of a question's data that says after which retry of the run it is asked."""
+    return {AFTER_RETRY: context.retried} if context.retried else {}
+
+
+def is_before_retry(asked: Mapping[str, Any], context: RoundContext) -> bool:
+    """Return whether a question is of before the last retry: its answer led to an error."""
+    return bool(asked.get(AFTER_RETRY, "") != context.retried)
 
 
 def _ask_person(command: Command, context: RoundContext) -> Any:

@@ -10,6 +10,7 @@ from time import time_ns
 from typing import Any
 
 from perdure.flows.commands.execute import carry_out
+from perdure.flows.commands.in_doubt import is_before_retry, retry_mark
 from perdure.flows.context import RoundContext, RoundPart, altered
 from perdure.flows.errors import (
     FatalError,
@@ -265,10 +266,6 @@ def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
     return {**timeout, **({"retry": retries[0]} if retries else {})}
 
 
-#: Name in the data of a question for the retry behind which it was asked.
-AFTER_RETRY = "after_retry"
-
-
 def _is_decision(data: Any) -> bool:
     """Return whether a question's data is that of an approval, or of a step in doubt."""
     return isinstance(data, Mapping) and ("approval" in data or "in_doubt" in data)
@@ -282,8 +279,7 @@ def _explained(question: Interrupt, step: StepRequest, context: RoundContext) ->
     facts = {**question.data[kind], "args": step.facts(ASKED), "listener": step.listener}
     if kind == "approval":
         facts["fixed"] = True
-    mark = {AFTER_RETRY: context.retried} if context.retried else {}
-    return replace(question, data={kind: facts, **mark})
+    return replace(question, data={kind: facts, **retry_mark(context)})
 
 
 def _without_old_answer(context: RoundContext, step: StepRequest) -> RoundContext:
@@ -296,13 +292,14 @@ def _without_old_answer(context: RoundContext, step: StepRequest) -> RoundContex
     if not (context.answered and _is_decision(asked)):
         return context
     approval = asked.get("approval")
-    is_old = asked.get(AFTER_RETRY, "") != context.retried
     is_other = (
         isinstance(approval, Mapping)
         and approval.get("command") == step.key
         and approval.get("args") != step.facts(ASKED)
     )
-    return altered(context, answered=False) if is_old or is_other else context
+    return (
+        altered(context, answered=False) if is_other or is_before_retry(asked, context) else context
+    )
 
 
 def _accepted(step: StepRequest, result: Any, context: RoundContext) -> Any:
