@@ -656,7 +656,10 @@ class RoundContext:
         name: str | None = None,
         policy: Policy = "stop",
         on_failure: OnFailure = "tell",
-        **options: Any,
+        budgets: Mapping[str, float] | None = None,
+        deadline: datetime | timedelta | float | None = None,
+        max_rounds: int | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> Any:
         """Start another run, pause this one until it has ended, and return the other's answer.
 
@@ -670,7 +673,7 @@ class RoundContext:
                 ``abandon``: it goes on.
             on_failure: ``hold``: if the child does not succeed, this run goes on waiting until a
                 person has continued the child and it has completed.
-            options: the other attributes of ``Child``.
+            budgets, deadline, max_rounds, labels: of the child, as in ``Child``.
 
         Raises:
             ChildFailed: the child did not complete. No attempt is made again.
@@ -679,7 +682,7 @@ class RoundContext:
             InvalidChild: the child's flow is unknown, or does not accept its inputs.
             FatalError: this step has waited 64 times, or the command must not wait.
         """
-        child = Child(flow, goal, inputs or {}, **options)
+        child = Child(flow, goal, inputs or {}, budgets, deadline, max_rounds, labels or {})
         group = self.gather(
             [child],
             wait="settled",
@@ -813,7 +816,10 @@ class RoundContext:
         name: str | None = None,
         policy: Policy = "stop",
         on_failure: OnFailure = "tell",
-        **options: Any,
+        budgets: Mapping[str, float] | None = None,
+        deadline: datetime | timedelta | float | None = None,
+        max_rounds: int | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> Group:
         """Start a run for each item, as ``gather`` does.
 
@@ -821,14 +827,15 @@ class RoundContext:
             goal: the goal of each; ``{item}`` stands for the item, and ``{{NAME}}`` for the text
                 ``{NAME}``.
             inputs: makes the inputs of each from its item. None: no inputs.
-            options: the other attributes of ``Child``.
+            budgets, deadline, max_rounds, labels: of each child, as in ``Child``.
 
         Raises:
             InvalidChild: ``goal`` has another placeholder than ``{item}``.
         """
         where = f"run {self.run_id}, step {self.step}"
+        limits = (budgets, deadline, max_rounds, labels or {})
         children = [
-            Child(flow, goal_of(goal, item, where), inputs(item) if inputs else {}, **options)
+            Child(flow, goal_of(goal, item, where), inputs(item) if inputs else {}, *limits)
             for item in items
         ]
         return self.gather(

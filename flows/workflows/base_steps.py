@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Protocol
 
-from perdure.flows.children import Child, OnFailure, Until
+from perdure.flows.children import Until
 from perdure.flows.commands.approval import approval_of
 from perdure.flows.commands.in_doubt import policy_of
 from perdure.flows.context import RoundContext
@@ -29,6 +29,9 @@ from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, W
 
 #: The options of a step.
 OPTIONS = ("name", "role", "idempotent", "retry", "timeout", "approval", "in_doubt", "shown")
+#: The options of a child, and of ``map`` for each child and for the group.
+CHILD_OPTIONS = ("budgets", "deadline", "labels", "max_rounds", "policy")
+MAP_OPTIONS = (*CHILD_OPTIONS, "goal", "inputs", "max_concurrency", "on_failure", "timeout")
 #: A duration: seconds, a timedelta, or a text like ``10m``.
 Duration = float | timedelta | str
 
@@ -231,21 +234,17 @@ class BaseSteps:
         return self._wait("signal", name, wait)
 
     def _child(
-        self, child: Child, timeout: Duration | None, on_failure: OnFailure, name: str | None
+        self,
+        flow: str,
+        goal: str,
+        inputs: Mapping[str, Any] | None,
+        name: str | None,
+        options: Mapping[str, Any],
     ) -> WaitRequest:
+        _validate("child", options, ("on_failure", "timeout", *CHILD_OPTIONS))
+
         def wait(context: RoundContext, key: str) -> Any:
-            return context.child(
-                child.flow,
-                child.goal,
-                child.inputs,
-                timeout=timeout,
-                name=key,
-                on_failure=on_failure,
-                budgets=child.budgets,
-                deadline=child.deadline,
-                max_rounds=child.max_rounds,
-                labels=child.labels,
-            )
+            return context.child(flow, goal, inputs, name=key, **options)
 
         return self._wait("child", name, wait)
 
@@ -257,6 +256,7 @@ class BaseSteps:
         wait_until: Until,
         options: Mapping[str, Any],
     ) -> WaitRequest:
+        _validate("map", options, MAP_OPTIONS)
         given = list(items)
 
         def wait(context: RoundContext, key: str) -> Any:
@@ -264,3 +264,10 @@ class BaseSteps:
             return [each.answer if each.ok else None for each in group]
 
         return self._wait("children", name, wait)
+
+
+def _validate(method: str, options: Iterable[str], known: Sequence[str]) -> None:
+    """Raise InvalidFlow if an option is none of those that a method has."""
+    for option in options:
+        if option not in known:
+            raise InvalidFlow(f"steps.{method} has no option {option!r}; {suggest(option, known)}")

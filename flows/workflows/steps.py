@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from perdure.flows.children import Child, OnFailure, Until
+from perdure.flows.children import OnFailure, Until
 from perdure.flows.workflows.base_steps import BaseSteps, Duration, Script
 from perdure.flows.workflows.requests import Request
 
@@ -146,13 +146,15 @@ class Steps(BaseSteps):
 
         Args:
             timeout, on_failure: as for ``RoundContext.child``.
-            options: the other attributes of ``Child``.
+            options: ``budgets``, ``deadline``, ``labels``, ``max_rounds``, ``policy``, as for
+                ``RoundContext.child``.
 
         Raises:
             StepFailed: it did not complete, or the time was over.
+            InvalidFlow: an option is unknown.
         """
-        child = Child(flow, goal, inputs or {}, **options)
-        return self._one(self._child(child, timeout, on_failure, name))
+        options |= {"timeout": timeout, "on_failure": on_failure}
+        return self._one(self._child(flow, goal, inputs, name, options))
 
     def map(
         self,
@@ -170,6 +172,7 @@ class Steps(BaseSteps):
 
         Raises:
             StepFailed: with ``wait="all"``, one of them did not complete.
+            InvalidFlow: an option is unknown.
         """
         answers: list[Any] = self._one(self._map(flow, items, name, wait, options))
         return answers
@@ -231,8 +234,8 @@ class AsyncSteps(BaseSteps):
         **options: Any,
     ) -> Awaited:
         """Start another run and wait for its answer, as ``Steps.child`` does."""
-        child = Child(flow, goal, inputs or {}, **options)
-        return self._one(self._child(child, timeout, on_failure, name))
+        options |= {"timeout": timeout, "on_failure": on_failure}
+        return self._one(self._child(flow, goal, inputs, name, options))
 
     def map(
         self,

@@ -618,6 +618,16 @@ def test_an_unknown_option_of_a_step_is_named() -> None:
         make("tried").play("Executor", context())
 
 
+@pytest.mark.parametrize("method", ["child", "map"])
+def test_an_unknown_option_of_children_is_named(method: str) -> None:
+    def order(steps: Steps) -> None:
+        getattr(steps, method)("leaf", [], max_round=3)
+
+    keep(order)
+    with pytest.raises(InvalidFlow, match=rf"{method} has no option .* did you mean 'max_rounds'"):
+        make("tried").play("Executor", context())
+
+
 def test_what_is_done_is_committed_before_an_answer_that_is_not_json() -> None:
     def order(steps: Steps) -> set[str]:
         return {steps.step(did, "charge")}
