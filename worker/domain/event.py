@@ -39,13 +39,9 @@ class Event(Document):
     """One of ``submitted``, ``committed``, ``interrupted``, ``resumed``, ``stop_requested``,
     ``stopped``, ``completed``, ``errored``, ``retried``, ``failed``, ``waits``, ``lost``,
     ``resent``, ``given_back`` (the worker released the round), ``handed_on`` (the round was given
-<<<<<<< HEAD
-    to another process), ``parked`` (its node waits), ``signalled``, ``woken``,
-    ``unread`` (the run ended, and has not heard these signals).
-=======
-    to another process), ``parked`` (its node waits), ``signalled``, ``woken``, ``renewed`` (the run
-    began anew). ``trimmed`` stands for older events, which are gone. It is not stored.
->>>>>>> tmp-renew
+    to another process), ``parked`` (its node waits), ``signalled``, ``woken``, ``unread`` (the run
+    ended, and has not heard these signals), ``renewed`` (the run began anew). ``trimmed`` stands
+    for older events, which are gone. It is not stored.
     """
     at: datetime
     """Time of the event, by the clock of the state server."""
