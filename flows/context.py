@@ -32,6 +32,7 @@ from perdure.flows.children import (
 from perdure.flows.errors import Forgotten, InvalidFlow, RoundStopped, UnstorableValue
 from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
+from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.names import is_name
 from perdure.flows.outcomes import ASK, SAY, Command, Turn
 from perdure.flows.waits import (
@@ -323,6 +324,7 @@ class RoundContext:
         may_retry: whether the round is tried again if it fails with an error, as far as its retry
             policies say.
         kept: what the flow keeps in this process between two rounds.
+        live_text: where text is shown before the round is over. See ``stream``.
         logger: a logger for the code of the flow.
     """
 
@@ -359,6 +361,7 @@ class RoundContext:
     retried: str = ""
     may_retry: Callable[[BaseException], bool] = _no_retry
     kept: Kept = NOTHING_KEPT
+    live_text: LiveText = NOT_WATCHED
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
     )
@@ -487,6 +490,17 @@ class RoundContext:
                     f"got {report[name]!r}"
                 )
         self.signals.progress = report
+
+    def stream(self, text: str, kind: str = "text", part: str = "") -> None:
+        """Show a piece of text at once to those who watch the run, as a model's reply comes in.
+
+        It costs no request, and is not stored with the run. See ``Client.stream``.
+
+        Args:
+            kind: what it is: ``text``, ``thinking``, or a word of your own.
+            part: tells texts apart that come at the same time.
+        """
+        self.live_text.write(str(text), kind, part)
 
     def spend(self, **amounts: float) -> None:
         """Charge the run's budgets (``tokens``, ``money``, ...) for what this round used.

@@ -15,6 +15,7 @@ from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
+from perdure.worker.domain.stream import StreamItem
 from perdure.worker.domain.submission import When
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Finding, Verdict
@@ -166,6 +167,24 @@ class ClientApi(metaclass=ABCMeta):
 
         Raises:
             RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def stream(
+        self, run_id: str, after: str | None = None, follow: bool = True
+    ) -> Iterator[StreamItem]:
+        """Return the run's events, and between them the text that its rounds show meanwhile.
+
+        That is what a model has replied so far, or a node shows with ``context.stream``. A program
+        that lost its connection goes on with ``after``, and misses nothing.
+
+        Args:
+            after: the id of an item. None: from the beginning.
+            follow: as for ``events``.
+
+        Raises:
+            RunNotFound: No run has this id.
+            InvalidInput: ``after`` is no id of an item.
         """
 
     @abstractmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -17,6 +18,7 @@ from perdure.worker.client.steer import PATIENCE, pauses, seconds_of, too_late
 from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.signal import SignalReply
+from perdure.worker.domain.stream import StreamItem
 from perdure.worker.errors import ValueNotFound
 from perdure.worker.settings import Settings
 
@@ -50,7 +52,8 @@ def _in_thread(
 class AsyncClient:
     """Client of the runs on one server, for programs with an event loop.
 
-    It has the methods of ``Client``, as coroutines. ``events`` is an asynchronous iterator.
+    It has the methods of ``Client``, as coroutines. ``events`` and ``stream`` are
+    asynchronous iterators.
     """
 
     def __init__(
@@ -181,6 +184,18 @@ class AsyncClient:
             pause = FIRST_LOOK if batch else min(pause * 1.5, LAST_LOOK)
             await asyncio.sleep(pause)
 
+    async def stream(
+        self, run_id: str, after: str | None = None, follow: bool = True
+    ) -> AsyncIterator[StreamItem]:
+        # The thread is its own, since it waits for what is new.
+        executor, loop = ThreadPoolExecutor(1, "perdure-stream"), asyncio.get_running_loop()
+        try:
+            items = await loop.run_in_executor(executor, self._client.stream, run_id, after, follow)
+            while (item := await loop.run_in_executor(executor, next, items, None)) is not None:
+                yield item
+        finally:
+            executor.shutdown(wait=False)
+
     wait.__doc__, events.__doc__ = ClientApi.wait.__doc__, ClientApi.events.__doc__
     ask.__doc__, reply.__doc__ = ClientApi.ask.__doc__, ClientApi.reply.__doc__
-    value.__doc__ = ClientApi.value.__doc__
+    value.__doc__, stream.__doc__ = ClientApi.value.__doc__, ClientApi.stream.__doc__

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, cast
 
@@ -23,41 +23,54 @@ from perdure.worker.domain.event import LAST, Event, is_trimmed
 from perdure.worker.domain.record import GROUPS, KEEP_EVENTS, Record, unpack_turns
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
 from perdure.worker.domain.run_tree import RunTree
+from perdure.worker.domain.stream import StreamItem, StreamReader, TextEntry
 from perdure.worker.domain.transcript import SubmitOptions, Transcript, TranscriptTurn, WholeRun
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import ArtifactNotFound, DamagedRun
 from perdure.worker.store import Store
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
+from perdure.worker.store.live_text import Entry, LiveTextRecords
 from perdure.worker.store.lookups import look
+
+#: For readers of events only.
+NO_TEXT: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
 class EventBatch:
     """Events of one run, oldest first.
 
-    ``damaged`` says that the next entry after them is not a valid event.
+    ``damaged`` says that the next entry after them is not a valid event. ``texts`` is live text
+    that was read at the same moment, if it was asked for.
     """
 
     events: list[Event] = field(default_factory=list)
     damaged: bool = False
+    texts: list[TextEntry] = field(default_factory=list)
 
 
-def hear(client: ClientConnection, after: Mapping[str, str], block: int) -> dict[str, EventBatch]:
+def hear(
+    client: ClientConnection,
+    after: Mapping[str, str],
+    block: int,
+    text_after: Mapping[str, str] = NO_TEXT,
+) -> dict[str, EventBatch]:
     """Return the new events of several runs by run id, and wait a limited time for the first one.
 
     Args:
         after: For each run id, the id of the event after which to read.
         block: Time in ms to wait for a first event.
+        text_after: For run ids whose live text is read too, the entry after which to read.
 
     Raises:
         StoreUnavailable: The server does not reply.
     """
     store = client._store
     try:
-        batches = {
-            run_id: _parse(entries) for run_id, entries in store.events_of(after, block).items()
-        }
-        oldest = store.oldest_events(list(batches)) if batches else {}
+        found = LiveTextRecords(store).with_events(after, text_after, block)
+        batches = {run_id: _parse(*entries) for run_id, entries in found.items()}
+        told = [run_id for run_id, batch in batches.items() if batch.events]
+        oldest = store.oldest_events(told) if told else {}
         for run_id, batch in batches.items():
             if batch.events and is_trimmed(after[run_id], batch.events[0], oldest.get(run_id)):
                 batch.events.insert(0, Event.trimmed(batch.events[0]))
@@ -67,6 +80,29 @@ def hear(client: ClientConnection, after: Mapping[str, str], block: int) -> dict
         return {run_id: _read_alone(store, run_id, last) for run_id, last in after.items()}
 
 
+def read_stream(
+    client: ClientConnection, run_id: str, reader: StreamReader, block: int | None = None
+) -> list[StreamItem]:
+    """Return the items of a run's stream that a reader has not read.
+
+    Args:
+        block: Time in ms to wait for a first one.
+
+    Raises:
+        DamagedRun: The first of them cannot be read.
+    """
+    found = LiveTextRecords(client._store).with_events(
+        {run_id: reader.event}, {run_id: reader.text}, block
+    )
+    if run_id not in found:
+        return []
+    batch = _parse(*found[run_id])
+    entries: list[Event | TextEntry] = [*batch.events, *batch.texts]
+    if batch.damaged and not entries:
+        raise DamagedRun(f"an event of run {run_id} cannot be read")
+    return list(reader.items(entries))
+
+
 def _read_alone(store: Store, run_id: str, after: str) -> EventBatch:
     try:
         return _parse(store.events(run_id, after))
@@ -74,14 +110,14 @@ def _read_alone(store: Store, run_id: str, after: str) -> EventBatch:
         return EventBatch(damaged=True)
 
 
-def _parse(entries: Iterable[tuple[str, Mapping[str, str]]]) -> EventBatch:
-    events: list[Event] = []
+def _parse(entries: Iterable[Entry], texts: Iterable[Entry] = ()) -> EventBatch:
+    batch = EventBatch(texts=[TextEntry(*entry) for entry in texts])
     for entry_id, entry in entries:
         try:
-            events.append(Event.of(entry_id, entry))
+            batch.events.append(Event.of(entry_id, entry))
         except DamagedRun:
-            return EventBatch(events, damaged=True)
-    return EventBatch(events)
+            return replace(batch, damaged=True)
+    return batch
 
 
 #: Seconds of one blocking read for new events, after which the caller's timeout is checked again.
@@ -199,6 +235,29 @@ class RunReads(ClientConnection, ClientApi):
                 yield event
                 ended = event.type in LAST
             if entries:
+                continue
+            if not follow or ended:
+                return
+            fields = self._store.fields(run_id)
+            ended = fields is None or status_of(fields).ended
+
+    def stream(
+        self, run_id: str, after: str | None = None, follow: bool = True
+    ) -> Iterator[StreamItem]:
+        validation.flag(follow, "follow")
+        reader = StreamReader.after(after)
+        self._record(run_id)
+        return self._stream(run_id, reader, follow)
+
+    def _stream(self, run_id: str, reader: StreamReader, follow: bool) -> Iterator[StreamItem]:
+        ended = False
+        while True:
+            block = None if ended or not follow else round(EVENT_BLOCK * 1000)
+            items = read_stream(self, run_id, reader, block)
+            for item in items:
+                yield item
+                ended = item.type in LAST
+            if items:
                 continue
             if not follow or ended:
                 return

@@ -51,6 +51,7 @@ from perdure.worker.domain.settlement import (
 from perdure.worker.engine.drain import Drain
 from perdure.worker.engine.heartbeat import Heartbeat, Lease
 from perdure.worker.engine.kept import KeptStates
+from perdure.worker.engine.live_text import LiveTexts
 from perdure.worker.engine.mailbox import StoreMailbox
 from perdure.worker.engine.provider_waits import ProviderWaits
 from perdure.worker.engine.round_context import context_of, is_answered
@@ -98,6 +99,7 @@ class NodeRunner:
         self._stats = stats
         self._providers = ProviderWaits(store)
         self._kept = KeptStates()
+        self._live_texts = LiveTexts(store)
 
     def run(
         self, record: Record, claim: Claim, lease: Lease, span: RoundSpan, begin: bool
@@ -163,6 +165,7 @@ class NodeRunner:
             self._providers,
             above,
             self._kept.of(record, claim.token),
+            self._live_texts.of(record.id, record.step, claim.attempt, claim.now),
         )
         return LoadedRound(record, claim, lease, flow, context, above)
 
@@ -200,6 +203,7 @@ class NodeRunner:
             settlement = hold_up(record, shortage)
         else:
             settlement = self._settlement(loaded)
+            context.live_text.end()
             span.played(context)
             self._stats.spent(record.fields["flow"], context.spent)
             used = _used(context, estimate)

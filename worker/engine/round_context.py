@@ -17,6 +17,7 @@ from perdure.flows.context import (
     made,
 )
 from perdure.flows.flow import Flow
+from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.outcomes import Turn
 from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
 from perdure.worker.domain.failed_attempt import may_retry
@@ -42,12 +43,14 @@ def context_of(
     providers: Providers = ALL_MAY_ASK,
     above: tuple[BudgetAbove, ...] = (),
     kept: Kept = NOTHING_KEPT,
+    live_text: LiveText = NOT_WATCHED,
 ) -> RoundContext:
     """Return the context that a node receives for its round: goal, inputs, history, mailbox, ...
 
     Args:
         above: budgets of the runs above it that limit it too.
         kept: what the flow keeps in this process between two rounds.
+        live_text: where the round shows text before it is over.
 
     Raises:
         DamagedRun: What is stored of the run is not valid.
@@ -105,6 +108,7 @@ def context_of(
             "retried": record.fields.get(RETRIED, ""),
             "may_retry": partial(may_retry, record, settings, flow),
             "kept": kept,
+            "live_text": live_text,
             "remembered": {},
             "spent": {},
             "told": {},

@@ -48,6 +48,10 @@ class Keys:
         """Return the key of the hash of a run's artifacts: whole texts of its rounds, by name."""
         return f"{self.prefix}:run:{run_id}:artifacts"
 
+    def live_text(self, run_id: str) -> str:
+        """Return the key of the stream of what a run's rounds have shown before their commits."""
+        return f"{self.prefix}:run:{run_id}:text"
+
     def mailbox(self, run_id: str) -> str:
         """Return the key of the hash of the signals that were sent to a run (parts/waits.lua)."""
         return f"{self.prefix}:run:{run_id}:mailbox"

@@ -178,11 +178,22 @@ class Queries(StoreConnection):
         One command reads up to ``count`` events per run. A run without new events is left out.
         """
         keys = {self.keys.events(run_id): run_id for run_id in after}
+        found = self.streams({key: after[run_id] for key, run_id in keys.items()}, block, count)
+        return {keys[key]: entries for key, entries in found.items()}
+
+    def streams(
+        self, after: Mapping[str, str], block: int | None = None, count: int = 500
+    ) -> dict[str, list[tuple[str, dict[str, str]]]]:
+        """Return the new entries of streams by key, for each after an entry's id, in one read.
+
+        Args:
+            block: wait up to this many ms for an entry.
+            count: the most entries of each stream.
+        """
+        places: dict[Any, Any] = dict(after)
         with self._answered():
-            streams: Any = self.redis.xread(
-                {key: after[run_id] for key, run_id in keys.items()}, count=count, block=block
-            )
-        return {keys[key]: _flat(entries) for key, entries in _pairs(streams)}
+            streams: Any = self.redis.xread(places, count=count, block=block)
+        return {key: _flat(entries) for key, entries in _pairs(streams)}
 
     def events_and_oldest(
         self, run_id: str, after: str | None, count: int = 500

@@ -10,11 +10,12 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from perdure.worker.client import Client
-from perdure.worker.client.read import hear
+from perdure.worker.client.read import EventBatch, hear
 from perdure.worker.domain.event import Event, position_of
+from perdure.worker.domain.stream import TextEntry
 from perdure.worker.store import StoreUnavailable
 
 logger = logging.getLogger("perdure.web")
@@ -32,6 +33,21 @@ CLOSE_SECONDS = 1.0
 MOST_WAITING = 256
 
 Position = tuple[int, int]
+Entry = Event | TextEntry
+
+
+class Place(NamedTuple):
+    """After what a run is read. ``text`` is None if its live text is not."""
+
+    event: Position
+    text: Position | None
+
+    def covers(self, subscriber: Subscriber) -> bool:
+        """Return whether what is read after this place is all that a subscriber needs."""
+        wanted = subscriber.text_position
+        return self.event <= subscriber.position and (
+            wanted is None or (self.text is not None and self.text <= wanted)
+        )
 
 
 class Subscriber:
@@ -45,16 +61,18 @@ class Subscriber:
             continues.
     """
 
-    def __init__(self, run_id: str, after: str | None) -> None:
+    def __init__(self, run_id: str, after: str | None, text_after: str | None = None) -> None:
         self.run_id = run_id
         #: Position of the last event that was delivered or need not be. Only the hub's thread
         #: changes it.
         self.position = position_of(after or "0")
+        #: The same of the run's live text. None: the subscriber does not want it.
+        self.text_position = None if text_after is None else position_of(text_after)
         self.over: Literal["behind", "damaged", "closed"] | None = None
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._lock = threading.Lock()
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[Entry] = deque()
 
     async def heard(self, seconds: float) -> list[Event]:
         """Wait for new events of the subscribed run, and return them, oldest first.
@@ -62,20 +80,24 @@ class Subscriber:
         Returns:
             An empty list if no event came within ``seconds``, or if the subscription is over.
         """
+        return [entry for entry in await self.entries(seconds) if isinstance(entry, Event)]
+
+    async def entries(self, seconds: float) -> list[Entry]:
+        """Wait for new events and text of the subscribed run, as ``heard`` does."""
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
         except TimeoutError:
             return []
         with self._lock:
-            events = list(self._waiting)
+            entries = list(self._waiting)
             self._waiting.clear()
             if self.over is None:
                 self._woken.clear()
-        return events
+        return entries
 
     def deliver(
-        self, events: Sequence[Event], over: Literal["behind", "damaged", "closed"] | None = None
+        self, events: Sequence[Entry], over: Literal["behind", "damaged", "closed"] | None = None
     ) -> None:
         """Deliver events of a run to one subscriber, and end the subscription if ``over`` is given.
 
@@ -112,12 +134,16 @@ class EventHub:
         """Whether the event hub is closed, so that no run can be watched any more."""
         return self._closed.is_set()
 
-    def join(self, run_id: str, after: str | None) -> Subscriber:
+    def join(self, run_id: str, after: str | None, text_after: str | None = None) -> Subscriber:
         """Subscribe to a run's events after the event ``after``.
 
         The subscriber misses no event and gets none twice.
+
+        Args:
+            text_after: the entry of the run's live text after which to subscribe to that as well.
+                None: only events.
         """
-        subscriber = Subscriber(run_id, after)
+        subscriber = Subscriber(run_id, after, text_after)
         with self._lock:
             if self._closed.is_set():
                 subscriber.deliver((), "closed")
@@ -162,8 +188,13 @@ class EventHub:
                 try:
                     batches = hear(
                         self._client,
-                        {run_id: f"{ms}-{number}" for run_id, (ms, number) in positions.items()},
+                        {run_id: _id(place.event) for run_id, place in positions.items()},
                         BLOCK_MS,
+                        {
+                            run_id: _id(place.text)
+                            for run_id, place in positions.items()
+                            if place.text is not None
+                        },
                     )
                 except StoreUnavailable as error:
                     if not away:
@@ -173,7 +204,7 @@ class EventHub:
                     continue
                 away = False
                 for run_id, batch in batches.items():
-                    self._distribute(run_id, positions[run_id], batch.events, batch.damaged)
+                    self._distribute(run_id, positions[run_id], batch)
         except BaseException:
             with self._lock:
                 self._thread = None
@@ -184,8 +215,8 @@ class EventHub:
             if not self.closed:
                 raise
 
-    def _positions(self) -> dict[str, Position] | None:
-        """Return after which event to read each watched run: the earliest that a subscriber needs.
+    def _positions(self) -> dict[str, Place] | None:
+        """Return after what to read each watched run: the earliest that a subscriber needs.
 
         Returns:
             None if there are no subscribers. The thread then ends.
@@ -195,32 +226,40 @@ class EventHub:
                 self._thread = None
                 return None
             return {
-                run_id: min(subscriber.position for subscriber in subscribers)
+                run_id: Place(
+                    min(subscriber.position for subscriber in subscribers),
+                    min(
+                        (each.text_position for each in subscribers if each.text_position),
+                        default=None,
+                    ),
+                )
                 for run_id, subscribers in self._subscribers.items()
             }
 
-    def _distribute(
-        self, run_id: str, start: Position, events: Sequence[Event], damaged: bool
-    ) -> None:
-        """Deliver the events of a run that were read after the position ``start``.
+    def _distribute(self, run_id: str, start: Place, batch: EventBatch) -> None:
+        """Deliver what was read of a run after a place.
 
-        A subscriber that joined meanwhile at an earlier position is skipped: it would miss events.
+        A subscriber that joined meanwhile at an earlier place is skipped: it would miss something.
         """
         with self._lock:
             subscribers = [
                 subscriber
                 for subscriber in self._subscribers.get(run_id, ())
-                if start <= subscriber.position
+                if start.covers(subscriber)
             ]
-        positioned = [(position_of(event.id), event) for event in events]
+        events = [(position_of(event.id), event) for event in batch.events]
+        texts = [(position_of(text.id), text) for text in batch.texts]
         for subscriber in subscribers:
-            new = [event for position, event in positioned if position > subscriber.position]
+            new: list[Entry] = [each for place, each in events if place > subscriber.position]
             if new:
-                subscriber.position = positioned[-1][0]
-            if new or damaged:
-                self._deliver(subscriber, new, damaged)
+                subscriber.position = events[-1][0]
+            if texts and (heard := subscriber.text_position) is not None:
+                new += [each for place, each in texts if place > heard]
+                subscriber.text_position = max(heard, texts[-1][0])
+            if new or batch.damaged:
+                self._deliver(subscriber, new, batch.damaged)
 
-    def _deliver(self, subscriber: Subscriber, events: Sequence[Event], damaged: bool) -> None:
+    def _deliver(self, subscriber: Subscriber, events: Sequence[Entry], damaged: bool) -> None:
         try:
             subscriber.deliver(events, "damaged" if damaged else None)
         except RuntimeError:
@@ -242,3 +281,8 @@ class EventHub:
                 subscriber.deliver((), "closed")
             except RuntimeError:  # its event loop is closed
                 continue
+
+
+def _id(position: Position) -> str:
+    ms, number = position
+    return f"{ms}-{number}"

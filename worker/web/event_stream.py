@@ -1,6 +1,6 @@
-"""The live stream of a run's events.
+"""The live stream of a run: its events, or its events with the text that its rounds show.
 
-First come the stored events after a given one, then each new event, until the run has ended.
+First come the stored items after a given one, then each new item, until the run has ended.
 """
 
 from __future__ import annotations
@@ -12,25 +12,29 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
+from typing import Generic, Protocol, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
 from perdure.worker.domain.event import LAST, Event
+from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.errors import DamagedRun, RunNotFound
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.web.auth import AuthorizedClient
-from perdure.worker.web.event_hub import EventHub
+from perdure.worker.web.event_hub import Entry, EventHub, Subscriber
 
-#: Events that are read and sent at once.
+T = TypeVar("T", Event, StreamItem)
+
+#: Items that are read and sent at once.
 BATCH = 200
-#: Seconds without an event after which the stream checks that the run still exists.
+#: Seconds without an item after which the stream checks that the run still exists.
 IDLE_SECONDS = 15.0
 #: Seconds between two attempts while the state server is unavailable.
 AWAY_SECONDS = 0.5
 
 
 class StreamEnd(Enum):
-    """Why no further event follows."""
+    """Why no further item follows."""
 
     ENDED = "ended"
     GONE = "gone"
@@ -38,34 +42,34 @@ class StreamEnd(Enum):
 
 
 @dataclass(frozen=True)
-class StreamRead:
-    """The next events of a run.
+class StreamRead(Generic[T]):
+    """The next items of a run's stream.
 
     Attributes:
-        events: Empty if there are none yet.
-        ended: Whether the run has ended. Then further events follow only after a resume or a retry.
+        items: Empty if there are none yet.
+        ended: Whether the run has ended. Then further items follow only after a resume or a retry.
     """
 
-    events: Sequence[Event]
+    items: Sequence[T]
     ended: bool
 
     @property
     def is_all(self) -> bool:
-        """Whether a live stream has read all stored events of a run that is still active.
+        """Whether a live stream has read all that is stored of a run that is still active.
 
         The stream then switches from polling to the event hub. A batch that is not full counts as
-        all, because a busy run has new events at every read.
+        all, because a busy run has new items at every read.
         """
         return (
             not self.ended
-            and len(self.events) < BATCH
-            and not (self.events and self.events[-1].type in LAST)
+            and len(self.items) < BATCH
+            and not (self.items and self.items[-1].type in LAST)
         )
 
 
 def read_events(
     runs: AuthorizedClient, run_id: str, after: str | None, most: int = BATCH
-) -> StreamRead:
+) -> StreamRead[Event]:
     """Return a run's stored events after the event ``after``, and whether the run has ended.
 
     An event that cannot be read ends the list.
@@ -87,44 +91,100 @@ def read_events(
     return StreamRead(events, ended)
 
 
-async def watch(
-    runs: AuthorizedClient,
-    hub: EventHub,
-    run_id: str,
-    after: str | None,
-    first: StreamRead,
-    follow: bool,
-    seconds: float,
-) -> AsyncGenerator[Sequence[Event] | StreamEnd]:
-    """Yield the stored events of a run in batches, then its new events as they happen.
+class Source(Protocol[T]):
+    """What a stream of a run is made of, and how far it has been read."""
 
-    The last item is a StreamEnd if no further event follows. Without a StreamEnd, the stream ended
-    for another reason: the time is up, the hub is closed, or an event cannot be read. The client
-    then asks again from the last event on.
+    run_id: str
+
+    def read(self) -> StreamRead[T]:
+        """Return what is stored behind what was read."""
+
+    def join(self, hub: EventHub) -> Subscriber:
+        """Subscribe to what follows."""
+
+    def items(self, entries: Sequence[Entry]) -> Sequence[T]:
+        """Return the items for what a subscription has brought."""
+
+
+class EventSource:
+    """The events of a run after one of them, or None."""
+
+    def __init__(self, runs: AuthorizedClient, run_id: str, after: str | None) -> None:
+        self.run_id = run_id
+        self._runs, self._after = runs, after
+
+    def read(self) -> StreamRead[Event]:
+        """Return the events that are stored; see ``read_events``."""
+        read = read_events(self._runs, self.run_id, self._after)
+        self._go_on(read.items)
+        return read
+
+    def join(self, hub: EventHub) -> Subscriber:
+        """Subscribe to new events."""
+        return hub.join(self.run_id, self._after)
+
+    def items(self, entries: Sequence[Entry]) -> Sequence[Event]:
+        """Return the events among the entries."""
+        events = [entry for entry in entries if isinstance(entry, Event)]
+        self._go_on(events)
+        return events
+
+    def _go_on(self, events: Sequence[Event]) -> None:
+        if events:
+            self._after = events[-1].id
+
+
+class TextSource:
+    """The events and the live text of a run, after an item of its stream, or None."""
+
+    def __init__(self, runs: AuthorizedClient, run_id: str, after: str | None) -> None:
+        self.run_id = run_id
+        self._runs, self._reader = runs, StreamReader.after(after)
+
+    def read(self) -> StreamRead[StreamItem]:
+        """Return the items that are stored; it raises what ``read_events`` raises."""
+        ended = self._runs.get(self.run_id).status.ended
+        return StreamRead(self._runs.read_stream(self.run_id, self._reader), ended)
+
+    def join(self, hub: EventHub) -> Subscriber:
+        """Subscribe to new events and new text."""
+        return hub.join(self.run_id, self._reader.event, self._reader.text)
+
+    def items(self, entries: Sequence[Entry]) -> Sequence[StreamItem]:
+        """Return the items for the entries."""
+        return list(self._reader.items(entries))
+
+
+async def watch(
+    source: Source[T], hub: EventHub, first: StreamRead[T], follow: bool, seconds: float
+) -> AsyncGenerator[Sequence[T] | StreamEnd]:
+    """Yield what is stored of a run in batches, then what is new as it comes.
+
+    The last item is a StreamEnd if nothing follows. Without a StreamEnd, the stream ended for
+    another reason: the time is up, the hub is closed, or an entry cannot be read. The client then
+    asks again from the last item on.
 
     Args:
-        first: The first read of the events after ``after``.
-        follow: Whether to wait for new events.
+        first: The first read of the source.
+        follow: Whether to wait for what is new.
         seconds: Maximum duration.
     """
     until = time.monotonic() + seconds
-    read: StreamRead | None = first
+    read: StreamRead[T] | None = first
     while True:
-        if read is not None and read.events:
-            yield read.events
-            after = read.events[-1].id
+        if read is not None and read.items:
+            yield read.items
         elif read is not None and (read.ended or not follow):
             yield StreamEnd.ENDED if read.ended else StreamEnd.CAUGHT_UP
             return
         if read is not None and follow and read.is_all:
-            async with aclosing(_live_events(hub, run_id, after, until)) as live_events:
-                async for events in live_events:
-                    yield events
-                    after = events[-1].id
+            async with aclosing(_live_items(source, hub, until)) as live_items:
+                async for items in live_items:
+                    yield items
         if time.monotonic() >= until or hub.closed:
             return
         try:
-            read = await run_in_threadpool(read_events, runs, run_id, after)
+            read = await run_in_threadpool(source.read)
         except RunNotFound:
             yield StreamEnd.GONE
             return
@@ -135,21 +195,22 @@ async def watch(
             await asyncio.sleep(AWAY_SECONDS)
 
 
-async def _live_events(
-    hub: EventHub, run_id: str, after: str | None, until: float
-) -> AsyncGenerator[Sequence[Event]]:
-    """Yield the new events of a run in batches, as the event hub delivers them.
+async def _live_items(
+    source: Source[T], hub: EventHub, until: float
+) -> AsyncGenerator[Sequence[T]]:
+    """Yield the new items of a run in batches, as the event hub delivers them.
 
-    It ends when the run seems to have ended, or when no event has come for IDLE_SECONDS. Then the
+    It ends when the run seems to have ended, or when nothing has come for IDLE_SECONDS. Then the
     caller reads the run again.
     """
-    subscriber = hub.join(run_id, after)
+    subscriber = source.join(hub)
     try:
         while subscriber.over is None and (seconds_left := until - time.monotonic()) > 0:
-            events = await subscriber.heard(min(seconds_left, IDLE_SECONDS))
-            if events:
-                yield events
-            if not events or events[-1].type in LAST:
+            entries = await subscriber.entries(min(seconds_left, IDLE_SECONDS))
+            items = source.items(entries)
+            if items:
+                yield items
+            if not entries or (items and items[-1].type in LAST):
                 return
     finally:
         hub.leave(subscriber)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, Generic, TypeVar
 
 from perdure.worker.client import validation
 from perdure.worker.client.remote.connection import path_of
@@ -14,6 +16,7 @@ from perdure.worker.client.remote.problems import raise_problem
 from perdure.worker.client.remote.runs import RemoteReads
 from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.errors import RunNotFound
 from perdure.worker.store import StoreUnavailable
 
@@ -30,6 +33,20 @@ LONGEST_SECONDS = 900.0
 MOST_BYTES = 64 * 1024 * 1024
 #: Maximum events in one page.
 PAGE = 1000
+
+
+T = TypeVar("T", Event, StreamItem)
+
+
+@dataclass(frozen=True)
+class StreamRoute(Generic[T]):
+    """A route of the HTTP API with a stream of a run: the last word of its path, and its items."""
+
+    name: str
+    read: Callable[[dict[str, Any]], T]
+
+
+EVENTS, STREAM = StreamRoute("events", Event.from_dict), StreamRoute("stream", StreamItem.from_dict)
 
 
 class RemoteEvents(RemoteReads):
@@ -50,7 +67,7 @@ class RemoteEvents(RemoteReads):
                 )
             # Events from now on are not older than ``updated_at``. Both are the server's times.
             after = after or str(max(0, int(run.updated_at.timestamp() * 1000) - 1))
-            for event in self._following(run_id, after, until):
+            for event in self._following(EVENTS, run_id, after, until):
                 after = event.id
                 if event.type in (*LAST, "interrupted"):
                     break
@@ -59,7 +76,17 @@ class RemoteEvents(RemoteReads):
         validation.after(after)
         validation.flag(follow, "follow")
         self.get(run_id)
-        return self._following(run_id, after, None) if follow else self._listed(run_id, after)
+        if not follow:
+            return self._listed(run_id, after)
+        return self._following(EVENTS, run_id, after, None)
+
+    def stream(
+        self, run_id: str, after: str | None = None, follow: bool = True
+    ) -> Iterator[StreamItem]:
+        validation.flag(follow, "follow")
+        StreamReader.after(after)
+        self.get(run_id)
+        return self._following(STREAM, run_id, after, None, follow)
 
     def latest_events(
         self, run_id: str, limit: int = 100, before: str | None = None
@@ -88,10 +115,20 @@ class RemoteEvents(RemoteReads):
                 yield Event.from_dict(each)
             more = told["more"]
 
-    def _following(self, run_id: str, after: str | None, until: float | None) -> Iterator[Event]:
-        """Yield the events of a run from the HTTP API, and reconnect when a connection ends early.
+    def _following(
+        self,
+        route: StreamRoute[T],
+        run_id: str,
+        after: str | None,
+        until: float | None,
+        follow: bool = True,
+    ) -> Iterator[T]:
+        """Yield a stream of a run from the HTTP API, and reconnect when a connection ends early.
 
         It stops when the run has ended or was deleted, or at the time ``until`` (monotonic).
+
+        Args:
+            follow: False: it stops after what is stored.
 
         Raises:
             StoreUnavailable: The server was unreachable for ``PATIENCE_SECONDS``.
@@ -99,7 +136,7 @@ class RemoteEvents(RemoteReads):
         away, pause = None, FIRST_PAUSE
         while until is None or time.monotonic() < until:
             try:
-                for event in self._stream(run_id, after, until):
+                for event in self._stream(route, run_id, after, until, follow):
                     if event is None:
                         return
                     after, away, pause = event.id, None, FIRST_PAUSE
@@ -116,9 +153,14 @@ class RemoteEvents(RemoteReads):
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _stream(
-        self, run_id: str, after: str | None, until: float | None
-    ) -> Iterator[Event | None]:
-        """Yield the events of a run that one HTTP stream brings, then None if the run has no more.
+        self,
+        route: StreamRoute[T],
+        run_id: str,
+        after: str | None,
+        until: float | None,
+        follow: bool,
+    ) -> Iterator[T | None]:
+        """Yield the items of a run that one HTTP stream brings, then None if there are no more.
 
         It ends without None if the server closes the stream early, for example when it shuts down.
 
@@ -132,8 +174,8 @@ class RemoteEvents(RemoteReads):
         )
         try:
             with self._http.sse(
-                f"{self._address.api}{path_of(run_id, 'events')}",
-                params={"seconds": left},
+                f"{self._address.api}{path_of(run_id, route.name)}",
+                params={"seconds": left, "follow": str(follow).lower()},
                 headers={"Last-Event-ID": after} if after is not None else {},
                 timeout=self._library.Timeout(
                     self._timeout, read=min(SILENCE_SECONDS, left + self._timeout)
@@ -147,6 +189,6 @@ class RemoteEvents(RemoteReads):
                     source.response.read()
                     raise_problem(source.response, self._address.shown)
                 for told in source:
-                    yield None if told.event == "end" else Event.from_dict(json.loads(told.data))
+                    yield None if told.event == "end" else route.read(json.loads(told.data))
         except self._library.TransportError as error:
             raise self._away(error) from error

@@ -25,6 +25,7 @@ if not run and call('TYPE', k.run).ok == 'hash' then -- by the readable fields o
   local flow, phase, started_at = unpack(call('HMGET', k.run, 'flow', 'phase', 'started_at'))
   counted = { flow = flow or '', phase = phase or nil, started_at = started_at or nil }
 end
+local text = k.run .. ':text' -- live text, which no other script knows
 local own = { k.run, k.memory, k.events, k.artifacts, mailbox_of(k) }
 for group in groups_of(run or {}) do own[#own + 1] = group_of(k, group) end
 k.run, k.memory, k.events, k.artifacts = nil, nil, nil, nil
@@ -33,7 +34,7 @@ if damaged then return { 'damaged', damaged } end
 if call('EXISTS', unpack(own)) == 0 then return { 'missing' } end
 local owner = call('TYPE', k.idem).ok == 'string' and match(call('GET', k.idem), '^%S+ (%S+)$')
 -- DEL comes first, since a user may lack the right to it. Refused here, nothing is written.
-call('DEL', unpack(own))
+call('DEL', text, unpack(own))
 if counted then
   count_status(k, counted, status_of(counted, counted.phase))
   count_parked(k, counted)

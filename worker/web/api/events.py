@@ -13,11 +13,20 @@ from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 
 from perdure.worker.domain.event import Event
+from perdure.worker.domain.stream import StreamItem
 from perdure.worker.web.api.responses import Events
 from perdure.worker.web.api.routes import RunId, problems, resource_router
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.event_hub import EventHub
-from perdure.worker.web.event_stream import StreamEnd, read_events, watch
+from perdure.worker.web.event_stream import (
+    EventSource,
+    Source,
+    StreamEnd,
+    T,
+    TextSource,
+    read_events,
+    watch,
+)
 from perdure.worker.web.json_body import Json
 
 MEDIA_TYPE = "text/event-stream"
@@ -41,6 +50,14 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     204: {
         "description": "Only for streams: no event will follow. An EventSource that receives this "
         "does not reconnect."
+    },
+}
+#: Those of a stream that is never a list.
+STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    **RESPONSES,
+    200: {
+        "description": "A stream of server-sent events.",
+        "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
     },
 }
 
@@ -115,21 +132,56 @@ def event_router(hub: EventHub) -> APIRouter:
             events_read = await run_in_threadpool(read_events, runs, run_id, after_id, limit)
             return Json(
                 {
-                    "events": [event.to_dict() for event in events_read.events],
-                    "more": len(events_read.events) == limit,
+                    "events": [event.to_dict() for event in events_read.items],
+                    "more": len(events_read.items) == limit,
                 }
             )
-        first = await run_in_threadpool(read_events, runs, run_id, after_id)
-        if not first.events and (first.ended or not follow):
-            return Response(status_code=204)
-        content = stream(watch(runs, hub, run_id, after_id, first, follow, seconds))
-        return EventSourceResponse(content, ping=HEARTBEAT_SECONDS, send_timeout=SEND_SECONDS)
+        return await streamed(EventSource(runs, run_id, after_id), hub, follow, seconds)
+
+    @events.get("/runs/{run_id}/stream", operation_id="get_stream", responses=STREAM_RESPONSES)
+    async def get_stream(
+        run_id: RunId,
+        runs: Runs,
+        after: Annotated[
+            str | None, Query(description="An item's id. Only later items are returned.")
+        ] = None,
+        last_event_id: Annotated[
+            str | None,
+            Header(description="As `after`, sent by an EventSource. It overrides `after`."),
+        ] = None,
+        follow: Annotated[
+            bool, Query(description="Continue with new items until the run has ended.")
+        ] = True,
+        seconds: Annotated[
+            float,
+            Query(gt=0, le=MAX_STREAM_SECONDS, description="Maximum duration in seconds."),
+        ] = MAX_STREAM_SECONDS,
+    ) -> Response:
+        """Return the events of a run, and between them the text that its rounds show meanwhile.
+
+        It is a stream of server-sent events, as of `/events`. The event `text` has a piece of text
+        (`data.text`) that follows the text of its step so far. `retracted` says that the text of a
+        step so far is void, because the attempt that has shown it was given up. The text of a step
+        is final with the event `committed`. A client that lost its connection continues with
+        `Last-Event-ID`, and ends up with the same text.
+        """
+        source = TextSource(runs, run_id, last_event_id or after)
+        return await streamed(source, hub, follow, seconds)
 
     return events
 
 
-async def stream(watched: AsyncGenerator[Sequence[Event] | StreamEnd]) -> AsyncIterator[bytes]:
-    """Yield a watched run's events as bytes of a stream of server-sent events."""
+async def streamed(source: Source[T], hub: EventHub, follow: bool, seconds: float) -> Response:
+    """Return the response with a stream of a run, or 204 if nothing will follow."""
+    first = await run_in_threadpool(source.read)
+    if not first.items and (first.ended or not follow):
+        return Response(status_code=204)
+    content = stream(watch(source, hub, first, follow, seconds))
+    return EventSourceResponse(content, ping=HEARTBEAT_SECONDS, send_timeout=SEND_SECONDS)
+
+
+async def stream(watched: AsyncGenerator[Sequence[T] | StreamEnd]) -> AsyncIterator[bytes]:
+    """Yield a watched run's items as bytes of a stream of server-sent events."""
     # Sent at once, so that the client of a silent run knows that it is connected.
     yield b": connected\n\n"
     async with aclosing(watched):
@@ -140,6 +192,6 @@ async def stream(watched: AsyncGenerator[Sequence[Event] | StreamEnd]) -> AsyncI
                 yield b"".join(map(frame, item))
 
 
-def frame(event: Event) -> bytes:
-    """Return one event of a run in the bytes of a server-sent event."""
+def frame(event: Event | StreamItem) -> bytes:
+    """Return one item of a run's stream in the bytes of a server-sent event."""
     return format_sse_event(id=event.id, event=event.type, data_str=json.dumps(event.to_dict()))

@@ -17,6 +17,7 @@ from fastapi import Depends, Request
 from perdure.worker.client import Client, validation
 from perdure.worker.client.bulk import LIVE
 from perdure.worker.client.connection import not_found
+from perdure.worker.client.read import read_stream
 from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.doctor import Finding
 from perdure.worker.domain.event import Event
@@ -26,6 +27,7 @@ from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
+from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import RunExists
@@ -122,6 +124,11 @@ class AuthorizedClient:
         """Return the events that a run has so far, if the HTTP caller may see the run."""
         self._owned(run_id, Scope.READ)
         return self.client.events(run_id, after, follow=False)
+
+    def read_stream(self, run_id: str, reader: StreamReader) -> list[StreamItem]:
+        """Return what a run's stream has so far, if the HTTP caller may see the run."""
+        self._owned(run_id, Scope.READ)
+        return read_stream(self.client, run_id, reader)
 
     def latest_events(
         self, run_id: str, limit: int = 100, before: str | None = None

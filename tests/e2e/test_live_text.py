@@ -1,0 +1,208 @@
+"""Live text: what rounds show before they are over, as those get it who watch the run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import AsyncClient, Client, InvalidInput, RemoteClient, RoundContext, Settings
+from perdure.worker.domain.stream import StreamItem
+from perdure.worker.engine.live_text import MOST_OF_ROUND, LiveTexts
+from perdure.worker.store.live_text import LiveTextRecords
+from tests.e2e.test_workflows import let_time_pass
+from tests.support.driving import Driver, driving
+from tests.support.every_status import play
+from tests.support.example_flows import telling  # noqa: F401 -- registers flows
+from tests.support.runs import hash_of
+from tests.support.servers import until
+from tests.support.threaded_server import serving
+from tests.support.workers import workers
+
+MODULE = "tests.support.example_flows.telling"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"flow_modules": (MODULE,)})
+
+
+@pytest.fixture
+def driver(settings: Settings) -> Iterator[Driver]:
+    with driving(settings) as made:
+        yield made
+
+
+def texts_of(items: Iterable[StreamItem]) -> dict[int, str]:
+    """The text of each step, as a reader has it who does what the items say."""
+    texts: dict[int, str] = {}
+    for item in items:
+        assert item.type != "trimmed"
+        if item.type == "retracted":
+            texts.pop(item.step, None)
+        elif item.type == "text":
+            texts[item.step] = texts.get(item.step, "") + item.text
+    return texts
+
+
+def told(answer: list[str]) -> dict[int, str]:
+    return dict(enumerate(answer))
+
+
+def test_a_reader_has_the_text_of_each_round_before_its_commit(
+    client: Client, settings: Settings
+) -> None:
+    run = client.submit("telling", "go")
+    play(settings, run.id)
+    items = list(client.stream(run.id))
+    assert texts_of(items) == told(client.get(run.id).answer)
+    kinds = [item.type for item in items]
+    assert kinds[-1] == "completed" and kinds.count("committed") == 2
+    first, second = (place for place, kind in enumerate(kinds) if kind == "committed")
+    assert {item.step for item in items[:first] if item.type == "text"} == {0}
+    assert {item.step for item in items[first:second] if item.type == "text"} == {1}
+    assert [each.id for each in client.events(run.id)] == [
+        item.id.partition("/")[0] for item in items if item.type != "text"
+    ]
+
+
+def test_a_stream_that_is_cut_behind_each_item_comes_to_the_same_text(
+    client: Client, settings: Settings
+) -> None:
+    run = client.submit("telling", "go", {"words": 50, "rounds": 3})
+    play(settings, run.id)
+    whole = list(client.stream(run.id))
+    after, seen = None, []
+    while (item := next(client.stream(run.id, after, follow=False), None)) is not None:
+        seen.append(item)
+        after = item.id
+    assert texts_of(seen) == texts_of(whole) == told(client.get(run.id).answer)
+    assert [item.type for item in seen if item.type != "retracted"] == [item.type for item in whole]
+
+
+def test_what_an_attempt_has_shown_that_failed_is_retracted(
+    client: Client, driver: Driver, tmp_path: Path
+) -> None:
+    run = client.submit("telling", "go", {"gate": str(tmp_path / "none"), "fails": 2})
+
+    def has_ended() -> bool:
+        driver.sweep_and_play()
+        let_time_pass(driver)
+        return client.get(run.id).status.ended
+
+    until(has_ended, "the end of the run")
+    items = list(client.stream(run.id))
+    assert texts_of(items) == told(client.get(run.id).answer)
+    retracted = [(item.step, item.attempt) for item in items if item.type == "retracted"]
+    assert {(0, 1), (0, 2), (1, 1), (1, 2)} <= set(retracted)
+
+
+def test_the_stored_run_is_the_same_whether_it_is_watched_or_not(
+    client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stored() -> dict[str, Any]:
+        run = client.submit("telling", "go", {"words": 5})
+        play(settings, run.id)
+        fields = hash_of(client._store, run.id)
+        own = ("id", "nonce", "idem", "token", "last_token", "claim_id", "created_at", "owner")
+        return {
+            name: text.replace(run.id, "RUN")
+            for name, text in fields.items()
+            if name not in own and not text.isdigit()
+        }
+
+    streamed = stored()
+    monkeypatch.setattr(RoundContext, "stream", lambda *_: None)
+    assert stored() == streamed
+
+
+def test_the_text_is_gone_with_the_run_and_by_itself(client: Client, settings: Settings) -> None:
+    run = client.submit("telling", "go")
+    play(settings, run.id)
+    key = client._store.keys.live_text(run.id)
+    assert 0 < client._store.redis.pttl(key) <= 3_600_000
+    client.delete(run.id)
+    assert not client._store.redis.exists(key)
+
+
+def test_text_that_is_trimmed_is_named(client: Client, settings: Settings) -> None:
+    run = client.submit("telling", "go", {"rounds": 1})
+    play(settings, run.id)
+    redis, key = client._store.redis, client._store.keys.live_text(run.id)
+    LiveTextRecords(client._store).append(run.id, [_entry(3, text="late ")], 10**13)
+    kinds = [item.type for item in client.stream(run.id)]
+    assert "trimmed" in kinds, "entries 1 and 2 are missing"
+    assert redis.xlen(key) >= 2
+
+
+def _entry(number: int, **fields: str) -> dict[str, Any]:
+    return {"step": 0, "attempt": 1, "number": number, "kind": "text", "part": "", **fields}
+
+
+def test_a_position_that_is_none_is_refused(client: Client, settings: Settings) -> None:
+    run = client.submit("telling", "go")
+    for wrong in ("", "1", "1-1", "1-1/x", "1-1/2-2/3-3"):
+        with pytest.raises(InvalidInput, match="expected the id of an item"):
+            client.stream(run.id, wrong)
+
+
+def test_a_round_shows_no_more_than_its_bound(client: Client, settings: Settings) -> None:
+    run = client.submit("telling", "go")
+    text = LiveTexts(client._store).of(run.id, 0, 1, client._store.time())
+    for _ in range(12):
+        text.write("x" * 100_000, "text", "")
+    text.write("\ud800 is half a character", "text", "")
+    text.end()
+    shown = texts_of(client.stream(run.id, follow=False))[0]
+    assert MOST_OF_ROUND <= len(shown) <= MOST_OF_ROUND + 100_000
+
+
+def test_text_that_utf_8_cannot_have_is_replaced(client: Client, settings: Settings) -> None:
+    run = client.submit("telling", "go")
+    text = LiveTexts(client._store).of(run.id, 0, 1, client._store.time())
+    text.write("\ud800 half", "text", "")
+    text.end()
+    assert texts_of(client.stream(run.id, follow=False)) == {0: "? half"}
+
+
+@pytest.fixture
+def remote(client: Client, settings: Settings) -> Iterator[RemoteClient]:
+    with serving(settings) as url, closing(RemoteClient(url)) as made:
+        yield made
+
+
+def test_over_http_the_text_comes_as_it_is_shown(
+    client: Client, remote: RemoteClient, settings: Settings, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    run = client.submit("telling", "go", {"gate": str(gate), "fails": 1, "words": 10})
+    with workers(1, settings, PERDURE_FLOW_MODULES=MODULE) as [worker]:
+        items = remote.stream(run.id)
+        seen: list[StreamItem] = []
+        while texts_of(seen).get(0, "").count(" ") < 6:
+            seen.append(next(items))
+        assert client.get(run.id).state.step == 0, "the round is not over"
+        worker.kill()
+    gate.unlink()
+    with workers(1, settings, PERDURE_FLOW_MODULES=MODULE):
+        seen += list(items)
+    assert texts_of(seen) == told(client.get(run.id).answer)
+    assert any(item.type == "retracted" for item in seen)
+
+
+def test_an_async_client_has_the_same_stream(client: Client, settings: Settings) -> None:
+    run = client.submit("telling", "go")
+    play(settings, run.id)
+
+    async def read() -> list[StreamItem]:
+        own = AsyncClient(settings=settings)
+        items = [item async for item in own.stream(run.id)]
+        await own.close()
+        return items
+
+    assert asyncio.run(read()) == list(client.stream(run.id))

@@ -1,0 +1,137 @@
+"""The stream of a run: its events, and between them the text that its rounds show meanwhile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from perdure.flows.errors import InvalidInput
+from perdure.worker.domain.document import Document
+from perdure.worker.domain.event import TRIMMED, Event, position_of
+from perdure.worker.errors import DamagedRun
+
+#: Type of an item with text.
+TEXT = "text"
+#: Type of an item by which the text of a step that was shown so far is void.
+RETRACTED = "retracted"
+#: Events by which the text that an attempt has shown is void: it will not be committed.
+GIVEN_UP = ("failed", "lost", "given_back", "waits", "stopped", "errored")
+#: The position before everything.
+BEGINNING = "0-0"
+#: A position in the stream: that of the last event, and that of the last text.
+POSITION = re.compile(r"\d{1,18}-\d{1,18}/\d{1,18}-\d{1,18}")
+#: Fields of an entry of text that are numbers. ``number`` counts the entries of an attempt.
+NUMBERS = ("step", "attempt", "number")
+
+
+class TextEntry(NamedTuple):
+    """An entry of a run's live text, as it is stored."""
+
+    id: str
+    fields: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class StreamItem(Document):
+    """One item of the stream of a run."""
+
+    id: str
+    """Position in the stream. It can be passed back as ``after``."""
+    type: str
+    """``text``, ``retracted`` (the text of this step so far is void: the attempt that has shown it
+    was given up), ``trimmed`` (text or events before this are gone), or the type of an event. The
+    text of a step is final with its event ``committed``."""
+    step: int
+    """The step that it belongs to."""
+    attempt: int
+    """The attempt at that step."""
+    node: str = ""
+    """Of an event: the node that it belongs to."""
+    kind: str = ""
+    """Of text: ``text``, ``thinking``, or a word of the flow."""
+    part: str = ""
+    """Of text: which of several texts of the round that come at the same time."""
+    text: str = ""
+    """Of text: the piece that follows the text so far."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Of an event: further JSON data, which depends on the type."""
+
+
+@dataclass(slots=True)
+class StreamReader:
+    """Makes the items of a stream from what is stored.
+
+    Attributes:
+        event: position of the last event that was read.
+        text: position of the last entry of text that was read.
+    """
+
+    event: str = BEGINNING
+    text: str = BEGINNING
+    #: By step: the attempt whose text was shown and is not final, and the number of its last entry.
+    _shown: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: Whether text may have been shown that this reader does not know of.
+    _resumed: bool = False
+
+    @classmethod
+    def after(cls, position: str | None) -> StreamReader:
+        """Return a reader that goes on behind an item.
+
+        Raises:
+            InvalidInput: it is no position of a stream.
+        """
+        if position is None:
+            return cls()
+        if not POSITION.fullmatch(position):
+            raise InvalidInput(
+                f"after is {position[:80]!r}; expected the id of an item of the stream of a run"
+            )
+        event, _, text = position.partition("/")
+        return cls(event, text, {}, True)
+
+    def items(self, entries: Iterable[Event | TextEntry]) -> Iterator[StreamItem]:
+        """Yield the items for events and entries of text that were read at the same moment."""
+        for entry in sorted(entries, key=lambda each: (position_of(each.id), type(each) is Event)):
+            if isinstance(entry, Event):
+                yield from self._of_event(entry)
+            else:
+                yield from self._of_text(entry)
+
+    def _of_event(self, event: Event) -> Iterator[StreamItem]:
+        if event.type in GIVEN_UP and self._may_have_shown(event.step):
+            yield self._item(RETRACTED, event.step, event.attempt)
+        if event.type in (*GIVEN_UP, "committed"):
+            self._shown.pop(event.step, None)
+        self.event = event.id
+        yield replace(
+            self._item(event.type, event.step, event.attempt), node=event.node, data=event.data
+        )
+
+    def _of_text(self, entry: TextEntry) -> Iterator[StreamItem]:
+        try:
+            step, attempt, number = (int(entry.fields[name]) for name in NUMBERS)
+            kind, part, text = (entry.fields[name] for name in ("kind", "part", "text"))
+        except (ValueError, LookupError) as error:
+            raise DamagedRun(
+                f"entry {entry.id} of a run's live text cannot be read: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        before, last = self._shown.get(step, (0, -1))
+        if attempt < before:
+            self.text = entry.id
+            return  # of a worker that was taken for lost, and is still alive
+        if attempt > before and attempt > 1 and (before or self._resumed):
+            yield self._item(RETRACTED, step, attempt - 1)
+        if number > (last + 1 if attempt == before else 0) and (before or not self._resumed):
+            yield self._item(TRIMMED, step, attempt)
+        self._shown[step] = attempt, number
+        self.text = entry.id
+        yield replace(self._item(TEXT, step, attempt), kind=kind, part=part, text=text)
+
+    def _may_have_shown(self, step: int) -> bool:
+        return step in self._shown or (self._resumed and not self._shown)
+
+    def _item(self, kind: str, step: int, attempt: int) -> StreamItem:
+        return StreamItem(f"{self.event}/{self.text}", kind, step, attempt)

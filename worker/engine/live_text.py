@@ -1,0 +1,130 @@
+"""Writes the live text of the rounds that this process plays.
+
+One thread writes for all rounds. A piece that comes first is written at once. Those that come
+meanwhile are written together. At the end of a round, its own thread writes what is left, so that
+all text of a round is there before its commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from itertools import groupby
+
+from perdure.flows.live_text import LiveText
+from perdure.worker.store import Store, StoreUnavailable
+from perdure.worker.store.live_text import LiveTextRecords
+
+logger = logging.getLogger("perdure.rounds")
+
+#: Seconds between two writes of a round's text.
+WRITE_SECONDS = 0.02
+#: Characters of an entry. A longer text is several entries.
+MOST_CHARACTERS = 8_000
+#: Characters of a round's text. What comes after them is not shown.
+MOST_OF_ROUND = 1_000_000
+#: Seconds without text after which the thread ends.
+IDLE_SECONDS = 5.0
+
+
+class LiveTexts:
+    """The live text of a process."""
+
+    def __init__(self, store: Store) -> None:
+        self.records = LiveTextRecords(store)
+        self._rounds: dict[RoundText, None] = {}
+        self._lock = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def of(self, run_id: str, step: int, attempt: int, now: int) -> RoundText:
+        """Return the live text of a round.
+
+        Args:
+            now: by the server's clock, in ms.
+        """
+        return RoundText(self, run_id, step, attempt, now)
+
+    def wake(self, text: RoundText) -> None:
+        """Have what a round has to show written soon."""
+        with self._lock:
+            self._rounds[text] = None
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._write, name="perdure-live-text", daemon=True
+                )
+                self._thread.start()
+            self._lock.notify()
+
+    def _write(self) -> None:
+        while True:
+            with self._lock:
+                if not self._rounds and not self._lock.wait(IDLE_SECONDS) and not self._rounds:
+                    self._thread = None
+                    return
+                rounds, self._rounds = self._rounds, {}
+            for text in rounds:
+                text.end()
+            time.sleep(WRITE_SECONDS)
+
+
+class RoundText(LiveText):
+    """The live text of one round. Its methods may be called from several threads."""
+
+    def __init__(self, texts: LiveTexts, run_id: str, step: int, attempt: int, now: int) -> None:
+        self._texts, self._run_id = texts, run_id
+        self._step, self._attempt, self._now = step, attempt, now
+        self._began = time.monotonic()
+        #: Kind, part and text of each piece that is not written yet.
+        self._waiting: list[tuple[str, str, str]] = []
+        self._lock, self._writing = threading.Lock(), threading.Lock()
+        self._number = self._characters = 0
+        self._is_lost = False
+
+    def write(self, text: str, kind: str, part: str) -> None:
+        """Show a piece of text, behind those before."""
+        if not text or self._is_lost or self._characters > MOST_OF_ROUND:
+            return
+        with self._lock:
+            self._characters += len(text)
+            self._waiting.append((kind, part, text))
+        self._texts.wake(self)
+
+    def end(self) -> None:
+        """Write what is left. A failure is logged, and the rest of the round is not shown."""
+        if not self._waiting:
+            return
+        with self._writing:  # so that two threads keep the order
+            with self._lock:
+                pieces, self._waiting = self._waiting, []
+            if not pieces or self._is_lost:
+                return
+            # A clock that is behind the server's must not have the text expire at once.
+            played = self._now + round(1000 * (time.monotonic() - self._began))
+            now = max(played, round(1000 * time.time()))
+            try:
+                self._texts.records.append(self._run_id, self._entries(pieces), now)
+            except StoreUnavailable as error:
+                self._is_lost = True
+                logger.warning(
+                    "run %s, step %d: its text is not shown any more until its next round: %s",
+                    self._run_id, self._step, error,
+                )  # fmt: skip
+
+    def _entries(self, pieces: list[tuple[str, str, str]]) -> list[dict[str, str | int]]:
+        entries: list[dict[str, str | int]] = []
+        for (kind, part), texts in groupby(pieces, lambda piece: piece[:2]):
+            whole = "".join(text for _, _, text in texts).encode(errors="replace").decode()
+            for start in range(0, len(whole), MOST_CHARACTERS):
+                entries.append(
+                    {
+                        "step": self._step,
+                        "attempt": self._attempt,
+                        "number": self._number,
+                        "kind": kind,
+                        "part": part,
+                        "text": whole[start : start + MOST_CHARACTERS],
+                    }
+                )
+                self._number += 1
+        return entries
