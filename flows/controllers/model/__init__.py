@@ -14,6 +14,7 @@ from perdure.flows.controllers.model.chat import (
     ChatMessage,
     Model,
     ModelFailed,
+    Piece,
     Reply,
     RequestSettings,
     SystemMessage,
@@ -267,9 +268,7 @@ class ModelController(Controller):
         messages = self.messages(context, names, tools)
         schemas = _as_tools(context.commands, names) if tools else []
         try:
-            reply = await model.request(
-                messages, schemas, self._request, _progress_reporter(context)
-            )
+            reply = await model.request(messages, schemas, self._request, _shower(context))
         except ModelFailed as failed:
             if failed.billed:
                 context.spend(**self.estimate(context))
@@ -342,21 +341,25 @@ def _as_tools(commands: Sequence[Mapping[str, Any]], names: ToolNames) -> list[d
     return [{**each, "name": names.tool(each["name"])} for each in commands]
 
 
-def _progress_reporter(context: RoundContext) -> Callable[[str], None]:
-    """Return a function that shows the end of a model's incoming reply as the round's progress.
+def _shower(context: RoundContext) -> Callable[[Piece], None]:
+    """Return a function that shows a model's incoming reply as live text, and as progress.
 
-    It reports at most once in TOLD_EVERY seconds.
+    Progress is the end of the text. It is reported at most once in TOLD_EVERY seconds.
     """
-    last_report = 0.0
+    last_report, tail = 0.0, ""
 
-    def report(text: str) -> None:
-        """Report the end of the model's text so far as progress, if no report is recent."""
-        nonlocal last_report
+    def show(piece: Piece) -> None:
+        """Show a piece of the reply, and report progress if no report is recent."""
+        nonlocal last_report, tail
+        context.stream(piece.text, piece.kind, piece.tool)
+        if piece.kind == "arguments":
+            return
+        tail = (tail + piece.text)[-PROGRESS_LENGTH - 1 :]
         now = monotonic()
         if now - last_report >= TOLD_EVERY:
             last_report = now
             context.progress(
-                0, None, text if len(text) <= PROGRESS_LENGTH else f"…{text[1 - PROGRESS_LENGTH :]}"
+                0, None, tail if len(tail) <= PROGRESS_LENGTH else f"…{tail[1 - PROGRESS_LENGTH :]}"
             )
 
-    return report
+    return show

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,19 @@ class ModelFailed(Exception):
         self.billed = billed
 
 
+class Piece(NamedTuple):
+    """A piece of a reply that is still coming in.
+
+    Attributes:
+        kind: ``text``, ``thinking``, or ``arguments`` of a tool call (JSON).
+        tool: the name of the tool, or an empty text.
+    """
+
+    text: str
+    kind: str = "text"
+    tool: str = ""
+
+
 class Model(Protocol):
     """A model that makes one request for each call, and never retries by itself."""
 
@@ -156,13 +169,13 @@ class Model(Protocol):
         messages: Sequence[ChatMessage],
         tools: Sequence[Mapping[str, Any]],
         settings: RequestSettings,
-        on_text: Callable[[str], None],
+        on_piece: Callable[[Piece], None],
     ) -> Reply:
         """Send one request to the language model, and return its reply.
 
         Args:
             tools: ``name``, ``description`` and ``parameters`` (a JSON schema) of each.
-            on_text: Called with the text so far whenever more of it arrives.
+            on_piece: Called with each piece of the reply as it arrives.
 
         Raises:
             ModelFailed: There is no reply.

@@ -27,6 +27,7 @@ from perdure.flows.controllers.model.chat import (
     AssistantMessage,
     ChatMessage,
     ModelFailed,
+    Piece,
     Reply,
     RequestSettings,
     SystemMessage,
@@ -102,12 +103,12 @@ class LibraryModel:
         messages: Sequence[ChatMessage],
         tools: Sequence[Mapping[str, Any]],
         settings: RequestSettings,
-        on_text: Callable[[str], None],
+        on_piece: Callable[[Piece], None],
     ) -> Reply:
         """Send one request to the language model, and return its reply; see ``chat.Model``."""
         try:
             async with asyncio.timeout(settings.timeout_seconds):
-                return await self._request(messages, tools, settings, on_text)
+                return await self._request(messages, tools, settings, on_piece)
         except (ModelFailed, FatalError):
             raise
         except Exception as error:
@@ -131,7 +132,7 @@ class LibraryModel:
         messages: Sequence[ChatMessage],
         tools: Sequence[Mapping[str, Any]],
         settings: RequestSettings,
-        on_text: Callable[[str], None],
+        on_piece: Callable[[Piece], None],
     ) -> Reply:
         parameters = ModelRequestParameters(function_tools=[_tool(each) for each in tools])
         options = cast(ModelSettings, resolved(settings.more, "settings"))
@@ -146,7 +147,7 @@ class LibraryModel:
             options["temperature"] = settings.temperature
         if settings.max_tokens is not None:
             options["max_tokens"] = settings.max_tokens
-        text = ""
+        tools_of: dict[int, str] = {}
         stream = model_request_stream(
             self._model,
             _messages(messages, self._model),
@@ -158,10 +159,9 @@ class LibraryModel:
             self._has_answered = True
             try:
                 async for event in events:
-                    added = _added_text(event)
-                    if added:
-                        text += added
-                        on_text(text)
+                    piece = _piece(event, tools_of)
+                    if piece is not None and piece.text:
+                        on_piece(piece)
             except ModelAPIError as error:
                 if self._done.refused_call is None and not (
                     self._done.is_seen and lacks_reason_only(error)
@@ -293,17 +293,30 @@ def _request_part(message: ChatMessage) -> theirs.ModelRequestPart:
     return theirs.UserPromptPart(message.text)
 
 
-def _added_text(event: theirs.ModelResponseStreamEvent) -> str:
-    """Return the text or reasoning that one event of a model's streamed reply adds."""
-    if isinstance(event, theirs.PartStartEvent) and isinstance(
-        event.part, theirs.TextPart | theirs.ThinkingPart
-    ):
-        return event.part.content
-    if isinstance(event, theirs.PartDeltaEvent) and isinstance(
-        event.delta, theirs.TextPartDelta | theirs.ThinkingPartDelta
-    ):
-        return event.delta.content_delta or ""
-    return ""
+def _piece(event: theirs.ModelResponseStreamEvent, tools: dict[int, str]) -> Piece | None:
+    """Return what one event of a model's streamed reply adds.
+
+    Args:
+        tools: the tools of the calls so far, by their place in the reply; it is added to.
+    """
+    if isinstance(event, theirs.PartStartEvent):
+        match event.part:
+            case theirs.TextPart(content=text):
+                return Piece(text)
+            case theirs.ThinkingPart(content=text):
+                return Piece(text, "thinking")
+            case theirs.ToolCallPart(tool_name=tool, args=args):
+                tools[event.index] = tool
+                return Piece(args if isinstance(args, str) else "", "arguments", tool)
+    if isinstance(event, theirs.PartDeltaEvent):
+        match event.delta:
+            case theirs.TextPartDelta(content_delta=text):
+                return Piece(text)
+            case theirs.ThinkingPartDelta(content_delta=str(text)):
+                return Piece(text, "thinking")
+            case theirs.ToolCallPartDelta(args_delta=str(text)):
+                return Piece(text, "arguments", tools.get(event.index, ""))
+    return None
 
 
 def _reply(

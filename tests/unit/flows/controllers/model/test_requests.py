@@ -30,6 +30,7 @@ from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.cost import REPLY_TOKENS
 from perdure.flows.controllers.model.endpoint import Target, target_of
 from perdure.flows.controllers.model.errors import failed
+from perdure.flows.live_text import LiveText
 from tests.support.chat_server import (
     Asked,
     ChatServer,
@@ -142,6 +143,30 @@ def test_what_comes_in_is_told_to_those_who_watch() -> None:
             decide(server, ModelController(timeout_seconds=0.5), context)
     told = str((context.signals.progress or {})["text"])
     assert told.startswith("…") and len(told) == PROGRESS_LENGTH
+
+
+class Heard(LiveText):
+    """Live text that a test reads: the text of each kind and part."""
+
+    def __init__(self) -> None:
+        self.texts: dict[tuple[str, str], str] = {}
+
+    def write(self, text: str, kind: str, part: str) -> None:
+        self.texts[kind, part] = self.texts.get((kind, part), "") + text
+
+
+def test_a_reply_is_shown_as_it_comes_in_with_the_arguments_of_its_calls() -> None:
+    heard = Heard()
+    with chat_server([Says("Let me see. " * 20, SAYS.calls)]) as server:
+        context = RoundContext(
+            "add", endpoint=Endpoint("m", server.url), commands=COMMANDS, live_text=heard
+        )
+        command = decide(server, ModelController(), context)
+    assert isinstance(command, Command)
+    assert heard.texts == {
+        ("text", ""): "Let me see. " * 20,
+        ("arguments", "add_numbers"): json.dumps(dict(command.args)),
+    }
 
 
 def test_without_tools_the_seeds_format_is_asked_for_and_read() -> None:
