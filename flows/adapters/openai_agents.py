@@ -7,7 +7,7 @@ import copy
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_type_hints
 from weakref import WeakKeyDictionary
 
 from agents import (
@@ -28,7 +28,7 @@ from agents.mcp import MCPServer
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
 from openai import APIConnectionError, APIStatusError
-from pydantic import TypeAdapter
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from perdure.flows.adapters.approvals import arguments, decision
 from perdure.flows.adapters.openai_nested import OUTER, around, inner_of, run_in_workflow
@@ -162,16 +162,23 @@ class _Stepping:
         if getattr(tool, "_is_agent_tool", False):
             return replace(tool, on_invoke_tool=run_in_workflow(self, inner))
 
+        kind = _result_type(tool)
+
         async def invoke(context: Any, text: str) -> Any:
             async def body() -> Any:
-                return await inner(context, text)
+                result = await inner(context, text)
+                return kind.dump_python(result, mode="json", warnings=False) if kind else result
 
             try:
-                return await self._call(body, tool.name, arguments(text))
+                told = await self._call(body, tool.name, arguments(text))
             except StepFailed as error:
                 if error.error != Refused.__name__:
                     raise
                 return error.reason
+            try:
+                return kind.validate_python(told) if kind else told
+            except ValidationError:
+                return told  # A text: the tool has failed, or a person has answered.
 
         return replace(tool, on_invoke_tool=around(inner, invoke))
 
@@ -229,6 +236,15 @@ class _Stepping:
             return self.agent(await inner(context, text))
 
         return replace(handoff, on_invoke_handoff=around(inner, invoke))
+
+
+def _result_type(tool: FunctionTool) -> TypeAdapter[Any] | None:
+    """Return the type that a tool's function is annotated to return, or None."""
+    try:
+        hint = get_type_hints(tool.__wrapped__).get("return", Any)
+        return None if hint in (Any, str) else TypeAdapter(hint)
+    except (AttributeError, NameError, TypeError, PydanticUserError):
+        return None
 
 
 def _listed_tools(told: Any) -> str:

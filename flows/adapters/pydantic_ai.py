@@ -184,13 +184,13 @@ def _named(name: str) -> str:
     """
     agent, _, operation = name.partition("__")
     if operation.startswith("model."):
-        return f"{_letters(agent)}.{operation.removesuffix('.request').replace('.', '-')}"
+        return f"{_letters(agent)}.{_letters(operation.removesuffix('.request'), '-')}"[:90]
     return _letters(name)
 
 
-def _letters(text: str) -> str:
-    letters = "".join(each if each.isascii() and each.isalnum() else "_" for each in text)
-    return letters[:80].strip("_") or "operation"
+def _letters(text: str, between: str = "_") -> str:
+    letters = "".join(each if each.isascii() and each.isalnum() else between for each in text)
+    return letters[:80].strip(between) or "operation"
 
 
 @dataclass(init=False)

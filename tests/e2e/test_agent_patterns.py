@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 import pytest
-from agents import Agent, Model, ModelProvider, RunConfig, RunResult
+from agents import (
+    Agent,
+    FunctionToolResult,
+    Model,
+    ModelProvider,
+    RunConfig,
+    RunContextWrapper,
+    RunResult,
+    ToolsToFinalOutputResult,
+    function_tool,
+)
+from pydantic import BaseModel
 from pydantic_ai import Agent as PydanticAgent
+from pydantic_ai.capabilities import ResolveModelId
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -54,6 +67,7 @@ MODELS = RunConfig(
             "owner", [("ask_payer", {"input": "pay"})], lambda told: f"the payer is {told[0]}"
         ),
         Scripted("payer", [("pay", {"amount": 12})], lambda told: f"done: {told[0]}"),
+        Scripted("keeper", [("look_at", {"name": "hen"})]),
         Scripted("desk", [("transfer_to_stable", {})]),
         Scripted("poet", "a poem"),
         Scripted("critic", "the best of three"),
@@ -100,6 +114,45 @@ async def has_a_payer(steps: AsyncSteps, goal: str) -> str:
     return str((await ask(owner, goal)).final_output)
 
 
+# The result of a tool has its type, also when another process reads it
+
+
+class Kind(Enum):
+    """Of an animal."""
+
+    BIRD = "bird"
+
+
+class Animal(BaseModel):
+    """What a tool returns."""
+
+    kind: Kind
+    legs: int
+
+
+@function_tool
+def look_at(name: str) -> Animal:
+    """Look at an animal."""
+    return Animal(kind=Kind.BIRD, legs=2)
+
+
+def counts_legs(
+    context: RunContextWrapper[Any], results: list[FunctionToolResult]
+) -> ToolsToFinalOutputResult:
+    found = results[0].output
+    return ToolsToFinalOutputResult(True, f"{found.kind.value}: {found.legs} legs")
+
+
+keeper = Agent(name="keeper", model="keeper", tools=[look_at], tool_use_behavior=counts_legs)
+
+
+@workflow("pattern_keeper")
+async def has_a_typed_tool(steps: AsyncSteps, goal: str) -> str:
+    result = await PerdureRunner.run(keeper, goal, run_config=MODELS, idempotent=["look_at"])
+    await steps.step(len, goal, idempotent=True)
+    return str(result.final_output)
+
+
 # Several runs of an agent at once, and a judge
 
 poet = Agent(name="poet", model="poet")
@@ -118,6 +171,7 @@ async def has_poets(steps: AsyncSteps, goal: str) -> str:
     [
         ("pattern_boss", "a hen is 8 and bread is 3", 5),
         ("pattern_owner", "the payer is done: paid 12", 4),
+        ("pattern_keeper", "bird: 2 legs", 1),
         ("pattern_poets", "the best of three", 4),
     ],
 )
@@ -204,7 +258,10 @@ def says(words: str) -> FunctionModel:
 thinker = PydanticAgent(
     says("default"),
     name="thinker",
-    capabilities=[PerdureDurability(models={"fast": says("fast"), "deep": says("deep")})],
+    capabilities=[
+        ResolveModelId(lambda context, model_id: says(model_id.removeprefix("shop:"))),
+        PerdureDurability(models={"fast": says("fast")}),
+    ],
 )
 
 
@@ -221,7 +278,7 @@ def without_space(output: str) -> str:
 @workflow("pattern_thinker")
 async def thinks(steps: AsyncSteps, goal: str) -> list[str]:
     answers = [(await thinker.run(goal)).output]
-    for model in ("fast", "deep"):
+    for model in ("fast", "shop:v1.5"):
         answers.append((await thinker.run(goal, model=model)).output)
     return answers
 
@@ -231,5 +288,5 @@ def test_a_run_of_an_agent_names_its_model(
     client: Client, driver: Driver, deadly: int | None
 ) -> None:
     done = played(client, driver, client.submit("pattern_thinker", "go"), deadly)
-    assert done.answer == [f"{each}: speak plainly" for each in ("default", "fast", "deep")]
+    assert done.answer == [f"{each}: speak plainly" for each in ("default", "fast", "v1.5")]
     assert 3 <= ASKED.total() <= 3 + (deadly is not None)
