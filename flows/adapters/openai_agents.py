@@ -7,7 +7,7 @@ import copy
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, get_type_hints
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from agents import (
@@ -25,16 +25,18 @@ from agents import (
 )
 from agents.items import TResponseInputItem, TResponseOutputItem
 from agents.mcp import MCPServer
+from agents.tool import invoke_function_tool
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
 from openai import APIConnectionError, APIStatusError
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from perdure.flows.adapters.approvals import arguments, decision
 from perdure.flows.adapters.openai_nested import OUTER, around, inner_of, run_in_workflow
+from perdure.flows.adapters.openai_results import failed, listed_tools, result_type, said
 from perdure.flows.commands.approval import Approved
 from perdure.flows.context import RoundContext
-from perdure.flows.errors import FatalError, RetryableError
+from perdure.flows.errors import FatalError
 from perdure.flows.json_values import canonical
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
@@ -43,8 +45,6 @@ from perdure.flows.workflows.steps import AsyncSteps, current_steps
 _items = TypeAdapter(list[TResponseOutputItem])
 _usage = TypeAdapter(Usage)
 _tools = TypeAdapter(list[MCPTool])
-#: HTTP statuses that mean "not now". All others below 500 mean "not this request".
-LATER = frozenset({408, 409, 425, 429})
 #: Tools that would act on the worker's machine, outside of any step.
 REFUSED = ("ComputerTool", "LocalShellTool", "ShellTool", "ApplyPatchTool", "CustomTool")
 
@@ -159,14 +159,16 @@ class _Stepping:
         if not isinstance(tool, FunctionTool):
             return tool  # carried out by the provider
         inner = inner_of(tool.on_invoke_tool)
-        if getattr(tool, "_is_agent_tool", False):
-            return replace(tool, on_invoke_tool=run_in_workflow(self, inner))
-
-        kind = _result_type(tool)
+        own = inner if isinstance(inner, FunctionTool) else tool
+        if getattr(own, "_is_agent_tool", False):
+            return replace(own, on_invoke_tool=run_in_workflow(self, own))
+        kind = result_type(own)
 
         async def invoke(context: Any, text: str) -> Any:
             async def body() -> Any:
-                result = await inner(context, text)
+                result = await invoke_function_tool(
+                    function_tool=own, context=context, arguments=text
+                )
                 return kind.dump_python(result, mode="json", warnings=False) if kind else result
 
             try:
@@ -180,7 +182,7 @@ class _Stepping:
             except ValidationError:
                 return told  # A text: the tool has failed, or a person has answered.
 
-        return replace(tool, on_invoke_tool=around(inner, invoke))
+        return replace(own, on_invoke_tool=around(own, invoke), timeout_seconds=None)
 
     async def _call(self, body: Callable[[], Any], tool: str, args: Mapping[str, Any]) -> Any:
         """Call a tool in a step, and return its result as JSON data."""
@@ -209,7 +211,7 @@ class _Stepping:
 
             name = "".join(each if each.isalnum() else "_" for each in server.name)[:80]
             told = await self._steps.step(
-                body, name=f"{name}.tools", idempotent=True, shown={}, summarize=_listed_tools
+                body, name=f"{name}.tools", idempotent=True, shown={}, summarize=listed_tools
             )
             return _tools.validate_python(told)
 
@@ -236,19 +238,6 @@ class _Stepping:
             return self.agent(await inner(context, text))
 
         return replace(handoff, on_invoke_handoff=around(inner, invoke))
-
-
-def _result_type(tool: FunctionTool) -> TypeAdapter[Any] | None:
-    """Return the type that a tool's function is annotated to return, or None."""
-    try:
-        hint = get_type_hints(tool.__wrapped__).get("return", Any)
-        return None if hint in (Any, str) else TypeAdapter(hint)
-    except (AttributeError, NameError, TypeError, PydanticUserError):
-        return None
-
-
-def _listed_tools(told: Any) -> str:
-    return ", ".join(tool["name"] for tool in told)
 
 
 #: A lock for each MCP server of this process. A server has one connection.
@@ -289,7 +278,7 @@ class _Model(Model):
             try:
                 response = await self.perdure_inner.get_response(*args, **named)
             except (APIConnectionError, APIStatusError) as error:
-                raise _failed(error) from error
+                raise failed(error) from error
             usage = response.usage
             context.spend(
                 tokens=usage.input_tokens + usage.output_tokens,
@@ -304,7 +293,7 @@ class _Model(Model):
             }
 
         told = await self._steps.step(
-            ask, name="model", role="controller", idempotent=True, shown={}, summarize=_said
+            ask, name="model", role="controller", idempotent=True, shown={}, summarize=said
         )
         return ModelResponse(
             output=_items.validate_python(told["output"]),
@@ -315,29 +304,6 @@ class _Model(Model):
     def stream_response(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
         """Raise FatalError: a workflow does not stream."""
         raise FatalError("a workflow cannot stream a response; use run_agent, not run_streamed")
-
-
-def _said(told: Any) -> str:
-    """Return what a response of a model says, for people who watch: its texts and its calls."""
-    parts = []
-    for item in told["output"]:
-        if "arguments" in item:
-            parts.append(f"{item['name']} {item['arguments']}")
-        texts = [part.get("text", "") for part in item.get("content") or ()]
-        parts += [text for text in texts if text]
-    return "; ".join(parts)
-
-
-def _failed(error: APIConnectionError | APIStatusError) -> Exception:
-    """Return what a provider's error means for the round."""
-    if isinstance(error, APIConnectionError):
-        return RetryableError(f"the model cannot be reached: {error}", counts=False)
-    status = error.status_code
-    text = f"the model answers {status}: {error.message}"
-    if status not in LATER and status < 500:
-        return FatalError(text)
-    after = error.response.headers.get("retry-after", "")
-    return RetryableError(text, float(after) if after.isdecimal() else None, counts=False)
 
 
 async def _refusal(steps: AsyncSteps, item: Any) -> str | None:

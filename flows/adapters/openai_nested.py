@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
-from agents import Agent, RunConfig, RunResult, RunResultStreaming
+from agents import Agent, FunctionTool, RunConfig, RunResult, RunResultStreaming
 from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
 
 from perdure.flows.workflows.steps import current_steps
@@ -38,17 +38,17 @@ def inner_of(each: Any) -> Any:
     return getattr(each, _INNER, each)
 
 
-def run_in_workflow(copies: AgentCopies, inner: Callable[..., Any]) -> Callable[..., Any]:
+def run_in_workflow(copies: AgentCopies, tool: FunctionTool) -> Callable[..., Any]:
     """Return what calls an agent that is a tool. Its requests and its tools are steps."""
 
     async def invoke(context: Any, text: str) -> Any:
         before = OUTER.set(copies)
         try:
-            return await inner(context, text)
+            return await tool.on_invoke_tool(context, text)
         finally:
             OUTER.reset(before)
 
-    return around(inner, invoke)
+    return around(tool, invoke)
 
 
 class NestedRunner(AgentRunner):

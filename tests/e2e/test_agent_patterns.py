@@ -130,8 +130,8 @@ class Animal(BaseModel):
     legs: int
 
 
-@function_tool
-def look_at(name: str) -> Animal:
+@function_tool(timeout=60)
+async def look_at(name: str) -> Animal:
     """Look at an animal."""
     return Animal(kind=Kind.BIRD, legs=2)
 
