@@ -290,3 +290,24 @@ def test_a_run_of_an_agent_names_its_model(
     done = played(client, driver, client.submit("pattern_thinker", "go"), deadly)
     assert done.answer == [f"{each}: speak plainly" for each in ("default", "fast", "v1.5")]
     assert 3 <= ASKED.total() <= 3 + (deadly is not None)
+
+
+# The result of a step that is an object, over which the function goes
+
+
+@workflow("pattern_shops")
+async def buys_in_order(steps: AsyncSteps, goal: str) -> list[str]:
+    prices = await steps.step(lambda: {"b": {"d": 1, "c": 2}, "a": {}}, name="ask", idempotent=True)
+    bought = []
+    for shop, goods in prices.items():
+        text = f"{shop}: {', '.join(goods)}"
+        bought.append(await steps.step(str, text, name="buy", idempotent=True))
+    return bought
+
+
+@pytest.mark.parametrize("deadly", [None, 0, 1, 2])
+def test_the_keys_of_a_result_have_the_same_order_in_each_process(
+    client: Client, driver: Driver, deadly: int | None
+) -> None:
+    done = played(client, driver, client.submit("pattern_shops", "go"), deadly)
+    assert done.answer == ["a: ", "b: c, d"]
