@@ -23,17 +23,20 @@ from agents import (
     RunResult,
     Usage,
 )
-from agents.items import TResponseOutputItem
+from agents.items import TResponseInputItem, TResponseOutputItem
 from agents.mcp import MCPServer
+from agents.tool import invoke_function_tool
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
 from openai import APIConnectionError, APIStatusError
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from perdure.flows.adapters.approvals import arguments, decision
+from perdure.flows.adapters.openai_nested import OUTER, around, inner_of, run_in_workflow
+from perdure.flows.adapters.openai_results import failed, listed_tools, result_type, said
 from perdure.flows.commands.approval import Approved
 from perdure.flows.context import RoundContext
-from perdure.flows.errors import FatalError, RetryableError
+from perdure.flows.errors import FatalError
 from perdure.flows.json_values import canonical
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
@@ -42,18 +45,17 @@ from perdure.flows.workflows.steps import AsyncSteps, current_steps
 _items = TypeAdapter(list[TResponseOutputItem])
 _usage = TypeAdapter(Usage)
 _tools = TypeAdapter(list[MCPTool])
-#: HTTP statuses that mean "not now". All others below 500 mean "not this request".
-LATER = frozenset({408, 409, 425, 429})
 #: Tools that would act on the worker's machine, outside of any step.
 REFUSED = ("ComputerTool", "LocalShellTool", "ShellTool", "ApplyPatchTool", "CustomTool")
 
 
 async def run_agent(
-    agent: Agent[Any],
-    prompt: str,
+    starting_agent: Agent[Any],
+    input: str | list[TResponseInputItem],  # noqa: A002
     *,
     idempotent: Collection[str] = (),
     model_provider: ModelProvider | None = None,
+    run_config: RunConfig | None = None,
     **options: Any,
 ) -> RunResult:
     """Run an agent in a workflow, and ask a person about calls of tools that need approval.
@@ -61,10 +63,13 @@ async def run_agent(
     The person approves the call, or refuses it with words for the model.
 
     Args:
+        starting_agent: the agent. It may be the ``last_agent`` of an earlier result.
+        input: the prompt, or the items of a conversation.
         idempotent: names of tools that may be called again after their worker was lost. Another
             tool is then in doubt, and a person is asked.
-        model_provider: makes the models. None: that of the SDK.
-        options: of ``Runner.run``: ``context``, ``max_turns``, ...
+        model_provider: makes the models. None: that of ``run_config``.
+        run_config: of ``Runner.run``. Its tracing is off.
+        options: the other arguments of ``Runner.run``: ``context``, ``max_turns``, ...
 
     Raises:
         FatalError: no workflow runs, or the agent has what a workflow cannot carry out.
@@ -72,48 +77,78 @@ async def run_agent(
     steps = current_steps()
     if steps is None:
         raise FatalError("run_agent: expected to be called in a coroutine function of @workflow")
-    stepping = _Stepping(steps, frozenset(idempotent), {})
-    config = RunConfig(
-        model_provider=_Provider(steps, model_provider or MultiProvider()), tracing_disabled=True
-    )
-    own = stepping.agent(agent)
-    result = await Runner.run(own, prompt, run_config=config, **options)
-    while result.interruptions:
-        state = result.to_state()
-        for item in result.interruptions:
-            refusal = await _refusal(steps, item)
-            if refusal is None:
-                state.approve(item)
-            else:
-                state.reject(item, rejection_message=refusal)
-        result = await Runner.run(own, state, run_config=config, **options)
+    copies = _Stepping(steps, frozenset(idempotent), model_provider)
+    own, config = copies.agent(starting_agent), copies.config(run_config)
+    before = OUTER.set(None)  # A guardrail of an agent that is a tool may run an agent by itself.
+    try:
+        result = await Runner.run(own, input, run_config=config, **options)
+        while result.interruptions:
+            state = result.to_state()
+            for item in result.interruptions:
+                refusal = await _refusal(steps, item)
+                if refusal is None:
+                    state.approve(item)
+                else:
+                    state.reject(item, rejection_message=refusal)
+            result = await Runner.run(own, state, run_config=config, **options)
+    finally:
+        OUTER.reset(before)
     return result
+
+
+class PerdureRunner:
+    """``run_agent`` under its name in the SDK: import this class in place of ``agents.Runner``."""
+
+    run = staticmethod(run_agent)
 
 
 class _Stepping:
     """Makes copies of agents whose models and tools are called in steps."""
 
     def __init__(
-        self, steps: AsyncSteps, idempotent: frozenset[str], made: dict[int, Agent[Any]]
+        self,
+        steps: AsyncSteps,
+        idempotent: frozenset[str],
+        model_provider: ModelProvider | None,
     ) -> None:
-        self._steps, self._idempotent, self._made = steps, idempotent, made
+        self._steps, self._idempotent = steps, idempotent
+        self._model_provider = model_provider
+        #: Agents and their copies. Both are kept alive, since they are known by their ids.
+        self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
+
+    def config(self, given: RunConfig | None) -> RunConfig:
+        """Return the configuration of a run whose models are asked in steps."""
+        config = given or RunConfig(model_provider=self._model_provider or MultiProvider())
+        provider = self._model_provider or config.model_provider
+        return replace(
+            config,
+            model_provider=_Provider(self._steps, inner_of(provider)),
+            model=self._model(config.model),
+            tracing_disabled=True,
+        )
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return the copy of an agent, and of all agents to which it hands over."""
+        """Return the copy of an agent, and of all agents to which it hands over.
+
+        The agent may be a copy, from the result of an earlier run. What is a step already is not
+        made one again: ``inner_of`` finds what it calls.
+        """
         if id(agent) in self._made:
-            return self._made[id(agent)]
-        model = agent.model
+            return self._made[id(agent)][1]
         own = agent.clone(
-            model=_Model(self._steps, model) if isinstance(model, Model) else model,
+            model=self._model(agent.model),
             tools=[self._tool(tool) for tool in agent.tools],
             mcp_servers=[self._server(server) for server in agent.mcp_servers],
         )
-        self._made[id(agent)] = own
+        self._made[id(agent)] = self._made[id(own)] = agent, own
         own.handoffs = [
             self.agent(each) if isinstance(each, Agent) else self._handoff(each)
             for each in agent.handoffs
         ]
         return own
+
+    def _model(self, model: Any) -> Any:
+        return _Model(self._steps, inner_of(model)) if isinstance(model, Model) else model
 
     def _tool(self, tool: Any) -> Any:
         if type(tool).__name__ in REFUSED:
@@ -123,20 +158,31 @@ class _Stepping:
             )
         if not isinstance(tool, FunctionTool):
             return tool  # carried out by the provider
-        inner = tool.on_invoke_tool
+        inner = inner_of(tool.on_invoke_tool)
+        own = inner if isinstance(inner, FunctionTool) else tool
+        if getattr(own, "_is_agent_tool", False):
+            return replace(own, on_invoke_tool=run_in_workflow(self, own))
+        kind = result_type(own)
 
         async def invoke(context: Any, text: str) -> Any:
             async def body() -> Any:
-                return await inner(context, text)
+                result = await invoke_function_tool(
+                    function_tool=own, context=context, arguments=text
+                )
+                return kind.dump_python(result, mode="json", warnings=False) if kind else result
 
             try:
-                return await self._call(body, tool.name, arguments(text))
+                told = await self._call(body, tool.name, arguments(text))
             except StepFailed as error:
                 if error.error != Refused.__name__:
                     raise
                 return error.reason
+            try:
+                return kind.validate_python(told) if kind else told
+            except ValidationError:
+                return told  # A text: the tool has failed, or a person has answered.
 
-        return replace(tool, on_invoke_tool=invoke)
+        return replace(own, on_invoke_tool=around(own, invoke), timeout_seconds=None)
 
     async def _call(self, body: Callable[[], Any], tool: str, args: Mapping[str, Any]) -> Any:
         """Call a tool in a step, and return its result as JSON data."""
@@ -153,6 +199,7 @@ class _Stepping:
 
         Each step connects anew, since another worker may carry it out.
         """
+        server = inner_of(server)
         own = copy.copy(server)
 
         async def list_tools(*args: Any, **named: Any) -> list[MCPTool]:
@@ -164,7 +211,7 @@ class _Stepping:
 
             name = "".join(each if each.isalnum() else "_" for each in server.name)[:80]
             told = await self._steps.step(
-                body, name=f"{name}.tools", idempotent=True, shown={}, summarize=_listed_tools
+                body, name=f"{name}.tools", idempotent=True, shown={}, summarize=listed_tools
             )
             return _tools.validate_python(told)
 
@@ -182,19 +229,15 @@ class _Stepping:
 
         own.list_tools = list_tools  # type: ignore[method-assign]
         own.call_tool = call_tool  # type: ignore[method-assign, assignment]
-        return own
+        return around(server, own)
 
     def _handoff(self, handoff: Handoff[Any, Any]) -> Handoff[Any, Any]:
-        inner = handoff.on_invoke_handoff
+        inner = inner_of(handoff.on_invoke_handoff)
 
         async def invoke(context: Any, text: str) -> Any:
             return self.agent(await inner(context, text))
 
-        return replace(handoff, on_invoke_handoff=invoke)
-
-
-def _listed_tools(told: Any) -> str:
-    return ", ".join(tool["name"] for tool in told)
+        return replace(handoff, on_invoke_handoff=around(inner, invoke))
 
 
 #: A lock for each MCP server of this process. A server has one connection.
@@ -215,27 +258,27 @@ class _Provider(ModelProvider):
     """Makes models that are asked in steps."""
 
     def __init__(self, steps: AsyncSteps, inner: ModelProvider) -> None:
-        self._steps, self._inner = steps, inner
+        self._steps, self.perdure_inner = steps, inner
 
     def get_model(self, model_name: str | None) -> Model:
         """Return a model of this name."""
-        return _Model(self._steps, self._inner.get_model(model_name))
+        return _Model(self._steps, self.perdure_inner.get_model(model_name))
 
 
 class _Model(Model):
     """A model that is asked in steps. Their usage is charged to the budgets of the run."""
 
     def __init__(self, steps: AsyncSteps, inner: Model) -> None:
-        self._steps, self._inner = steps, inner
+        self._steps, self.perdure_inner = steps, inner
 
     async def get_response(self, *args: Any, **named: Any) -> ModelResponse:
         """Return the model's response, from the journal if it was given before."""
 
         async def ask(context: RoundContext) -> dict[str, Any]:
             try:
-                response = await self._inner.get_response(*args, **named)
+                response = await self.perdure_inner.get_response(*args, **named)
             except (APIConnectionError, APIStatusError) as error:
-                raise _failed(error) from error
+                raise failed(error) from error
             usage = response.usage
             context.spend(
                 tokens=usage.input_tokens + usage.output_tokens,
@@ -250,7 +293,7 @@ class _Model(Model):
             }
 
         told = await self._steps.step(
-            ask, name="model", role="controller", idempotent=True, shown={}, summarize=_said
+            ask, name="model", role="controller", idempotent=True, shown={}, summarize=said
         )
         return ModelResponse(
             output=_items.validate_python(told["output"]),
@@ -261,29 +304,6 @@ class _Model(Model):
     def stream_response(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
         """Raise FatalError: a workflow does not stream."""
         raise FatalError("a workflow cannot stream a response; use run_agent, not run_streamed")
-
-
-def _said(told: Any) -> str:
-    """Return what a response of a model says, for people who watch: its texts and its calls."""
-    parts = []
-    for item in told["output"]:
-        if "arguments" in item:
-            parts.append(f"{item['name']} {item['arguments']}")
-        texts = [part.get("text", "") for part in item.get("content") or ()]
-        parts += [text for text in texts if text]
-    return "; ".join(parts)
-
-
-def _failed(error: APIConnectionError | APIStatusError) -> Exception:
-    """Return what a provider's error means for the round."""
-    if isinstance(error, APIConnectionError):
-        return RetryableError(f"the model cannot be reached: {error}", counts=False)
-    status = error.status_code
-    text = f"the model answers {status}: {error.message}"
-    if status not in LATER and status < 500:
-        return FatalError(text)
-    after = error.response.headers.get("retry-after", "")
-    return RetryableError(text, float(after) if after.isdecimal() else None, counts=False)
 
 
 async def _refusal(steps: AsyncSteps, item: Any) -> str | None:

@@ -1,6 +1,7 @@
 """Agents of Pydantic AI as workflows: each model request and each tool call is a step.
 
-It uses the library's public surface for durable engines (``pydantic_ai.durable_exec``).
+It uses the library's public surface for durable engines (``pydantic_ai.durable_exec``), and of its
+private parts ``disable_threads``, as the library's own engine for Temporal does.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import TypeAdapter
 from pydantic_ai import Agent, ToolApproved, ToolDenied
+from pydantic_ai._utils import disable_threads
 from pydantic_ai.agent import AgentRunResult
 from pydantic_ai.capabilities import WrapRunHandler
 from pydantic_ai.durable_exec import (
@@ -26,6 +28,7 @@ from pydantic_ai.durable_exec import (
     ToolsetGetToolsId,
 )
 from pydantic_ai.messages import ModelResponse, ModelResponsePart, TextPart, ToolCallPart
+from pydantic_ai.models import Model
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 
 from perdure.flows.adapters.approvals import arguments, decision
@@ -181,13 +184,13 @@ def _named(name: str) -> str:
     """
     agent, _, operation = name.partition("__")
     if operation.startswith("model."):
-        return f"{_letters(agent)}.{operation.removesuffix('.request').replace('.', '-')}"
+        return f"{_letters(agent)}.{_letters(operation.removesuffix('.request'), '-')}"[:90]
     return _letters(name)
 
 
-def _letters(text: str) -> str:
-    letters = "".join(each if each.isascii() and each.isalnum() else "_" for each in text)
-    return letters[:80].strip("_") or "operation"
+def _letters(text: str, between: str = "_") -> str:
+    letters = "".join(each if each.isascii() and each.isalnum() else between for each in text)
+    return letters[:80].strip(between) or "operation"
 
 
 @dataclass(init=False)
@@ -200,6 +203,7 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
 
     Args:
         name: of the agent in the journal. None: that of the agent.
+        models: other models of the agent by name, for ``agent.run(prompt, model="name")``.
         idempotent: names of tools that may be called again, such as those of an MCP server.
     """
 
@@ -216,8 +220,14 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),
     )
 
-    def __init__(self, *, name: str | None = None, idempotent: Collection[str] = ()) -> None:
-        super().__init__(models=None, event_stream_handler=None, name=name)
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        models: Mapping[str, Model] | None = None,
+        idempotent: Collection[str] = (),
+    ) -> None:
+        super().__init__(models=models, event_stream_handler=None, name=name)
         self._idempotent = frozenset(idempotent)
 
     @property
@@ -247,9 +257,16 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
-        """Run the agent, with its tool calls in an order that is the same each time."""
+        """Run the agent, with its tool calls in an order that is the same each time.
+
+        Its instructions and its validators of the output belong to the workflow, which has no
+        threads for those that are plain functions.
+        """
         assert self.agent is not None, "the library binds a capability to its agent"
-        with self.agent.parallel_tool_call_execution_mode("parallel_ordered_events"):
+        if not self.in_durable_context:
+            return await handler()
+        ordered = self.agent.parallel_tool_call_execution_mode("parallel_ordered_events")
+        with disable_threads(), ordered:
             return await handler()
 
 

@@ -111,6 +111,18 @@ class JournalEntry:
         return self.result
 
 
+def as_stored(value: Any) -> Any:
+    """Return JSON data with the keys of its objects in the order in which they are stored.
+
+    A function that goes over the result of a step then takes the same way in each process.
+    """
+    if isinstance(value, dict):
+        return {key: as_stored(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [as_stored(each) for each in value]
+    return value
+
+
 def entry_of(key: str, told: Any, artifact: Callable[[str], str]) -> JournalEntry:
     """Return the entry that was recorded or committed under a key.
 

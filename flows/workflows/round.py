@@ -24,7 +24,7 @@ from perdure.flows.json_values import storable
 from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
 from perdure.flows.summaries import shown
 from perdure.flows.waits import no_waits
-from perdure.flows.workflows.journal import JournalEntry, entry_of
+from perdure.flows.workflows.journal import JournalEntry, as_stored, entry_of
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
 
 #: The node of each role.
@@ -207,7 +207,8 @@ class WorkflowRound:
                 result = carry_out(step, {}, context)
             if isinstance(result, Interrupt):
                 return _explained(result, step, context)
-            entry = JournalEntry(step.key, "step", _accepted(step, result, context), None, args)
+            stored = as_stored(_accepted(step, result, context))
+            entry = JournalEntry(step.key, "step", stored, None, args)
         except RoundStopped:
             raise
         except Exception as error:

@@ -1,0 +1,50 @@
+"""What models and tools of the OpenAI Agents SDK return: types, errors, and texts for people."""
+
+from __future__ import annotations
+
+from typing import Any, get_type_hints
+
+from agents import FunctionTool
+from openai import APIConnectionError, APIStatusError
+from pydantic import PydanticUserError, TypeAdapter
+
+from perdure.flows.errors import FatalError, RetryableError
+
+#: HTTP statuses that mean "not now". All others below 500 mean "not this request".
+LATER = frozenset({408, 409, 425, 429})
+
+
+def result_type(tool: FunctionTool) -> TypeAdapter[Any] | None:
+    """Return the type that a tool's function is annotated to return, or None."""
+    try:
+        hint = get_type_hints(tool.__wrapped__).get("return", Any)
+        return None if hint in (Any, str) else TypeAdapter(hint)
+    except (AttributeError, NameError, TypeError, PydanticUserError):
+        return None
+
+
+def listed_tools(told: Any) -> str:
+    return ", ".join(tool["name"] for tool in told)
+
+
+def said(told: Any) -> str:
+    """Return what a response of a model says, for people who watch: its texts and its calls."""
+    parts = []
+    for item in told["output"]:
+        if "arguments" in item:
+            parts.append(f"{item['name']} {item['arguments']}")
+        texts = [part.get("text", "") for part in item.get("content") or ()]
+        parts += [text for text in texts if text]
+    return "; ".join(parts)
+
+
+def failed(error: APIConnectionError | APIStatusError) -> Exception:
+    """Return what a provider's error means for the round."""
+    if isinstance(error, APIConnectionError):
+        return RetryableError(f"the model cannot be reached: {error}", counts=False)
+    status = error.status_code
+    text = f"the model answers {status}: {error.message}"
+    if status not in LATER and status < 500:
+        return FatalError(text)
+    after = error.response.headers.get("retry-after", "")
+    return RetryableError(text, float(after) if after.isdecimal() else None, counts=False)
