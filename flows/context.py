@@ -236,6 +236,13 @@ def _no_artifact(name: str) -> str:
     raise KeyError(name)
 
 
+class CancelToken(threading.Event):
+    """An event that is also true once it is set: ``if context.cancelled``."""
+
+    def __bool__(self) -> bool:
+        return self.is_set()
+
+
 @dataclass
 class Signals:
     """Signals between a running round and its heartbeat.
@@ -257,7 +264,7 @@ class Signals:
         """
         if self._cancelled is None:
             with _event_lock:
-                self._cancelled = self._cancelled or threading.Event()
+                self._cancelled = CancelToken() if self._cancelled is None else self._cancelled
         return self._cancelled
 
     @property

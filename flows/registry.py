@@ -126,6 +126,15 @@ def register_file(path: Path) -> YamlFlow:
     return _keep_file(path, again=True)
 
 
+#: Modules that an extra installs, each with the name of the extra.
+EXTRAS = {
+    "agents": "openai-agents",
+    "pydantic_ai": "ai",
+    "langgraph": "langgraph",
+    "langchain_core": "langgraph",
+}
+
+
 def load_modules(modules: Iterable[str]) -> None:
     """Import modules that register flows.
 
@@ -149,6 +158,8 @@ def _import_fault(module: str, error: Exception) -> str:
             f"{error}{name}; it is looked for in the working directory ({Path.cwd()}) and among "
             "the installed packages; check the directory, and the spelling of its name"
         )
+    if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get(error.name or "")):
+        return f"{error}; it needs the extra {extra!r}: pip install 'perdure[{extra}]'"
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -395,6 +395,11 @@ def no_waits(reason: str) -> Iterator[None]:
         _REFUSED.reset(before)
 
 
+def waits_are_refused() -> bool:
+    """Return whether this code runs inside a ``no_waits`` block: it is that of a step."""
+    return _REFUSED.get() is not None
+
+
 def checked_signal(name: str) -> str:
     """Validate the name of a signal, and return it.
 

@@ -41,6 +41,7 @@ from perdure.flows.json_values import canonical
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
 from perdure.flows.workflows.steps import AsyncSteps, current_steps
+from perdure.flows.workflows.workflow_flow import workflow
 
 _items = TypeAdapter(list[TResponseOutputItem])
 _usage = TypeAdapter(Usage)
@@ -94,6 +95,34 @@ async def run_agent(
     finally:
         OUTER.reset(before)
     return result
+
+
+def register_agent(
+    name: str,
+    agent: Agent[Any],
+    *,
+    idempotent: Collection[str] = (),
+    model_provider: ModelProvider | None = None,
+    **settings: Any,
+) -> None:
+    """Register an agent as a flow: the goal is its prompt, and its final output the run's answer.
+
+    Args:
+        name: of the flow.
+        idempotent, model_provider: as for ``run_agent``.
+        settings: those of ``workflow``.
+
+    Raises:
+        InvalidFlow: the name or a setting is not valid.
+    """
+
+    async def answer(steps: AsyncSteps, goal: str) -> Any:
+        result = await run_agent(agent, goal, idempotent=idempotent, model_provider=model_provider)
+        return result.final_output
+
+    answer.__doc__ = f"The agent {agent.name or name}."
+    answer.__qualname__ = answer.__name__ = name
+    workflow(name, **settings)(answer)
 
 
 class PerdureRunner:

@@ -35,7 +35,7 @@ from perdure.flows.adapters.approvals import arguments, decision
 from perdure.flows.commands.approval import Approved
 from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model.errors import failed
-from perdure.flows.errors import BadReply, FatalError, PerdureError
+from perdure.flows.errors import BadReply, FatalError, InvalidFlow, PerdureError
 from perdure.flows.json_values import canonical
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
@@ -270,6 +270,16 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
             return await handler()
 
 
+def _check_durable(agent: Agent[Any, Any]) -> None:
+    """Raise InvalidFlow if an agent would run without steps."""
+    capabilities = getattr(agent.root_capability, "capabilities", (agent.root_capability,))
+    if not any(isinstance(each, PerdureDurability) for each in capabilities):
+        raise InvalidFlow(
+            f"the agent {agent.name or ''!r} has no PerdureDurability, so its requests and tool "
+            "calls would be no steps. Give it capabilities=[PerdureDurability()]"
+        )
+
+
 async def run_agent(agent: Agent[Any, Any], prompt: str, **options: Any) -> AgentRunResult[Any]:
     """Run an agent in a workflow, and ask a person about calls of tools that need approval.
 
@@ -281,11 +291,13 @@ async def run_agent(agent: Agent[Any, Any], prompt: str, **options: Any) -> Agen
         options: of ``Agent.run``: ``deps``, ``usage_limits``, ...
 
     Raises:
+        InvalidFlow: the agent has no ``PerdureDurability``.
         FatalError: no workflow runs, or the agent calls a tool that is carried out elsewhere.
     """
     steps = current_steps()
     if steps is None:
         raise FatalError("run_agent: expected to be called in a coroutine function of @workflow")
+    _check_durable(agent)
     options = {"output_type": [agent.output_type, DeferredToolRequests], **options}
     result = await agent.run(prompt, **options)
     while isinstance(result.output, DeferredToolRequests):
@@ -323,8 +335,9 @@ def register_agent(name: str, agent: Agent[Any, Any], **settings: Any) -> None:
         settings: those of ``workflow``.
 
     Raises:
-        InvalidFlow: the name or a setting is not valid.
+        InvalidFlow: the name or a setting is not valid, or the agent has no ``PerdureDurability``.
     """
+    _check_durable(agent)
 
     async def answer(steps: AsyncSteps, goal: str) -> Any:
         return (await run_agent(agent, goal)).output

@@ -21,7 +21,7 @@ from perdure.flows.outcomes import Command, Interrupt
 POLICIES = ("retry", "ask", "tell_controller")
 EXPECTED = '"retry", {"result": its result} or {"tell": "what is known of it"}'
 UNKNOWN_OUTCOME = (
-    "the outcome of this command is unknown: the worker that was carrying it out was lost, "
+    "the outcome of this command is unknown: the round that was carrying it out was cut off, "
     "so it may have happened or not. "
     "Check first; ask for it again only if it has not happened"
 )
@@ -156,7 +156,9 @@ def _ask_person(command: Command, context: RoundContext) -> Any:
         }
     }
     return Interrupt(
-        f"a worker was lost while it carried out {command.name}: has it happened?{fault}", data
+        f"{command.name} was begun, and its round was cut off (a lost worker, its time limit, or a "
+        f"stop): has it happened?{fault}",
+        data,
     )
 
 

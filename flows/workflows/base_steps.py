@@ -13,17 +13,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Protocol
 
+from pydantic import TypeAdapter
+
 from perdure.flows.children import Until
 from perdure.flows.commands.approval import approval_of
 from perdure.flows.commands.in_doubt import policy_of
 from perdure.flows.context import RoundContext
 from perdure.flows.durations import as_seconds
-from perdure.flows.errors import InvalidFlow
+from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.flow import Role
 from perdure.flows.json_values import storable
 from perdure.flows.names import is_name, suggest
 from perdure.flows.retry import Retry, retry_of
 from perdure.flows.summaries import safe_text
+from perdure.flows.waits import waits_are_refused
 from perdure.flows.workflows.journal import JournalEntry, Kind
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
 
@@ -147,6 +150,11 @@ class BaseSteps:
         return f"{self.run_id} {self._key(name, None)}"
 
     def _key(self, default: str, name: str | None) -> str:
+        if waits_are_refused():
+            raise FatalError(
+                f"run {self.run_id}: {default!r} is asked of the workflow's steps within a step. "
+                "Ask for it in the function of the workflow"
+            )
         chosen = default if name is None else name
         if not is_name(chosen) or chosen.rpartition(".")[2].isdecimal():
             raise InvalidFlow(
@@ -209,9 +217,21 @@ class BaseSteps:
         )
 
     def _ask(
-        self, question: str, data: Any, deadline: Duration | None, default: Any, name: str | None
+        self,
+        question: str,
+        data: Any,
+        deadline: Duration | None,
+        default: Any,
+        expects: Any,
+        name: str | None,
     ) -> AskRequest:
-        return AskRequest(self._key("ask", name), "ask", question, data, deadline, default)
+        key = self._key("ask", name)
+        is_done = self._script.found(key) is not None  # Making a type takes long.
+        kind = None if expects is Any or is_done else TypeAdapter(expects)
+        request = AskRequest(key, "ask", question, data, deadline, default, kind)
+        if deadline is not None and (fault := request.read(default)[1]):
+            raise InvalidFlow(f"the default of the question {key!r} does not fit: {fault}")
+        return request
 
     def _wait(
         self, kind: Kind, name: str | None, wait: Callable[[RoundContext, str], Any]

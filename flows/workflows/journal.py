@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from perdure.flows.errors import FatalError, PerdureError
@@ -64,6 +64,7 @@ class JournalEntry:
         result: JSON data. None if it failed.
         error: the class and the message of the exception. None if it did not fail.
         args: the arguments of a step by name, cut short, for people who read the history.
+        cause: the exception, in the process in which it was raised.
     """
 
     key: str
@@ -71,13 +72,15 @@ class JournalEntry:
     result: Any = None
     error: tuple[str, str] | None = None
     args: Mapping[str, Any] | None = None
+    cause: BaseException | None = field(default=None, compare=False)
 
     @classmethod
     def failed(
         cls, key: str, kind: Kind, error: BaseException, args: Mapping[str, Any] | None = None
     ) -> JournalEntry:
         """Return the entry for an exception."""
-        return cls(key, kind, None, (type(error).__name__, safe_text(str(error), 4000)), args)
+        told = type(error).__name__, safe_text(str(error), 4000)
+        return cls(key, kind, None, told, args, error)
 
     def told(self) -> dict[str, Any]:
         """Return the entry as it is recorded before the commit of its round."""
@@ -107,7 +110,7 @@ class JournalEntry:
             StepFailed: the entry is an error.
         """
         if self.error is not None:
-            raise StepFailed.of(self.key, *self.error)
+            raise StepFailed.of(self.key, *self.error) from self.cause
         return self.result
 
 

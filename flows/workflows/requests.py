@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from pydantic import TypeAdapter, ValidationError
+
 from perdure.flows.commands.approval import Approval
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import BadReply, PerdureError
@@ -34,12 +36,31 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class AskRequest(Request):
-    """A question to a person."""
+    """A question to a person.
+
+    Attributes:
+        expects: the type of the answer. None: any.
+    """
 
     question: str = ""
     data: Any = None
     deadline: Any = None
     default: Any = None
+    expects: TypeAdapter[Any] | None = None
+
+    def read(self, answer: Any) -> tuple[Any, str]:
+        """Return an answer as JSON data of its type, and what is wrong with it, or nothing."""
+        if self.expects is None:
+            return answer, ""
+        try:
+            value = self.expects.validate_json(canonical(answer))
+        except ValidationError as error:
+            faults = (
+                f"{'.'.join(map(str, each['loc']))}: {each['msg']}" if each["loc"] else each["msg"]
+                for each in error.errors(include_url=False, include_input=False)
+            )
+            return None, safe_text("; ".join(faults), 500)
+        return self.expects.dump_python(value, mode="json"), ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ class WorkflowRound:
         self._summaries: dict[str, Callable[[Any], Any]] = {}
         self.marks: list[JournalEntry] = []
         self.replayed = 0
+        #: Keys of steps that failed in this round, and may have happened nevertheless.
+        self.unchecked: list[str] = []
 
     def perform(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
         """Carry out what a function waits for, as far as this round may.
@@ -147,6 +149,7 @@ class WorkflowRound:
         """
         context = self._context
         self._summaries |= {each.key: each.summarize for each in steps if each.summarize}
+        context.progress(0, None, ", ".join(each.key for each in steps))
         if len(steps) == 1:
             got = [self._carry_out(steps[0], context, apart=False)]
         else:
@@ -199,6 +202,8 @@ class WorkflowRound:
         failed = f"{step.key}-failed{context.retried}"
         for name in (step.key, failed):
             if name in context.journal.recorded:
+                if name == failed and not step.idempotent:
+                    self.unchecked.append(step.key)
                 return entry_of(step.key, context.once(name, dict), context.artifact)
         args = step.facts(SHOWN)
         context = _without_old_answer(context, step)
@@ -215,6 +220,8 @@ class WorkflowRound:
             if not self._is_over(step, error):
                 raise
             entry = JournalEntry.failed(step.key, "step", error, args)
+            if not step.idempotent and not isinstance(error, Refused):
+                self.unchecked.append(step.key)
         if not apart:
             return entry
         told = context.once(step.key if entry.error is None else failed, entry.told)
@@ -236,14 +243,19 @@ class WorkflowRound:
 
     def _ask(self, request: AskRequest) -> list[JournalEntry] | Interrupt:
         context = self._context
-        asked = context.asked
+        asked, question = context.asked, request.question
         if context.answered and isinstance(asked, Mapping) and asked.get("asks") == request.key:
-            return [JournalEntry(request.key, "ask", context.answer)]
-        data = {"asks": request.key}
+            answer, fault = request.read(context.answer)
+            if not fault:
+                return [JournalEntry(request.key, "ask", answer)]
+            question = f"{question} (the last answer does not fit: {fault})"
+        data: dict[str, Any] = {"asks": request.key}
+        if request.expects is not None:
+            data["expects"] = request.expects.json_schema()
         if request.data is not None:
             plain = storable(request.data, f"the data of the question {request.key!r}")
             data = {**plain, **data} if isinstance(plain, dict) else {"data": plain, **data}
-        return Interrupt(request.question, data, request.deadline, request.default)
+        return Interrupt(question, data, request.deadline, request.default)
 
     def _wait(self, request: Request) -> list[JournalEntry]:
         assert isinstance(request, WaitRequest)

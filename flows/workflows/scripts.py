@@ -83,9 +83,10 @@ class _Script:
             f"run {self.context.run_id}, step {self.context.step}: the workflow's function does "
             f"not do what its journal says. Its journal: {_listed(was)}. The function now: "
             f"{_listed([*self._order, wants])}. Was its code changed while the run was live? "
-            "Deploy the version with which the run began, or keep its way with `if not "
-            "steps.patched('...')`. If it was not: does it use the time, chance, or a file outside "
-            f"of a step? Then: perdure retry {self.context.run_id}"
+            "Deploy the version with which the run began, or tell the runs apart: what is new "
+            "under `if steps.patched('NAME'):`, what is gone under `if not steps.patched('NAME'):`"
+            ". If it was not changed: does it use the time, chance, or a file outside of a step? "
+            f"Then: perdure retry {self.context.run_id}"
         )
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from perdure.flows.children import OnFailure, Until
+from perdure.flows.errors import InvalidFlow
+from perdure.flows.summaries import safe_text
 from perdure.flows.workflows.base_steps import BaseSteps, Duration, Script
 from perdure.flows.workflows.requests import Request
 
@@ -96,7 +98,15 @@ class Steps(BaseSteps):
 
         Raises:
             StepFailed: one has failed; the first of them in order. The others are carried out.
+            InvalidFlow: one is no ``Step``.
         """
+        steps = list(steps)
+        for each in steps:
+            if not isinstance(each, Step):
+                raise InvalidFlow(
+                    f"steps.gather is given {safe_text(repr(each), 80)}; expected "
+                    "Step(function, argument, ...)"
+                )
         requests = [self._step(each.function, each.args, **each.options) for each in steps]
         return [entry.unpack() for entry in self._script.ask_for(requests)]
 
@@ -107,6 +117,7 @@ class Steps(BaseSteps):
         *,
         deadline: Duration | None = None,
         default: Any = None,
+        expects: Any = Any,
         name: str | None = None,
     ) -> Any:
         """Ask a person, and return the answer. The run waits in the inbox, without a worker.
@@ -114,8 +125,17 @@ class Steps(BaseSteps):
         Args:
             data: JSON shown with the question.
             deadline: how long to wait until ``default`` is taken; None waits for ever.
+            expects: the type of the answer, as pydantic knows types: ``int``,
+                ``Literal["yes", "no"]``, a model. After an answer that does not fit, the person is
+                asked again.
+
+        Returns:
+            The answer as JSON data.
+
+        Raises:
+            InvalidFlow: ``default`` is not of the type.
         """
-        return self._one(self._ask(question, data, deadline, default, name))
+        return self._one(self._ask(question, data, deadline, default, expects, name))
 
     def sleep(self, seconds: Duration, *, name: str | None = None) -> None:
         """Wait until a time has passed, without a worker."""
@@ -204,10 +224,11 @@ class AsyncSteps(BaseSteps):
         *,
         deadline: Duration | None = None,
         default: Any = None,
+        expects: Any = Any,
         name: str | None = None,
     ) -> Awaited:
         """Ask a person, as ``Steps.ask`` does."""
-        return self._one(self._ask(question, data, deadline, default, name))
+        return self._one(self._ask(question, data, deadline, default, expects, name))
 
     def sleep(self, seconds: Duration, *, name: str | None = None) -> Awaited:
         """Wait until a time has passed, as ``Steps.sleep`` does."""

@@ -173,7 +173,14 @@ class WorkflowFlow(Flow):
             if isinstance(error, StepFailed)
             else f"the workflow raised {type(error).__name__}: {error}"
         )
-        raise FatalError(f"run {context.run_id}, step {context.step}: {what}") from error
+        unchecked = [key for key in this_round.unchecked if key in what]
+        check = (
+            f". Not idempotent: {', '.join(unchecked)}. Before you retry the run, check whether it "
+            "has happened"
+            if unchecked
+            else ""
+        )
+        raise FatalError(f"run {context.run_id}, step {context.step}: {what}{check}") from error
 
 
 def _went_on(context: RoundContext) -> FatalError:
@@ -227,7 +234,7 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
         "function": staticmethod(function),
         "Inputs": settings.get("Inputs") or _inputs_of(function, name),
         "parameters": tuple(inspect.signature(function).parameters)[1:],
-        "__doc__": function.__doc__,
+        "__doc__": function.__doc__ or f"The workflow {name}.",
         "__module__": function.__module__,
         **settings,
     }
@@ -259,7 +266,8 @@ def _inputs_of(function: Callable[..., Any], name: str) -> type[BaseModel] | Non
     if parameters[0].annotation not in (parameters[0].empty, Any, steps):
         raise InvalidFlow(
             f"workflow {name!r}: its first parameter, {parameters[0]}, cannot be an input; "
-            f"expected {parameters[0].name}: {steps.__name__}"
+            f"expected {parameters[0].name}: {steps.__name__} (Steps with def, AsyncSteps with "
+            "async def)"
         )
     fields: dict[str, Any] = {}
     for parameter in parameters[1:]:

@@ -21,7 +21,7 @@ from openai.types.responses import (
 from pydantic import BaseModel
 
 from perdure import AsyncSteps, Client, FatalError, InvalidInput, RunStatus, Settings, workflow
-from perdure.flows.adapters.openai_agents import run_agent
+from perdure.flows.adapters.openai_agents import register_agent, run_agent
 from tests.e2e.test_workflows import DEADLY, DONE, effect, journal, nothing_done, play, play_one
 from tests.support.driving import Driver, driving
 
@@ -145,6 +145,9 @@ async def farms(steps: AsyncSteps, goal: str) -> str:
     return (await run_agent(farmer, goal)).final_output
 
 
+register_agent("openai_farmer_alone", farmer)
+
+
 @workflow("openai_buyer")
 async def buys(steps: AsyncSteps, goal: str) -> Choice:
     return (await run_agent(buyer, goal, idempotent=["price"])).final_output
@@ -258,3 +261,8 @@ def test_a_busy_provider_is_waited_for(client: Client, driver: Driver) -> None:
 def test_run_agent_needs_a_workflow() -> None:
     with pytest.raises(FatalError, match="expected to be called in"):
         asyncio.run(run_agent(payer, "pay"))
+
+
+def test_an_agent_is_a_flow_by_itself(client: Client, driver: Driver) -> None:
+    run = client.submit("openai_farmer_alone", "buy both")
+    assert play(driver, run).answer == "bought one hen, bought one cow"

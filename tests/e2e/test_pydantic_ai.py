@@ -13,9 +13,19 @@ from pydantic_ai import Agent, ModelRetry
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RequestUsage
 
-from perdure import AsyncSteps, Client, FatalError, InvalidInput, RunStatus, Settings, workflow
+from perdure import (
+    AsyncSteps,
+    Client,
+    FatalError,
+    InvalidFlow,
+    InvalidInput,
+    RunStatus,
+    Settings,
+    workflow,
+)
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, register_agent, run_agent
 from tests.e2e.test_workflows import DEADLY, DONE, effect, journal, nothing_done, play, play_one
 from tests.support.driving import Driver, driving
@@ -271,3 +281,9 @@ def test_outside_of_a_workflow_the_agent_runs_as_ever() -> None:
 def test_run_agent_needs_a_workflow() -> None:
     with pytest.raises(FatalError, match="expected to be called in"):
         asyncio.run(run_agent(payer, "pay"))
+
+
+def test_an_agent_without_steps_is_refused() -> None:
+    bare = Agent(TestModel(), name="bare")
+    with pytest.raises(InvalidFlow, match=r"capabilities=\[PerdureDurability\(\)\]"):
+        register_agent("pydantic_bare", bare)

@@ -658,6 +658,31 @@ def test_a_step_does_not_wait(client: Client, driver: Driver, idempotent: bool) 
     assert failed.error is not None and "step 'waits_inside' waits" in failed.error
 
 
+@workflow("workflow_typed_question")
+def typed_question(steps: Steps) -> int:
+    count = steps.ask("how many?", expects=int)
+    return int(count + 1)
+
+
+def test_an_answer_that_is_not_of_the_type_is_asked_for_again(
+    client: Client, driver: Driver
+) -> None:
+    run = client.submit("workflow_typed_question", "go")
+    for answer, asked in (
+        (None, "how many?"),
+        ("three", "how many? (the last answer does not fit"),
+    ):
+        if answer is not None:
+            client.resume(run.id, answer)
+        waiting = play(driver, run)
+        assert waiting.status is RunStatus.INTERRUPTED
+        [question] = client.inbox().waiting
+        assert question.question.startswith(asked)
+        assert question.data["expects"] == {"type": "integer"}
+    client.resume(run.id, 2)
+    assert play(driver, run).answer == 3
+
+
 def spends(number: int, context: RoundContext) -> int:
     for _ in range(number):
         context.spend(tokens=1)

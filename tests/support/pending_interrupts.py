@@ -21,7 +21,7 @@ ASKED: dict[str, dict[str, Any]] = {
     },
     "in_doubt": {
         "kind": "node",
-        "reason": "a worker was lost while it carried out pay: has it happened?",
+        "reason": "pay was begun, and its round was cut off (a lost worker, its time limit, or a stop): has it happened?",
         "data": {"in_doubt": {"command": "pay", "args": {"to": "ann"}, "key": "r:1:x"}},
     },
     "budget": {

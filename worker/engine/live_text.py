@@ -46,7 +46,7 @@ class LiveTexts:
         return RoundText(self, run_id, step, attempt, now)
 
     def wake(self, text: RoundText) -> None:
-        """Have what a round has to show written soon."""
+        """Write soon what a round has to show."""
         with self._lock:
             self._rounds[text] = None
             if self._thread is None:

@@ -36,7 +36,7 @@ Position = tuple[int, int]
 Entry = Event | TextEntry
 
 
-class Place(NamedTuple):
+class ReadAfter(NamedTuple):
     """After what a run is read. ``text`` is None if its live text is not."""
 
     event: Position
@@ -215,7 +215,7 @@ class EventHub:
             if not self.closed:
                 raise
 
-    def _positions(self) -> dict[str, Place] | None:
+    def _positions(self) -> dict[str, ReadAfter] | None:
         """Return after what to read each watched run: the earliest that a subscriber needs.
 
         Returns:
@@ -226,7 +226,7 @@ class EventHub:
                 self._thread = None
                 return None
             return {
-                run_id: Place(
+                run_id: ReadAfter(
                     min(subscriber.position for subscriber in subscribers),
                     min(
                         (each.text_position for each in subscribers if each.text_position),
@@ -236,7 +236,7 @@ class EventHub:
                 for run_id, subscribers in self._subscribers.items()
             }
 
-    def _distribute(self, run_id: str, start: Place, batch: EventBatch) -> None:
+    def _distribute(self, run_id: str, start: ReadAfter, batch: EventBatch) -> None:
         """Deliver what was read of a run after a place.
 
         A subscriber that joined meanwhile at an earlier place is skipped: it would miss something.

@@ -85,7 +85,7 @@ class Doubter(ControllerExecutorFlow):
             "key": f"{context.run_id}:0:x",
         }
         return Interrupt(
-            "a worker was lost while it carried out pay: has it happened?",
+            "pay was begun, and its round was cut off (a lost worker, its time limit, or a stop): has it happened?",
             {"in_doubt": about},
             3600,
             "retry",

@@ -57,3 +57,10 @@ def test_whoever_asks_for_the_cancel_token_gets_the_same_one() -> None:
 def test_progress_that_is_a_text_alone_is_refused_with_the_call_that_works() -> None:
     with pytest.raises(UnstorableValue, match=r"context\.progress\(done, total, text\).*'page 3'"):
         RoundContext("g").progress("page 3")  # type: ignore[arg-type]
+
+
+def test_the_cancel_token_is_true_once_it_is_set() -> None:
+    context = RoundContext("g")
+    assert not context.cancelled
+    context.cancelled.set()
+    assert context.cancelled and context.cancelled.is_set()

@@ -155,6 +155,16 @@ def test_a_module_that_fails_as_it_is_imported_is_an_error_of_its_author(
         load_modules(["broken"])
 
 
+def test_a_module_that_needs_an_extra_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trader.py").write_text("import agents\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "agents", None)
+    with pytest.raises(InvalidFlow, match=r"it needs the extra 'openai-agents': pip install"):
+        load_modules(["trader"])
+
+
 def test_a_file_name_in_place_of_a_module_is_told() -> None:
     with pytest.raises(InvalidFlow, match=r"write 'report', without \.py"):
         load_modules(["report.py"])

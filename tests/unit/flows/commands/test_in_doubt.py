@@ -358,7 +358,10 @@ def test_what_may_not_begin_leaves_no_intent() -> None:
 
 def test_the_questions_and_refusals_say_what_they_are_about() -> None:
     question = after_a_loss(Outside(), "asked")
-    assert question.reason == "a worker was lost while it carried out asked: has it happened?"
+    assert (
+        question.reason
+        == "asked was begun, and its round was cut off (a lost worker, its time limit, or a stop): has it happened?"
+    )
     with pytest.raises(InvalidInput, match="about a command in doubt is 'perhaps'; expected"):
         read_answer("perhaps")
     with pytest.raises(InvalidFlow, match="'retry', 'ask', 'tell_controller', or a function"):

@@ -196,6 +196,46 @@ def test_an_uncaught_failure_ends_the_run_and_is_not_committed() -> None:
         make("tried").play("Executor", context())
 
 
+def test_the_error_of_a_step_has_the_line_that_raised_it_and_says_what_to_check() -> None:
+    def order(steps: Steps, once: bool) -> None:
+        steps.step(fails, "charge", idempotent=once)
+
+    keep(order)
+    for once in (False, True):
+        with pytest.raises(FatalError) as failed:
+            make("tried").play("Executor", context(inputs={"once": once}))
+        causes = [failed.value.__cause__, failed.value.__cause__.__cause__]  # type: ignore[union-attr]
+        assert [type(each) for each in causes] == [StepFailed, ValueError]
+        assert ("Not idempotent: fails" in str(failed.value)) is not once
+
+
+def test_the_steps_of_a_workflow_are_not_used_within_a_step() -> None:
+    uses: list[Callable[[Steps], Any]] = [
+        lambda steps: steps.step(did, "inner"),
+        lambda steps: steps.ask("really?"),
+        lambda steps: steps.now(),
+    ]
+
+    def order(steps: Steps) -> None:
+        steps.step(lambda: uses[0](steps), name="outer")
+
+    keep(order)
+    while uses:
+        with pytest.raises(FatalError, match="within a step"):
+            make("tried").play("Executor", context())
+        del uses[0]
+    assert DONE == []
+
+
+def test_siblings_are_given_as_steps() -> None:
+    def order(steps: Steps) -> None:
+        steps.gather([(did, "charge")])  # type: ignore[list-item]
+
+    keep(order)
+    with pytest.raises(InvalidFlow, match=r"expected Step\(function, argument, ...\)"):
+        make("tried").play("Executor", context())
+
+
 def test_what_is_done_is_committed_before_an_error_of_the_function() -> None:
     def order(steps: Steps) -> None:
         steps.step(did, "charge")
