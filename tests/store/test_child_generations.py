@@ -103,11 +103,9 @@ def test_a_child_that_a_person_continued_is_stopped_with_a_parent_that_went_on_s
 def test_a_child_that_a_person_continued_goes_on_below_a_dropped_group(store: Store) -> None:
     first, second = family(store, (1, 2, 3))
     end_child(store, first)
-    stop(store, run_id=second)
-    store.redis.hdel(store.keys.group("r", GROUP), "end:1")
-    store.redis.hset(store.keys.group("r", GROUP), "bad", "0")
     commit_next(store, claim(store), options={"take": ""})
     assert group_of(store)["dropped"] == "1"
+    stop(store, run_id=second)
     resume(store, run_id=second)
     stop(store)
     resume(store, op="2")
