@@ -86,6 +86,18 @@ def test_a_person_s_stop_of_a_child_that_stops_with_its_tree_is_its_own(
     assert end_of(store, 0) == "bad stopped 1\nenough"
 
 
+def test_such_a_stop_has_no_name_if_it_was_asked_without_one(store: Store) -> None:
+    middle, _ = family(store, SETTLED)
+    granted = claim(store, middle)
+    stop(store)
+    reconcile(store)
+    assert hash_of(store, middle)["stop_by"] == "parent r"
+    store.request_stop(middle, op="no name", mode="graceful")
+    assert "stop_by" not in hash_of(store, middle)
+    assert commit_next(store, granted) == ("ok", "stopped")
+    assert end_of(store, 0) == "bad stopped 1\n"
+
+
 def test_a_child_that_a_person_continued_is_stopped_with_a_parent_that_went_on_since(
     store: Store,
 ) -> None:
