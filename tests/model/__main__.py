@@ -9,7 +9,7 @@ import argparse
 import sys
 import time
 
-from tests.model import budgets
+from tests.model import budgets, generations
 from tests.model.configurations import CONFIGURATIONS, WIDE
 from tests.model.mutants import EQUIVALENT, MUTANTS, search
 from tests.model.rules import Rules
@@ -51,6 +51,18 @@ def main() -> int:
             f"{budgets.NAME:24} {tree.states:9,} states {tree.moves:11,} moves {time.process_time() - began:7.1f} s",
             *([tree.violation, tree.trace] if tree.violation else []),
         )
+    for name, shape in generations.SHAPES.items():
+        if given.names and name not in given.names:
+            continue
+        began = time.process_time()
+        family = generations.search(shape)
+        states, moves = states + family.states, moves + family.moves
+        failed += family.violation is not None
+        print(
+            f"{name:24} {family.states:9,} states {family.moves:11,} moves {time.process_time() - began:7.1f} s",
+            *([family.violation, family.trace] if family.violation else []),
+            flush=True,
+        )
     print(f"{'together':24} {states:9,} states {moves:11,} moves, {failed} violations")
     return int(bool(failed) | (0 if given.no_mutants else _mutants()))
 
@@ -69,6 +81,11 @@ def _mutants() -> bool:
         killed = tree.violation is not None and tree.violation.law == law
         survived += not killed
         print(f"{'killed' if killed else 'SURVIVED'} {rule}: {tree.trace}; {tree.violation}")
+    for rule, (name, law) in generations.MUTANTS.items():
+        family = generations.search(generations.SHAPES[name], generations.without(rule))
+        killed = family.violation is not None and family.violation.law == law
+        survived += not killed
+        print(f"{'killed' if killed else 'SURVIVED'} {rule}: {family.trace}; {family.violation}")
     for rule, configuration in EQUIVALENT.items():
         found = search(rule, configuration)
         survived += found.violation is not None
@@ -76,7 +93,8 @@ def _mutants() -> bool:
             f"{'equivalent' if found.violation is None else 'NOT EQUIVALENT'} {rule}: {found.states} states; {found.violation}"
         )
     print(
-        f"{len(MUTANTS) + len(budgets.MUTANTS)} mutants, {len(EQUIVALENT)} equivalent rules, {survived} not as they should be"
+        f"{len(MUTANTS) + len(budgets.MUTANTS) + len(generations.MUTANTS)} mutants, {len(EQUIVALENT)} equivalent rules, "
+        f"{survived} not as they should be"
     )
     return survived > 0
 

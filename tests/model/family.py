@@ -13,7 +13,6 @@ from typing import Any
 
 from tests.model.laws import RESTING, is_over, joined, law
 from tests.model.moving import due_at, fresh_message, push
-from tests.model.rules import Rules
 from tests.model.state import Family, World
 
 Move = tuple[Any, ...]
@@ -170,7 +169,7 @@ def _reconcile(w: World, caller: tuple[str, int, bool], in_round: bool) -> str:
             w.family = family._replace(
                 children=with_place(family.children, place, "asked" if in_round else "tree")
             )
-        elif not at_rest and family.group == "open" and life in _stray(rules):
+        elif not at_rest and family.group == "open" and life == "tree":
             w.family = family._replace(children=with_place(family.children, place, "live"))
         family = w.family
         if place + 1 < family.started:
@@ -183,11 +182,6 @@ def _reconcile(w: World, caller: tuple[str, int, bool], in_round: bool) -> str:
         return f"start {family.started}"
     w.family = family._replace(follow_up=False)
     return "done"
-
-
-def _stray(rules: Rules) -> tuple[str, ...]:
-    """Children that a walk brings back to a parent that goes on."""
-    return ("tree", "own") if rules.going_on_takes_children_back else ("tree",)
 
 
 def _start(w: World, caller: tuple[str, int, bool], again: bool) -> str:
@@ -291,7 +285,7 @@ def lawful(w: World) -> None:
     )
     law(
         "V7",
-        "own" not in family.children or (family.follow_up and family.walk),
+        "own" not in family.children,
         "a stop of its parent will not reach a child, because a person continued it before",
     )
     running = sum(life in UNENDED for life in family.children)

@@ -133,10 +133,18 @@ def new_epoch(w: World, run: Run, message: tuple[int, int]) -> None:
         run.attempt = 0
     run.since_stop = None
     if w.family is not None:
-        w.family = w.family._replace(spared=False, alone=False)
+        _take_back(w, w.family)
     goes_on = w.family is not None and has_group(w.family)
     if goes_on and w.rules.parent_goes_on_with_follow_up:
         w.make_follow_up(w.rules.going_on_walks)
+
+
+def _take_back(w: World, family: Family) -> None:
+    """The parent goes on: the children that a person continued meanwhile are its own again."""
+    children = family.children
+    if family.group == "open" and w.rules.going_on_takes_children_back:
+        children = tuple("live" if life == "own" else life for life in children)
+    w.family = family._replace(spared=False, alone=False, children=children)
 
 
 def take_down_passed_deadline(w: World, run: Run) -> None:

@@ -41,6 +41,9 @@ class Relatives:
     def _walk(self) -> str | None:
         return (self.store.fields(PARENT) or {}).get("walk")
 
+    def _epoch(self) -> str:
+        return (self.store.fields(PARENT) or {}).get("epoch", "")
+
     def _id(self, place: int) -> str:
         return child_id(self.store, place, GROUP, PARENT)
 
@@ -160,7 +163,7 @@ class Relatives:
             return "tree" if "stop_tree" in fields else "stopped"
         if fields["stop_current_execution"] == "stop_requested":
             return "asked"
-        return "own" if "own" in fields else "live"
+        return "own" if fields.get("own") in ("-", self._epoch()) else "live"
 
     def difference(self, family: Family) -> str:
         """Where the children differ from the model's, in words; "" where they do not."""

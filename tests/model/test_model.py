@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from perdure.worker.store import Store
-from tests.model import budgets
+from tests.model import budgets, descendants, generations
 from tests.model.configurations import CONFIGURATIONS, Config
 from tests.model.moves import MOVES
 from tests.model.mutants import EQUIVALENT, MUTANTS, Mutant, search
@@ -56,6 +56,32 @@ def retraced(server: CrashableServer, prefix: str, mutant: Mutant) -> int:
         )
     finally:
         store.close()
+
+
+def descended(server: CrashableServer, prefix: str, rule: str) -> int:
+    """The trace that kills the mutant of a family, on the real Lua, which has the rule; how many of its moves could be made."""
+    name, law = generations.MUTANTS[rule]
+    shape = generations.SHAPES[name]
+    found = generations.search(shape, generations.without(rule))
+    assert found.violation is not None and found.violation.law == law
+    store = Store(server.url, prefix, now=START)
+    try:
+        return descendants.follow(store, shape, found.trace)
+    finally:
+        store.close()
+
+
+def families_walked(server: CrashableServer, prefix: str, name: str, walks: int) -> Counter[str]:
+    """Walks of a family on the real Lua; how often each move was made."""
+    made: Counter[str] = Counter()
+    for seed in range(walks):
+        store = Store(server.url, f"{prefix}s{seed}", now=START)
+        try:
+            moves = descendants.walk(store, generations.SHAPES[name], seed, LENGTH)
+        finally:
+            store.close()
+        made += Counter(move[0] for move in moves)
+    return made
 
 
 def test_the_protocol_holds_and_every_state_can_settle_in_the_smallest_configuration() -> None:
@@ -109,6 +135,26 @@ def test_every_rule_of_a_tree_s_budget_has_a_mutant() -> None:
     assert sorted(budgets.MUTANTS) == sorted(budgets.names())
 
 
+def test_every_rule_of_generations_has_a_mutant() -> None:
+    assert sorted(generations.MUTANTS) == sorted(generations.names())
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule, (name, _) in generations.MUTANTS.items() if name.startswith("gen")]
+)
+def test_generations_part_without_the_rule_and_not_on_the_real_lua(
+    rule: str, server: CrashableServer, prefix: str
+) -> None:
+    assert descended(server, prefix, rule) > 0
+
+
+@pytest.mark.parametrize("name", generations.SHAPES)
+def test_a_walk_of_a_family_on_the_real_lua_goes_where_the_model_goes(
+    name: str, server: CrashableServer, prefix: str
+) -> None:
+    assert families_walked(server, prefix, name, 1)
+
+
 def test_every_rule_has_a_mutant_or_a_reason_why_it_has_none() -> None:
     assert sorted([*(mutant.rule for mutant in MUTANTS), *EQUIVALENT]) == sorted(names())
 
@@ -117,6 +163,37 @@ def test_every_rule_has_a_mutant_or_a_reason_why_it_has_none() -> None:
 def test_a_tree_pays_exactly_and_goes_on_when_more_is_added() -> None:
     found = budgets.search()
     assert found.violation is None, f"{found.violation}: {found.trace}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", generations.SHAPES)
+def test_a_family_of_generations_or_of_two_groups_holds_and_can_settle(name: str) -> None:
+    found = generations.search(generations.SHAPES[name])
+    print(f"{name}: {found.states} states, {found.moves} moves")
+    assert found.violation is None, f"{found.violation}: {found.trace}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "rule", [rule for rule, (name, _) in generations.MUTANTS.items() if name.startswith("two")]
+)
+def test_two_groups_part_without_the_rule_and_not_on_the_real_lua(
+    rule: str, server: CrashableServer, prefix: str
+) -> None:
+    assert descended(server, prefix, rule) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_walks_of_families_on_the_real_lua_go_where_the_model_goes(
+    server: CrashableServer, prefix: str
+) -> None:
+    made: Counter[str] = Counter()
+    for place, name in enumerate(generations.SHAPES):
+        made += families_walked(server, f"{prefix}f{place}", name, WALKS)
+    print(f"{made.total()} moves on the real Lua: {dict(made)}")
+    assert set(generations.NAMES) == set(made)
 
 
 @pytest.mark.slow

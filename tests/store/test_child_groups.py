@@ -311,7 +311,7 @@ def test_a_child_that_a_person_continued_is_its_parent_s_again_when_that_goes_on
     stop(store)
     reconcile(store)
     resume(store, run_id=first)
-    assert hash_of(store, first)["own"] == "1"
+    assert hash_of(store, first)["own"] == "0"
     resume(store)
     reconcile(store)
     assert "own" not in hash_of(store, first)

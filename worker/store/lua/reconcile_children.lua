@@ -36,9 +36,10 @@ end
 local run, refusal = read_run(k)
 if not run then return done(refusal) end
 
--- Stop a child that is not wanted any more, unless a person has continued it by itself.
+-- Stop a child that is not wanted any more, unless a person has continued it by itself. That no longer
+-- counts if the run has gone on since.
 local function stop_child(own, child)
-  if child.own then return end
+  if child.own == run.epoch or child.own == '-' then return end
   -- A child that a person has asked to stop is not continued with its parent.
   if child.stop_current_execution ~= 'stop_requested' then
     child.stop_tree = '1'
@@ -70,7 +71,7 @@ local function look_at(group, place)
   elseif unwanted then
     stop_child(own, child)
   else
-    if child.own then unset(own, 'own') end -- it is its parent's again, and is stopped with it
+    if child.own then unset(own, 'own') end -- it is its parent's again
     if not run.funded then return end
     -- It may wait for what was added to a budget, and so may its own children.
     if child.waiting_for == 'budget' then
@@ -88,6 +89,8 @@ local walk = run.walk
 if walk ~= run.walked then
   if arg.walk and arg.walk ~= walk then return { 'moved' } end
   local from_group, from_place = match(arg.from or '', '^(%S+) (%d+)$')
+  -- If that group is gone meanwhile, the other groups are looked at from the first one on.
+  if from_group and not find('\n' .. (run.groups or '') .. '\n', '\n' .. from_group .. '\n', 1, true) then from_group = nil end
   local left = tonumber(arg.slice)
   for name in groups_of(run) do
     if not from_group or name == from_group then

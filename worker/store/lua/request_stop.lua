@@ -40,5 +40,11 @@ if run.phase == 'stopped' and run.stop_only and not arg.only then -- now its chi
 end
 if ENDED[run.phase] or run.phase == 'stopped' then return reply('finished', run.phase) end
 
+if run.stop_tree then -- it is asked to stop with its parent, but now it is not to go on with it
+  run.stop_tree, run.stop_by, run.stop_reason = nil, arg.by, arg.reason
+  unset(k, 'stop_tree', 'stop_by', 'stop_reason')
+  if arg.by then set(k, 'stop_by', arg.by) end
+  if arg.reason then set(k, 'stop_reason', arg.reason) end
+end
 local word = ask_to_stop(k, run, now, arg.mode, arg.by, arg.reason, arg.only)
 return reply(word, run.phase)

@@ -15,7 +15,8 @@
 -- A parent has in its own hash `groups` (their names), and `walk` and `walked`: the numbers of the
 -- newest walk over its children that was asked for, and of the newest finished one.
 -- A child has parent, parent_nonce, group and place; stop_tree if it is stopped with its parent; own
--- if a person continued it while its parent did not want it.
+-- if a person continued it while its parent did not want it: the parent's epoch, since the child is its
+-- parent's again when that goes on, or - if no parent waits for it.
 
 local AT_REST = { stopped = true, completed = true, errored = true }
 local LONGEST_END = 65536 -- bytes of an answer or an error that a group keeps
@@ -188,8 +189,9 @@ end
 -- for the run. Return nil if anything is in doubt: the parent finds the end when it looks.
 local function parent_of(k, run)
   local parent_keys = keys_of_other(k, run.parent)
-  local texts = pcall('HMGET', parent_keys.run, 'id', 'nonce', 'phase', 'walk', 'wait_for', 'wait_until') -- an error has no elements
-  local parent = { id = texts[1], nonce = texts[2], phase = texts[3], walk = texts[4], wait_for = texts[5], wait_until = texts[6] }
+  local names, parent = { 'id', 'nonce', 'phase', 'epoch', 'walk', 'wait_for', 'wait_until' }, {}
+  local texts = pcall('HMGET', parent_keys.run, unpack(names)) -- an error has no elements
+  for i = 1, #names do parent[names[i]] = texts[i] end
   if parent.id ~= run.parent or parent.nonce ~= run.parent_nonce then return nil end
   local group = read_group(parent_keys, run.group or '')
   if not group or group.dropped or not is_count(run.place) then return nil end
@@ -225,5 +227,5 @@ local function take_up(k, run)
     end
     release(group, run.place)
   end
-  if parent and not AT_REST[parent.phase] then unset(k, 'own') else set(k, 'own', '1') end
+  if parent and not AT_REST[parent.phase] then unset(k, 'own') else set(k, 'own', parent and parent.epoch or '-') end
 end
