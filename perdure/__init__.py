@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from perdure.worker.domain.run_tree import AlikeRuns, RunTree
     from perdure.worker.domain.signal import SignalReceipt, SignalReply
     from perdure.worker.domain.stop import StopReceipt
+    from perdure.worker.domain.stream import StreamItem
     from perdure.worker.domain.verdict import Verdict, VerdictCode
     from perdure.worker.errors import (
         AccessDenied,
@@ -188,6 +189,7 @@ _HOMES = {
     "StopReceipt": "perdure.worker.domain.stop",
     "StopRequestStatus": "perdure.worker.domain.execution_state",
     "StoreUnavailable": "perdure.worker.errors",
+    "StreamItem": "perdure.worker.domain.stream",
     "Taken": "perdure.worker.errors",
     "TopicTaken": "perdure.flows.errors",
     "Turn": "perdure.flows.outcomes",
@@ -314,6 +316,7 @@ __all__ = [
     "StopReceipt",
     "StopRequestStatus",
     "StoreUnavailable",
+    "StreamItem",
     "Taken",
     "TopicTaken",
     "Turn",

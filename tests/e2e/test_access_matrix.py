@@ -98,6 +98,7 @@ ROWS = [
     api("GET /runs/{run_id}/why",              READ,             "queued",  200),
     api("GET /runs/{run_id}/transcript",       READ,             "queued",  200),
     api("GET /runs/{run_id}/events",           READ,             "queued",  200),
+    api("GET /runs/{run_id}/stream",           READ,             "queued",  200),
     api("POST /runs/{run_id}/stop",            STOP,             "queued",  200, 200),
     api("POST /runs/{run_id}/resume",          ANSWER,           "asks",    200),
     api("POST /runs/{run_id}/limits",          ANSWER,           "queued",  200, json={"add": {"seconds": 5}}),
