@@ -66,13 +66,14 @@ def fork(
         "is_partial": moment.is_partial,
         "state": packed(spaces),
     }
-    if values is not None or as_node is not None:
-        given["values"] = StateSerializer(flow.types).encode(values, f"{what}: the values")
-        given["as_node"] = as_node
-    inputs = flow.check_inputs({FORK: given})
-    _check_size(client, inputs, what)
     goal = run.goal if goal is None else goal
-    try:  # What the first round will do, which writes nothing yet.
+    try:
+        if values is not None or as_node is not None:
+            given["values"] = StateSerializer(flow.types).encode(values, "the update")
+            given["as_node"] = as_node
+        inputs = flow.check_inputs({FORK: given})
+        _check_size(client, inputs, what)
+        # What the first round will do, which writes nothing yet.
         flow.play(NODE, RoundContext(goal, inputs, run_id=run_id))
     except InvalidInput:
         raise

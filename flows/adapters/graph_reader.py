@@ -133,6 +133,17 @@ class RunStates(StateReader):
                         own.writes += [each for each in asked.writes if each[0] == INTERRUPTED]
         return self._tuple(name, space, state.parent)
 
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise InvalidInput: nothing is written here."""
+        run = self._run_id
+        raise InvalidInput(
+            f"this graph only reads the states of run {run}. To go on from one of them, call "
+            f"fork(client, {run!r}, checkpoint_id, values); to answer a question, "
+            f"client.resume({run!r}, answer)"
+        )
+
+    put = aput = put_writes = aput_writes = delete_thread = adelete_thread = refuse
+
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return what ``get_tuple`` returns."""
         return await asyncio.to_thread(self.get_tuple, config)
@@ -151,12 +162,7 @@ class ReadOnlyGraph:
     checkpointer: RunStates
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        run = self.checkpointer._run_id
-        raise InvalidInput(
-            f"this graph only reads the states of run {run}. To go on from one of them, call "
-            f"fork(client, {run!r}, checkpoint_id, values); to answer a question, "
-            f"client.resume({run!r}, answer)"
-        )
+        self.checkpointer.refuse()
 
     update_state = aupdate_state = bulk_update_state = abulk_update_state = _refuse
     invoke = ainvoke = stream = astream = stream_events = astream_events = _refuse
