@@ -366,9 +366,7 @@ def test_forks_of_a_crowd_ask_all_of_it(client: Client, driver: Driver) -> None:
     finished(client, driver, run)
     other = fork(client, run.id, 0)
     while play(driver, other).status is RunStatus.INTERRUPTED:
-        question = client.get(other.id).interrupt
-        assert question is not None
-        client.resume(other.id, f"no {question['reason']}")
+        client.resume(other.id, f"no {question_of(client, other)}")
     log = [f"{number}: no {number}" for number in range(34)]
     assert client.get(other.id).answer["log"] == log
 
