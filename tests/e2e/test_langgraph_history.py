@@ -258,6 +258,14 @@ def test_a_fork_runs_what_follows_and_nothing_else(client: Client, driver: Drive
         assert dict.fromkeys(["first", "a", "b", "c", "last"][first:], 1) == DONE
 
 
+def test_a_fork_of_a_superstep_of_two_rounds_runs_all_of_it(client: Client, driver: Driver) -> None:
+    run = client.submit("graph_many", "farm")
+    answer = play(driver, run).answer
+    DONE.clear()
+    assert play(driver, fork(client, run.id, 0)).answer == answer
+    assert {f"part {number}": 1 for number in range(50)} == DONE
+
+
 def test_a_fork_with_other_values_comes_to_another_answer(client: Client, driver: Driver) -> None:
     run = client.submit("graph_loop", "farm")
     play(driver, run)
@@ -343,6 +351,8 @@ def test_a_fork_goes_on_in_a_subgraph(client: Client, driver: Driver) -> None:
     run = client.submit("graph_outer", "farm")
     answer = finished(client, driver, run).answer
     graph = graph_of(client, run.id)
+    states: Any = graph.checkpointer
+    assert list(states.history().moments[-1].entries) == [""], "the subgraph has ended"
     [root] = [each for each in graph.get_state_history(graph.config) if "inner" in each.next]
     [place] = [task.state for task in root.tasks if task.name == "inner"]
     assert isinstance(place, dict)
@@ -364,7 +374,10 @@ def test_a_fork_goes_on_in_a_subgraph(client: Client, driver: Driver) -> None:
 def test_forks_of_a_crowd_ask_all_of_it(client: Client, driver: Driver) -> None:
     run = client.submit("graph_crowd", "farm")
     finished(client, driver, run)
+    DONE.clear()
     other = fork(client, run.id, 0)
+    play(driver, other)
+    assert DONE == {"ask 32": 1, "ask 33": 1}, "those that no round had begun ask first"
     while play(driver, other).status is RunStatus.INTERRUPTED:
         client.resume(other.id, f"no {question_of(client, other)}")
     log = [f"{number}: no {number}" for number in range(34)]
