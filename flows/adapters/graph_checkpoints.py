@@ -170,14 +170,20 @@ class Namespace:
     channels: dict[str, StoredChannel]
     tasks: dict[str, TaskWrites] = field(default_factory=dict)
 
-    def store(self, name: str, step: int, artifacts: dict[str, str]) -> dict[str, Any]:
-        """Return the entry of the index for the namespace, and add the artifacts that it needs."""
+    def store(
+        self, name: str, step: int, artifacts: dict[str, str], with_tasks: bool = True
+    ) -> dict[str, Any]:
+        """Return the entry of the index for the namespace, and add the artifacts that it needs.
+
+        Args:
+            with_tasks: whether what tasks have written is stored too.
+        """
         channels = {}
         for channel, stored in self.channels.items():
             stored.store(f"channel/{name}{'/' if name else ''}{channel}", artifacts)
             channels[channel] = [stored.version, stored.is_list, stored.place()]
         for task, written in self.tasks.items():
-            if not written.artifact:
+            if with_tasks and not written.artifact:
                 written.artifact = f"task/{written.node}/{task}/{step}"
                 artifacts[written.artifact] = canonical(written.data())
         return {
@@ -186,6 +192,14 @@ class Namespace:
             "channels": channels,
             "tasks": {task: written.artifact for task, written in self.tasks.items()},
         }
+
+    @property
+    def asks(self) -> bool:
+        """Whether a task waits for the answer of a person."""
+        return any(
+            not task.is_finished and any(channel == INTERRUPTED for channel, _ in task.writes)
+            for task in self.tasks.values()
+        )
 
     @classmethod
     def of(cls, stored: Mapping[str, Any], artifact: Callable[[str], str]) -> Namespace:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
-    BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -29,6 +28,9 @@ from perdure.flows.adapters.graph_checkpoints import (
     StoredChannel,
     TaskWrites,
 )
+from perdure.flows.adapters.graph_history import RECORD as HISTORY_RECORD
+from perdure.flows.adapters.graph_history import RECORDS, HistoryRecord
+from perdure.flows.adapters.graph_states import StateReader
 from perdure.flows.adapters.graph_values import StateSerializer, is_plain
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError
@@ -44,7 +46,7 @@ Questions = list[Interrupt]
 Asked = list[tuple[str, Interrupt]]
 
 
-class RunSaver(BaseCheckpointSaver[int]):
+class RunSaver(StateReader):
     """The last checkpoints of a run's graph and subgraphs, during a round.
 
     What a task has written is recorded at once (``RoundContext.once``), so that a later attempt of
@@ -52,13 +54,20 @@ class RunSaver(BaseCheckpointSaver[int]):
 
     Args:
         tasks: the tasks of the round.
+        keeps_history: whether the run keeps each checkpoint, so that it can be read later.
     """
 
     def __init__(
-        self, context: RoundContext, serializer: StateSerializer, tasks: RoundTasks
+        self,
+        context: RoundContext,
+        serializer: StateSerializer,
+        tasks: RoundTasks,
+        keeps_history: bool,
     ) -> None:
-        super().__init__()
-        self._context, self._serializer, self._tasks = context, serializer, tasks
+        super().__init__(context.run_id, serializer, f"run {context.run_id}, step {context.step}")
+        self._context, self._tasks = context, tasks
+        self._record = HistoryRecord(context.committed.get(INDEX)) if keeps_history else None
+        self._artifacts: dict[str, str] = {}
         #: The question that this round has an answer to.
         self.answered: str | None = None
         self._asked_ids: set[str] = set()
@@ -67,10 +76,6 @@ class RunSaver(BaseCheckpointSaver[int]):
         #: What tasks have written in this step, in order, with their namespaces.
         self.written: list[tuple[str, TaskWrites]] = []
         self._committed: dict[tuple[str, str], str] = {}
-
-    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> RunSaver:
-        """Return this saver: the types of the state are known already."""
-        return self
 
     # What a round begins with, and what it leaves.
 
@@ -99,16 +104,33 @@ class RunSaver(BaseCheckpointSaver[int]):
                 space.tasks[name.removeprefix(RECORD)] = task
                 self.written.append((told["namespace"], task))
 
-    def commit(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return the index of the checkpoints, and the artifacts that this round adds."""
+    def commit(self, is_partial: bool = False) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the index of the checkpoints, and the artifacts that this round adds.
+
+        Args:
+            is_partial: whether tasks are left for another round of the superstep.
+        """
         self._forget_ended()
         self._forget_answered()
-        artifacts: dict[str, str] = {}
+        artifacts = self._artifacts
         namespaces = {
             name: space.store(name, self._context.step, artifacts)
             for name, space in self.namespaces.items()
         }
-        return storable({"namespaces": namespaces}, "the graph's checkpoint"), artifacts
+        index = {"namespaces": namespaces, **({"is_partial": True} if is_partial else {})}
+        if self._record is not None:
+            for name, entry in namespaces.items():
+                self._record.add(name, entry)
+            self._record.keep_only(namespaces)
+            index[HISTORY_RECORD] = record = f"{RECORDS}{self._context.step}"
+            artifacts[record] = self._record.text(is_partial)
+        return storable(index, "the graph's checkpoint"), artifacts
+
+    def _pass(self, name: str, space: Namespace) -> None:
+        """Add a checkpoint that the graph has gone on from to the history."""
+        if self._record is not None:
+            entry = space.store(name, self._context.step, self._artifacts, with_tasks=False)
+            self._record.add(name, entry, has_tasks=False)
 
     def _forget_ended(self) -> None:
         """Forget subgraphs whose task has ended, since the graph above them has gone on."""
@@ -118,6 +140,7 @@ class RunSaver(BaseCheckpointSaver[int]):
                 above = self.namespaces.get(parent)
                 has_ended = above is None or above.checkpoint["id"] != checkpoint
                 if has_ended and ":" in name:  # One without a task's id lives as long as the run.
+                    self._pass(name, space)
                     self.namespaces.pop(name, None)
 
     # What a person is asked.
@@ -173,46 +196,7 @@ class RunSaver(BaseCheckpointSaver[int]):
             wanted = config["configurable"].get("checkpoint_id")
             if space is None or wanted not in (None, space.checkpoint["id"]):
                 return None
-            checkpoint = copy.deepcopy(space.checkpoint)
-            values = {
-                channel: self._value(channel, stored)
-                for channel, stored in space.channels.items()
-                if stored.texts is not None
-            }
-            tasks = sorted(space.tasks.items(), key=lambda pair: pair[1].path)
-            writes = [
-                (task, channel, self.value(text, channel))
-                for task, written in tasks
-                for channel, text in written.writes
-            ]
-        return CheckpointTuple(
-            self._place(name, checkpoint["id"]),
-            {**checkpoint, "channel_values": values},  # type: ignore[typeddict-item]
-            copy.deepcopy(space.metadata),  # type: ignore[arg-type]
-            None,
-            writes,
-        )
-
-    def _value(self, channel: str, stored: StoredChannel) -> Any:
-        values = [self.value(text, channel) for text in stored.texts or ()]
-        return values if stored.is_list else values[0]
-
-    def value(self, text: str, channel: str) -> Any:
-        """Return the value of a text that a channel has, or that a task has written to it."""
-        return self._serializer.decode(text, self._what(channel))
-
-    def _what(self, channel: str) -> str:
-        context = self._context
-        return f"run {context.run_id}, step {context.step}: the channel {channel!r} of the graph"
-
-    def _place(self, name: str, checkpoint: str) -> RunnableConfig:
-        return {
-            "configurable": {
-                "thread_id": self._context.run_id,
-                "checkpoint_ns": name,
-                "checkpoint_id": checkpoint,
-            }
-        }
+            return self._tuple(name, space)
 
     def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
         """Return the last checkpoint of a namespace. A run keeps no older one."""
@@ -233,12 +217,14 @@ class RunSaver(BaseCheckpointSaver[int]):
         own = storable(_listed(own), "the graph's checkpoint")
         with self._lock:
             before = self.namespaces.get(name)
+            if before is not None:
+                self._pass(name, before)
             channels = {} if before is None else dict(before.channels)
             for channel, version in new_versions.items():
                 channels[channel] = self._channel(channel, version, values, channels.get(channel))
             told = {key: value for key, value in metadata.items() if is_plain(value)}
             self.namespaces[name] = Namespace(own, copy.deepcopy(told), channels)
-        return self._place(name, own["id"])
+        return self.place(name, own["id"])
 
     def _channel(
         self,
@@ -263,7 +249,7 @@ class RunSaver(BaseCheckpointSaver[int]):
         task_path: str = "",
     ) -> None:
         """Keep what a task has written, and record it with the run."""
-        self._record(task_id, self._keep(config, writes, task_id, task_path))
+        self._tell(task_id, self._keep(config, writes, task_id, task_path))
 
     def _keep(
         self,
@@ -310,7 +296,7 @@ class RunSaver(BaseCheckpointSaver[int]):
             return None
         return {**task.data(), "namespace": name, "checkpoint": checkpoint}
 
-    def _record(self, task_id: str, told: dict[str, Any] | None) -> None:
+    def _tell(self, task_id: str, told: dict[str, Any] | None) -> None:
         """Record what a task has written, so that a later attempt does not run it again."""
         if told is not None and len(self._context.journal.recorded) < MOST_RESULTS - SPARE:
             self._context.once(f"{RECORD}{task_id}", lambda: told)
@@ -350,7 +336,7 @@ class RunSaver(BaseCheckpointSaver[int]):
         """Do what ``put_writes`` does. The event loop does not wait for the server."""
         told = self._keep(config, writes, task_id, task_path)
         if told is not None:
-            await asyncio.to_thread(self._record, task_id, told)
+            await asyncio.to_thread(self._tell, task_id, told)
 
 
 def _listed(value: Any) -> Any:

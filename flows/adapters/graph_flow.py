@@ -1,0 +1,271 @@
+"""GraphFlow, the flow of a LangGraph graph: each superstep is a round.
+
+The commit of a round is the one write of its checkpoint. What a node has written is recorded as
+soon as it is done. ``graph_checkpoints`` stores, ``graph_nodes`` decides which nodes run.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, get_type_hints
+
+from langchain_core.messages import HumanMessage
+from langgraph import errors
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command as Resume
+from pydantic_core import to_jsonable_python
+
+from perdure.flows.adapters.graph_checkpoints import INDEX, TOLD, RoundTasks, TaskWrites
+from perdure.flows.adapters.graph_nodes import TOGETHER, GraphRound, stepping
+from perdure.flows.adapters.graph_saver import RunSaver
+from perdure.flows.adapters.graph_start import FORK, ForkInput, fork_input
+from perdure.flows.adapters.graph_usage import UsageCounter
+from perdure.flows.adapters.graph_values import StateSerializer
+from perdure.flows.commands.calls import call
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import FatalError, InvalidInput
+from perdure.flows.flow import Flow, Role
+from perdure.flows.json_values import canonical, storable
+from perdure.flows.outcomes import Advance, Command, End, Interrupt, Outcome, Turn
+from perdure.flows.summaries import safe_text
+
+#: The one node of such a flow.
+NODE = "Superstep"
+#: Characters of what a node has written, in the history and in a question.
+SHOWN = 2_000
+#: Name in the data of a question for the question's id in the graph.
+ASKS = "interrupt"
+#: Keys of a question's value that hold its text.
+TEXTS = ("question", "message", "description", "text")
+#: The state's keys that get the goal.
+GOAL, MESSAGES = "goal", "messages"
+
+
+class GraphFlow(Flow):
+    """A graph of LangGraph. ``register_graph`` makes a class of it for each graph.
+
+    Attributes:
+        graph: the compiled graph.
+        idempotent: names of nodes that may run again after their worker was lost. None: all.
+        types: the types that the state may have beside JSON and messages, as module and name.
+        role: of the workers that take the rounds.
+        graph_context: the ``context`` with which the graph is invoked.
+        keeps_history: whether runs keep the state after each superstep.
+    """
+
+    graph: ClassVar[CompiledStateGraph[Any, Any, Any, Any]]
+    idempotent: ClassVar[Collection[str] | None] = ()
+    types: ClassVar[frozenset[tuple[str, str]]] = frozenset()
+    role: ClassVar[Role] = "executor"
+    graph_context: ClassVar[Any] = None
+    keeps_history: ClassVar[bool] = True
+
+    @property
+    def nodes(self) -> Mapping[str, Role]:
+        """One node, for a superstep of the graph."""
+        return {NODE: self.role}
+
+    def check_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs of a run, which are keys of the graph's input."""
+        if FORK in inputs:
+            if len(inputs) > 1:
+                raise InvalidInput(f"a fork has no other inputs than {FORK!r}")
+            return {FORK: fork_input(inputs[FORK]).model_dump()}
+        if self.Inputs is None and (unknown := sorted(set(inputs) - self._keys())):
+            raise InvalidInput(
+                f"flow {self.name!r} has no input named {', '.join(unknown)}. "
+                f"Its graph expects: {', '.join(sorted(self._keys()))}"
+            )
+        return super().check_inputs(inputs)
+
+    def exhausted(self, values: Mapping[str, Any]) -> End:
+        """Return the end, with status ``unfinished``, of a run that has used up its cycles."""
+        return End(output={"status": "unfinished"})
+
+    def play(self, node: str, context: RoundContext) -> Outcome:
+        """Carry out a superstep of the graph, or ask a person what one of its nodes asks."""
+        if FORK in context.inputs and INDEX not in context.committed:
+            return self._start_fork(fork_input(context.inputs[FORK]), context)
+        usage = UsageCounter()
+        with ThreadPoolExecutor(TOGETHER, "perdure-node") as pool:
+            this_round = GraphRound(context, self.idempotent, pool)
+            saver = self._saver(context, this_round.tasks)
+            saver.load(context.kept.take())
+            index = context.committed.get(INDEX) or {}
+            if "answer" in index:
+                saver.answered = index["answer"]["id"]
+            elif not index.get("is_partial") and not saver.written and (asked := saver.pending()):
+                return _ask(*asked[0], context)  # No earlier attempt of this step ran the graph.
+            this_round.waiting = saver.waiting()
+            try:
+                output, is_done = call(self._superstep, context, saver, this_round, usage, context)
+            except BaseException as error:
+                if isinstance(error, Exception) and _is_invalid_answer(error):
+                    return _again(saver, error)
+                found = this_round.error_of(error)
+                if found is error:
+                    raise
+                raise found from error
+            finally:
+                usage.charge(context)
+        if this_round.question is not None:
+            return this_round.question
+        return self._outcome(context, saver, this_round, output, is_done)
+
+    async def _superstep(
+        self,
+        saver: RunSaver,
+        this_round: GraphRound,
+        usage: UsageCounter,
+        context: RoundContext,
+    ) -> tuple[Any, bool]:
+        """Run the graph until its next superstep; return its output, and whether it has ended."""
+        index = context.committed.get(INDEX)
+        given: Any = None
+        if index is None:
+            given = self._input(context)
+        elif answer := index.get("answer"):
+            given = Resume(resume={answer["id"]: answer["value"]})
+        graph = stepping(type(self).graph, this_round)
+        graph.checkpointer = saver
+        config = {
+            "configurable": {"thread_id": context.run_id},
+            "callbacks": [usage],
+            "run_name": self.name,
+        }
+        output = await graph.ainvoke(given, config, context=self.graph_context, durability="sync")
+        state = await graph.aget_state({"configurable": {"thread_id": context.run_id}})
+        return output, not state.tasks
+
+    def _outcome(
+        self,
+        context: RoundContext,
+        saver: RunSaver,
+        this_round: GraphRound,
+        output: Any,
+        is_done: bool,
+    ) -> Outcome:
+        done = [task for _, task in saver.written if task.is_finished and task.node]
+        turns = tuple(_turn(task, saver) for task in done)
+        summary = {"did": [task.node for task in done]} if done else {}
+        if is_done:
+            if isinstance(output, dict):
+                output = {name: each for name, each in output.items() if name != "__interrupt__"}
+            artifacts = saver.commit()[1] if self.keeps_history else {}
+            return End(_answer(output), turns=turns, summary=summary, artifacts=artifacts)
+        index, artifacts = saver.commit(this_round.is_partial)
+        before = context.committed.get(INDEX)
+        if before is not None and index["namespaces"] == before["namespaces"]:
+            raise FatalError(
+                f"run {context.run_id}, step {context.step}: the graph has not gone on, although "
+                "it has not ended. Was it changed since the run began?"
+            )
+        context.kept.keep(saver.namespaces)
+        return Advance(NODE, turns, {INDEX: index}, bool(done), summary, artifacts)
+
+    def _start_fork(self, given: ForkInput, context: RoundContext) -> Advance:
+        """Store the state from which this run goes on. The next round runs its superstep."""
+        saver = self._saver(context, RoundTasks())
+        saver.namespaces = given.namespaces()
+        if "" in saver.namespaces:
+            saver.namespaces[""].metadata["source"] = "fork"
+        wrote = None if given.values is None else saver.value(given.values, "values")
+        call(self._update, context, saver, given, wrote, context)
+        index, artifacts = saver.commit(given.is_partial)
+        command = Command("fork", {"run": given.run, "step": given.step})
+        return Advance(NODE, (Turn(command, _shown(wrote)),), {INDEX: index}, artifacts=artifacts)
+
+    async def _update(
+        self, saver: RunSaver, given: ForkInput, wrote: Any, context: RoundContext
+    ) -> None:
+        graph = copy.copy(type(self).graph)
+        graph.checkpointer = saver
+        if given.values is not None:
+            place = saver.place(given.namespace, given.checkpoint)
+            await graph.aupdate_state(place, wrote, given.as_node)
+        state = await graph.aget_state({"configurable": {"thread_id": context.run_id}})
+        if not state.tasks:
+            raise FatalError(
+                f"run {context.run_id}, step {context.step}: no node follows the state of run "
+                f"{given.run}, superstep {given.step}. The graph has ended there, or it was "
+                "changed since. Fork at an earlier superstep, or with values and as_node"
+            )
+
+    def _saver(self, context: RoundContext, tasks: RoundTasks) -> RunSaver:
+        return RunSaver(context, StateSerializer(self.types), tasks, self.keeps_history)
+
+    def _input(self, context: RoundContext) -> dict[str, Any]:
+        """Return the input of the graph: the run's inputs, with the goal where it has a place."""
+        given = dict(context.inputs)
+        keys = self._keys()
+        if GOAL in keys:
+            given.setdefault(GOAL, context.goal)
+        elif MESSAGES in keys and context.goal:
+            given.setdefault(MESSAGES, [HumanMessage(context.goal)])
+        return given
+
+    def _keys(self) -> set[str]:
+        return set(get_type_hints(type(self).graph.builder.input_schema))
+
+
+def _ask(node: str, question: Any, context: RoundContext) -> Outcome:
+    """Ask a person what a node asks, or commit the answer.
+
+    The next round runs the node with it. So the answer stays if that round's worker is lost.
+    """
+    index, asked = dict(context.committed[INDEX]), context.asked
+    fault = index.pop("fault", "")
+    # A node that asks twice may use the same id, and the old answer is still there.
+    mark = {ASKS: question.id, "step": context.step}
+    if context.answered and isinstance(asked, Mapping) and mark.items() <= asked.items():
+        index["answer"] = {"id": question.id, "value": context.answer}
+        turn = Turn(Command("interrupt", {"node": node}), context.answer)
+        return Advance(NODE, (turn,), {INDEX: index})
+    value = _shown(question.value)
+    text = value
+    if isinstance(value, Mapping):
+        text = next((value[key] for key in TEXTS if isinstance(value.get(key), str)), value)
+    text = text if isinstance(text, str) else f"the node {node} asks: {canonical(text)}"
+    if fault:
+        text = f"{text} (the last answer was not valid: {fault})"
+    return Interrupt(safe_text(text, SHOWN), {**mark, "node": node, "value": value})
+
+
+def _is_invalid_answer(error: Exception) -> bool:
+    """Return whether an answer does not fit the schema that ``interrupt`` was given.
+
+    Older versions of the library have no such schema.
+    """
+    test = getattr(errors, "is_invalid_resume", None)
+    return test is not None and bool(test(error))
+
+
+def _again(saver: RunSaver, error: BaseException) -> Advance:
+    """Commit that an answer was not valid. The next round asks again."""
+    saver.answered = None
+    index, artifacts = saver.commit()
+    return Advance(
+        NODE, (), {INDEX: {**index, "fault": safe_text(str(error), SHOWN)}}, artifacts=artifacts
+    )
+
+
+def _turn(task: TaskWrites, saver: RunSaver) -> Turn:
+    """Return the entry of a task in the history, for people. No round reads it."""
+    wrote = {
+        channel: _shown(saver.value(text, channel))
+        for channel, text in task.writes
+        if channel not in TOLD and not channel.startswith(("__", "branch:"))
+    }
+    text = canonical(wrote)
+    return Turn(Command(task.node), wrote if len(text) <= SHOWN else safe_text(text, SHOWN))
+
+
+def _shown(value: Any) -> Any:
+    return storable(to_jsonable_python(value, fallback=repr), "what a node shows")
+
+
+def _answer(output: Any) -> Any:
+    """Return the output of a graph as JSON data."""
+    return storable(to_jsonable_python(output, fallback=str), "the graph's output")

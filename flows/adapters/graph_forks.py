@@ -1,0 +1,139 @@
+"""Runs that go on from an earlier state of another run of a LangGraph graph: ``fork``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.flows.adapters.graph_checkpoints import Namespace
+from perdure.flows.adapters.graph_flow import NODE
+from perdure.flows.adapters.graph_history import GraphHistory, Moment, closed
+from perdure.flows.adapters.graph_reader import RunsClient, RunStates, flow_of
+from perdure.flows.adapters.graph_start import FORK, packed
+from perdure.flows.adapters.graph_values import StateSerializer
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import InvalidInput, PerdureError
+from perdure.flows.json_values import canonical
+
+
+def fork(
+    client: RunsClient,
+    run_id: str,
+    at: int | str | Mapping[str, Any],
+    values: Any = None,
+    *,
+    as_node: str | None = None,
+    goal: str | None = None,
+    **options: Any,
+) -> Any:
+    """Submit a run that goes on from an earlier state of another run. That one does not change.
+
+    Nodes of the superstep that had ended when it asked a person do not run again, and the question
+    is asked again. If it asked none, all its nodes run.
+
+    Args:
+        client: of the run's server.
+        run_id: of the run, which may have ended.
+        at: number of the superstep, as ``metadata["step"]`` of a state, or the id of a checkpoint,
+            or the ``config`` of a state.
+        values: what is written to the state, as with ``update_state`` of the library.
+        as_node: the node that has written them. None: the node that was the last one.
+        goal: of the new run, for people. None: the goal of the run. The state keeps its own.
+        options: those of ``client.submit``: ``idempotency_key``, ``labels``, ``budgets``, ...
+
+    Returns:
+        The new run.
+
+    Raises:
+        InvalidInput: the run has no such state, nothing follows it, or it is too large.
+        FlowNotFound: the run's flow is not registered in this process.
+        RunNotFound: no run has this id.
+    """
+    flow, run = flow_of(client, run_id)
+    states = RunStates(client, run_id, flow)
+    name, checkpoint = _found(states.history(), run_id, at)
+    moment = _moment(states, name, checkpoint)
+    what = f"the fork of run {run_id} at {at}"
+    step = moment.entries[name]["metadata"].get("step")
+    spaces = {
+        each: Namespace.of(closed(entry), states.artifact) for each, entry in moment.entries.items()
+    }
+    given = {
+        "run": run_id,
+        "namespace": name,
+        "checkpoint": checkpoint,
+        "step": step,
+        "is_partial": moment.is_partial,
+        "state": packed(spaces),
+    }
+    goal = run.goal if goal is None else goal
+    try:
+        if values is not None or as_node is not None:
+            given["values"] = StateSerializer(flow.types).encode(values, "the update")
+            given["as_node"] = as_node
+        inputs = flow.check_inputs({FORK: given})
+        _check_size(client, inputs, what)
+        # What the first round will do, which writes nothing yet.
+        flow.play(NODE, RoundContext(goal, inputs, run_id=run_id))
+    except InvalidInput:
+        raise
+    except Exception as error:
+        words = (
+            str(error) if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
+        )
+        raise InvalidInput(f"{what} is not possible: {words}") from error
+    return client.submit(flow.name, goal, inputs, **options)
+
+
+def _found(
+    history: GraphHistory, run_id: str, at: int | str | Mapping[str, Any]
+) -> tuple[str, str]:
+    """Return the namespace and the id of the checkpoint that a caller means."""
+    if isinstance(at, Mapping):
+        place = at.get("configurable", {})
+        key = (place.get("checkpoint_ns", ""), place.get("checkpoint_id", ""))
+        if key in history.states and place.get("thread_id", run_id) == run_id:
+            return key
+    else:
+        for name, checkpoint in reversed(history.states):
+            step = history.states[name, checkpoint].versions[-1]["metadata"].get("step")
+            if checkpoint == at or (not name and not isinstance(at, bool) and step == at):
+                return name, checkpoint
+    steps = [
+        state.versions[-1]["metadata"].get("step")
+        for (name, _), state in history.states.items()
+        if not name
+    ]
+    raise InvalidInput(
+        f"run {run_id} has no state {at!r}. "
+        + (f"Its supersteps are {steps[0]} to {steps[-1]}" if steps else "It has none yet")
+        + "; graph_of(client, run_id).get_state_history lists its states"
+    )
+
+
+def _moment(states: RunStates, name: str, checkpoint: str) -> Moment:
+    """Return the moment of a checkpoint from which a fork goes on.
+
+    It is the first one at which a person was asked, else the first one at all.
+    """
+    found = states.history().moments_at(name, checkpoint)
+    for moment in found:
+        for entry in moment.entries.values():
+            if Namespace.of(closed(entry), states.artifact).asks:
+                return moment
+    return found[0]
+
+
+def _check_size(client: RunsClient, inputs: Mapping[str, Any], what: str) -> None:
+    """Raise InvalidInput if a state is too large for the inputs of a run.
+
+    A client over HTTP does not know the limit. Its server refuses the submission.
+    """
+    settings = getattr(client, "settings", None)
+    limit = getattr(settings, "max_addition_bytes", None)
+    size = len(canonical(inputs).encode())
+    if limit is not None and size > limit:
+        raise InvalidInput(
+            f"{what}: its state takes {size} bytes, compressed; the limit for the inputs of a run "
+            f"is {limit} (max_addition_bytes). Fork at an earlier superstep, or raise the limit"
+        )

@@ -1,0 +1,205 @@
+"""History of the states of a LangGraph graph: a record of each round, with what it has changed.
+
+A record holds the differences from the record before it. So a round adds what has changed, however
+large the state is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.flows.json_values import canonical
+
+#: Beginning of the names of the artifacts with the records. The rest is the step.
+RECORDS = "state/"
+#: Key of the index with the name of the record that has the same states.
+RECORD = "record"
+#: Keys of a difference: another value, changed and removed keys, a longer or shorter list.
+OTHER, CHANGED, REMOVED, ITEMS = "=", "~", "-", "+"
+
+#: The last checkpoints of a graph and its subgraphs by namespace, as they are stored.
+Entries = Mapping[str, Mapping[str, Any]]
+
+
+def difference(before: Any, after: Any) -> dict[str, Any] | None:
+    """Return what makes JSON data ``after`` of ``before``, or None if they are the same."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        found: dict[str, Any] = {}
+        changed = {}
+        for name, value in after.items():
+            change = difference(before[name], value) if name in before else {OTHER: value}
+            if change is not None:
+                changed[name] = change
+        if changed:
+            found[CHANGED] = changed
+        if removed := [name for name in before if name not in after]:
+            found[REMOVED] = removed
+        return found or None
+    if isinstance(before, list) and isinstance(after, list):
+        same = 0
+        for old, new in zip(before, after, strict=False):
+            if difference(old, new) is not None:
+                break
+            same += 1
+        return None if same == len(before) == len(after) else {ITEMS: [same, after[same:]]}
+    return None if type(before) is type(after) and before == after else {OTHER: after}
+
+
+def patched(before: Any, change: Mapping[str, Any]) -> Any:
+    """Return the data that a difference makes of ``before``."""
+    if OTHER in change:
+        return change[OTHER]
+    if ITEMS in change:
+        same, items = change[ITEMS]
+        return [*before[:same], *items]
+    removed = change.get(REMOVED, ())
+    result = {name: value for name, value in before.items() if name not in removed}
+    for name, each in change.get(CHANGED, {}).items():
+        result[name] = patched(result.get(name), each)
+    return result
+
+
+class HistoryRecord:
+    """The record of a round: each checkpoint that it has come to, in order.
+
+    Args:
+        index: the index that the round before has committed, or None.
+    """
+
+    def __init__(self, index: Mapping[str, Any] | None) -> None:
+        #: The record before. None: this one holds all of the states.
+        self._after = (index or {}).get(RECORD)
+        stored = index["namespaces"] if index is not None and self._after else {}
+        self._entries = {name: _opened(entry) for name, entry in stored.items()}
+        self._changes: list[list[Any]] = []
+
+    def add(self, name: str, entry: Mapping[str, Any], has_tasks: bool = True) -> None:
+        """Add a checkpoint of a namespace.
+
+        Args:
+            has_tasks: whether the entry has all that its tasks have written. Otherwise, those that
+                an earlier round has stored stay.
+        """
+        before, after = self._entries.get(name), _opened(entry)
+        if not has_tasks:
+            is_same = before is not None and before["checkpoint"]["id"] == after["checkpoint"]["id"]
+            after["tasks"] = before["tasks"] if before is not None and is_same else {}
+        change = difference(before, after)
+        if change is not None:
+            self._changes.append([name, change])
+            self._entries[name] = after
+
+    def keep_only(self, names: Mapping[str, Any]) -> None:
+        """Add that the other namespaces have ended."""
+        for name in [each for each in self._entries if each not in names]:
+            del self._entries[name]
+            self._changes.append([name, None])
+
+    def text(self, is_partial: bool) -> str:
+        """Return the record as it is stored."""
+        data = {"after": self._after, "changes": self._changes}
+        return canonical({**data, "is_partial": True} if is_partial else data)
+
+
+@dataclass(slots=True)
+class PastState:
+    """A checkpoint of a namespace in the history.
+
+    Attributes:
+        parent: id of the checkpoint before it in its namespace, or None.
+        versions: its entries, in order. Tasks of its superstep end one after the other.
+    """
+
+    parent: str | None
+    versions: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The checkpoints of all namespaces at one time.
+
+    Attributes:
+        entries: by namespace.
+        is_commit: whether a round ended with them.
+        is_partial: whether that round left tasks of its superstep for another one.
+    """
+
+    entries: Entries
+    is_commit: bool
+    is_partial: bool
+
+
+class GraphHistory:
+    """The history of a run's graph.
+
+    Attributes:
+        states: each checkpoint, oldest first, by namespace and id.
+        latest: id of the last checkpoint of each namespace.
+        moments: what the run has gone through, oldest first.
+    """
+
+    def __init__(self) -> None:
+        self.states: dict[tuple[str, str], PastState] = {}
+        self.latest: dict[str, str] = {}
+        self.moments: list[Moment] = []
+        self._entries: dict[str, Mapping[str, Any]] = {}
+
+    def add(self, text: str) -> None:
+        """Add the record of the next round."""
+        record = json.loads(text)
+        if record["after"] is None:
+            self._entries = {}
+        changes: Sequence[Any] = record["changes"]
+        for number, (name, change) in enumerate(changes, 1):
+            if change is None:
+                self._entries = {key: each for key, each in self._entries.items() if key != name}
+            else:
+                entry = patched(self._entries.get(name), change)
+                self._entries = {**self._entries, name: entry}
+                self._see(name, entry)
+            is_last = number == len(changes)
+            self.moments.append(
+                Moment(self._entries, is_last, is_last and record.get("is_partial", False))
+            )
+
+    def _see(self, name: str, entry: Mapping[str, Any]) -> None:
+        checkpoint = entry["checkpoint"]["id"]
+        key = (name, checkpoint)
+        if key not in self.states:
+            self.states[key] = PastState(self.latest.get(name))
+            self.latest[name] = checkpoint
+        self.states[key].versions.append(entry)
+
+    def is_latest(self, name: str, checkpoint: str) -> bool:
+        """Return whether a checkpoint is the last one of its namespace."""
+        return self.latest.get(name) == checkpoint
+
+    def moments_at(self, name: str, checkpoint: str) -> list[Moment]:
+        """Return the moments at which a namespace had this checkpoint.
+
+        Those between two commits are left out, unless there are no others.
+        """
+        found = [
+            moment
+            for moment in self.moments
+            if name in moment.entries and moment.entries[name]["checkpoint"]["id"] == checkpoint
+        ]
+        return [moment for moment in found if moment.is_commit] or found
+
+
+def _opened(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry of the index with its channels as mappings, so that differences are small."""
+    channels = {
+        name: {"v": version, "l": is_list, "p": place}
+        for name, (version, is_list, place) in entry["channels"].items()
+    }
+    return {**entry, "channels": channels}
+
+
+def closed(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry in the form of the index."""
+    channels = {name: [each["v"], each["l"], each["p"]] for name, each in entry["channels"].items()}
+    return {**entry, "channels": channels}

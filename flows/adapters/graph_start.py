@@ -1,0 +1,102 @@
+"""What a run gets that goes on from the state of another one: the input in which the state is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from perdure.flows.adapters.graph_checkpoints import Namespace, StoredChannel, TaskWrites
+from perdure.flows.errors import InvalidInput
+from perdure.flows.json_values import canonical
+
+#: The input of a run that goes on from the state of another run.
+FORK = "_fork"
+#: Bytes of a state, not compressed. The inputs of a run take 256 KiB, and text shrinks to a fifth.
+MOST_BYTES = 64 * 1024 * 1024
+
+
+class ForkInput(BaseModel):
+    """The input with the state from which a run goes on.
+
+    Attributes:
+        run, namespace, checkpoint, step: where the state is from.
+        is_partial: whether tasks of its superstep have not begun.
+        state: the checkpoints, compressed.
+        values: what is written to the state, encoded. None: nothing.
+        as_node: the node that has written it.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: str
+    namespace: str = ""
+    checkpoint: str
+    step: int | None = None
+    is_partial: bool = False
+    state: str
+    values: str | None = None
+    as_node: str | None = None
+
+    def namespaces(self) -> dict[str, Namespace]:
+        """Return the checkpoints of the state, of which nothing is stored yet.
+
+        Raises:
+            InvalidInput: the state was not made by ``packed``.
+        """
+        try:
+            unpacker = zlib.decompressobj()
+            text = unpacker.decompress(base64.b64decode(self.state), MOST_BYTES)
+            if unpacker.unconsumed_tail:
+                raise ValueError(f"it takes more than {MOST_BYTES} bytes")
+            return {name: _namespace(data) for name, data in json.loads(text).items()}
+        except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+            raise InvalidInput(
+                f"the state of a fork of run {self.run} cannot be read: {error}. Expected the "
+                "input that fork(...) makes"
+            ) from error
+
+
+def fork_input(data: Any) -> ForkInput:
+    """Return the input of a fork.
+
+    Raises:
+        InvalidInput: it was not made by ``fork``.
+    """
+    try:
+        return ForkInput.model_validate(data)
+    except ValidationError as error:
+        faults = "; ".join(f"{each['loc']}: {each['msg']}" for each in error.errors())
+        raise InvalidInput(
+            f"the input {FORK!r} is not valid: {faults}. It is made by fork(...)"
+        ) from error
+
+
+def packed(spaces: Mapping[str, Namespace]) -> str:
+    """Return checkpoints, with all their values, as a short text."""
+    data = {
+        name: {
+            "checkpoint": space.checkpoint,
+            "metadata": space.metadata,
+            "channels": {
+                channel: [stored.version, stored.is_list, stored.texts]
+                for channel, stored in space.channels.items()
+            },
+            "tasks": {task: written.data() for task, written in space.tasks.items()},
+        }
+        for name, space in spaces.items()
+    }
+    return base64.b64encode(zlib.compress(canonical(data).encode(), 9)).decode()
+
+
+def _namespace(data: Mapping[str, Any]) -> Namespace:
+    channels = {
+        name: StoredChannel(version, texts, is_list)
+        for name, (version, is_list, texts) in data["channels"].items()
+    }
+    tasks = {task: TaskWrites.of(written) for task, written in data["tasks"].items()}
+    return Namespace(dict(data["checkpoint"]), dict(data["metadata"]), channels, tasks)
