@@ -94,7 +94,7 @@ def test_what_an_attempt_has_shown_that_failed_is_retracted(
         let_time_pass(driver)
         return client.get(run.id).status.ended
 
-    until(has_ended, "the end of the run")
+    until(has_ended, "the end of the run", 60)
     items = list(client.stream(run.id))
     assert texts_of(items) == told(client.get(run.id).answer)
     retracted = [(item.step, item.attempt) for item in items if item.type == "retracted"]
