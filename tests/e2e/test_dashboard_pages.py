@@ -243,6 +243,13 @@ def test_what_is_stuck_is_shown_once_for_each_reason_and_can_be_stopped_there(
     assert client.get(runs[0].id).status is RunStatus.STOPPED
 
 
+def test_a_reason_is_shown_as_it_is_although_it_has_the_word_that_is_a_runs_id(
+    visitor: Visitor, client: Client
+) -> None:
+    client.submit("countdown", "x", inputs={"rounds": 1}, run_id="live")
+    assert "no live worker runs controller rounds" in visitor.see("/stuck").text
+
+
 @pytest.mark.slow
 def test_a_damaged_run_can_be_removed_and_refused_messages_are_told(
     visitor: Visitor, client: Client, prefix: str

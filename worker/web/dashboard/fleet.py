@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -92,7 +93,9 @@ def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[st
     groups: dict[VerdictCode, dict[str, list[Verdict]]] = {}
     for verdict in verdicts:
         # Sentences that differ only in the run's id form one group. The page lists the runs below.
-        sentence = verdict.sentence.replace(str(verdict.details["run"]), "RUN")
+        # Only where a sentence names a run or a command: an error's text may contain the same word.
+        named = rf"\b(run|perdure [a-z]+) {re.escape(str(verdict.details['run']))}(?![\w-])"
+        sentence = re.sub(named, r"\1 RUN", verdict.sentence)
         groups.setdefault(verdict.code, {}).setdefault(sentence, []).append(verdict)
     order = [*HEADS, *(code for code in groups if code not in HEADS)]
     return [(code, HEADS.get(code, code.value), groups[code]) for code in order if code in groups]
