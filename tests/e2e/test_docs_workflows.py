@@ -12,6 +12,7 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.flows import registry
+from perdure.testing import crash_lab
 from tests.support.driving import Driver, driving
 from tests.support.own_registry import own_registry
 
@@ -60,6 +61,10 @@ def test_the_functions_of_the_guide_come_to_their_answers(
     client: Client, driver: Driver, flow: str, inputs: dict[str, Any], expected: str
 ) -> None:
     assert answer(client, driver, flow, inputs) == expected
+
+
+def test_the_test_of_the_guide_passes(driver: Driver) -> None:
+    sys.modules["test_orders"].test_an_order_survives(crash_lab)
 
 
 def test_the_function_of_the_readme_waits_a_day_without_a_worker(
