@@ -76,6 +76,8 @@ class GraphRound:
         self.tasks = RoundTasks()
         self._running: set[str] = set()
         self._returned: dict[str, str] = {}
+        #: Names of the nodes of which a person has said what they returned.
+        self._told: set[str] = set()
         self.is_partial = False
         self.question: Interrupt | None = None
         self.failed: dict[int, tuple[str, BaseException]] = {}
@@ -157,6 +159,7 @@ class GraphRound:
             if is_first and context.journal.in_doubt(key) is not None:
                 result = self._settle(command, value)
                 if not isinstance(result, CarryOut):
+                    self._told.add(name)
                     return result
             context.journal.intend(key)
         with self._lock:
@@ -231,6 +234,13 @@ class GraphRound:
         if not name or self.is_idempotent(name):
             return error
         failure = safe_text(f"{type(error).__name__}: {error}", 2000)
+        if name in self._told:
+            return FatalError(
+                f"run {context.run_id}, step {context.step}: the graph refuses what a person said "
+                f"that the node {name!r} has returned: {failure}. The node has not run again. To "
+                f"answer anew: perdure retry {context.run_id}, and give the whole update of the "
+                'state as the result, such as {"result": {"KEY": ...}}'
+            )
         return FatalError(
             f"run {context.run_id}, step {context.step}: the node {name!r} of the graph failed: "
             f"{failure}. It is not idempotent, so it is not run again automatically. Check whether "
@@ -247,8 +257,10 @@ class GraphRound:
         last = ""
         for task, name in self._returned.items():
             if task not in self.tasks.ended and not self.is_idempotent(name):
-                self.context.journal.withdraw(self.context.key_of(Command(name, {"task": task})))
                 last = name
+                if name in self._told:
+                    continue  # It stays in doubt.
+                self.context.journal.withdraw(self.context.key_of(Command(name, {"task": task})))
         return last
 
 

@@ -166,6 +166,22 @@ def test_what_a_person_says_of_a_node_in_doubt(client: Client, driver: Driver, a
     assert DONE == {"first": 1, "a": 2, "b": 1, "c": 1, "last": 1}
 
 
+def test_a_result_of_a_person_that_does_not_fit_is_asked_for_again(
+    client: Client, driver: Driver
+) -> None:
+    DEADLY.update(["a"])
+    run = client.submit("graph_strict_fan", "farm")
+    play(driver, run)
+    client.resume(run.id, {"result": "done"})
+    assert play(driver, run).status is RunStatus.ERRORED
+    assert "refuses what a person said that the node 'a' has returned" in str(client.why(run.id))
+    client.retry(run.id)
+    assert play(driver, run).status is RunStatus.INTERRUPTED
+    client.resume(run.id, {"result": {"log": ["a is done"]}})
+    assert play(driver, run).answer["log"] == FAN
+    assert DONE["a"] == 1
+
+
 @pytest.mark.parametrize("flow", ["graph_fan", "graph_async_fan", "graph_strict_fan"])
 def test_each_round_is_played_by_another_process(
     client: Client, settings: Settings, flow: str
