@@ -154,7 +154,7 @@ def _plain(value: Any, what: str, path: str, depth: int) -> Any:
                 f"{what}{where} holds a lone surrogate ({error.reason}); "
                 "it is not valid Unicode text"
             ) from error
-        return str(value)
+        return str.__str__(value)  # An enum's own would give its name.
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -176,7 +176,7 @@ def _plain(value: Any, what: str, path: str, depth: int) -> Any:
                 )
             _plain(key, what, f"{path}.{key!r}", depth)
         return {
-            str(k): _plain(v, what, f"{path}.{k}" if path else k, depth + 1)
+            str.__str__(k): _plain(v, what, f"{path}.{k}" if path else k, depth + 1)
             for k, v in value.items()
         }
     if isinstance(value, (list, tuple)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any
 
 import pytest
@@ -30,6 +30,10 @@ JSON = st.recursive(
 
 class Colour(StrEnum):
     RED = "red"
+
+
+class Size(str, Enum):  # noqa: UP042 -- as people still write it
+    LARGE = "large"
 
 
 class Model(BaseModel):
@@ -64,6 +68,7 @@ def test_models_dataclasses_tuples_and_enums_become_plain() -> None:
     plain = storable({"d": Data(Model(x=1, inner=(2,)), (3,)), "c": Colour.RED}, "it")
     assert plain == {"d": {"model": {"x": 1, "inner": [2]}, "items": [3]}, "c": "red"}
     assert type(plain["c"]) is str
+    assert storable({Size.LARGE: Size.LARGE}, "it") == {"large": "large"}
 
 
 def nested(depth: int) -> Any:
