@@ -58,7 +58,7 @@ def _look() -> None:
 
 @register("charging")
 class Charging(ControllerExecutorFlow):
-    """Uses what a round can use: once, remember, spend, tell, progress, a command with an intent."""
+    """Uses what a round can use: once, remember, spend, tell, progress, stream, a command with an intent."""
 
     def decide(self, context: RoundContext) -> Command | Finish | Interrupt:
         context.once("price", lambda: 7)
@@ -72,6 +72,7 @@ class Charging(ControllerExecutorFlow):
     def charge(self, context: RoundContext, amount: int) -> str:
         """Charge once."""
         context.progress(1, 2, "charging")
+        context.stream("charging")
         _look()
         return f"charged {amount}"
 
