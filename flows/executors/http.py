@@ -86,7 +86,7 @@ class Fetcher:
             NotFetched: The URL cannot be read, or the server does not answer in time.
         """
         end = time.monotonic() + self.seconds
-        cancelled = cancelled or threading.Event()
+        cancelled = threading.Event() if cancelled is None else cancelled
         for _ in range(REDIRECTS + 1):
             parts = _checked(url)
             try:

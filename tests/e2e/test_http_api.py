@@ -810,6 +810,7 @@ def test_openapi_describes_every_call_whole(http: httpx2.Client) -> None:
                 wanted = {
                     "get_artifact": ["text/plain"],
                     "get_events": ["application/json", "text/event-stream"],
+                    "get_stream": ["text/event-stream"],
                 }.get(name, wanted)
             assert kinds == wanted, (name, status)
         public = name in ("health", "ready", "call_hook")

@@ -50,7 +50,7 @@ class BackgroundLoop:
                 does not wait for its end.
             Exception: Whatever the work raises.
         """
-        cancelled = cancelled or cancelled_of_round()
+        cancelled = cancelled_of_round() if cancelled is None else cancelled
         future = asyncio.run_coroutine_threadsafe(work, self._running())
         while not future.done():
             concurrent.futures.wait([future], _SLICE)

@@ -62,6 +62,12 @@ STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
+class EventStream(Response):
+    """The kind of a response that is never JSON, for the OpenAPI document."""
+
+    media_type = MEDIA_TYPE
+
+
 def event_router(hub: EventHub) -> APIRouter:
     """Return the router of the HTTP route for a run's events.
 
@@ -138,7 +144,12 @@ def event_router(hub: EventHub) -> APIRouter:
             )
         return await streamed(EventSource(runs, run_id, after_id), hub, follow, seconds)
 
-    @events.get("/runs/{run_id}/stream", operation_id="get_stream", responses=STREAM_RESPONSES)
+    @events.get(
+        "/runs/{run_id}/stream",
+        operation_id="get_stream",
+        response_class=EventStream,
+        responses=STREAM_RESPONSES,
+    )
     async def get_stream(
         run_id: RunId,
         runs: Runs,
