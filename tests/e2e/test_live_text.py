@@ -169,6 +169,16 @@ def test_text_that_utf_8_cannot_have_is_replaced(client: Client, settings: Setti
     assert texts_of(client.stream(run.id, follow=False)) == {0: "? half"}
 
 
+def test_a_round_goes_on_if_its_text_cannot_be_written(
+    client: Client, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = client.submit("telling", "go")
+    client._store.redis.set(client._store.keys.live_text(run.id), "no stream")
+    play(settings, run.id)
+    assert client.get(run.id).status.ended
+    assert "its text is not shown any more" in caplog.text
+
+
 @pytest.fixture
 def remote(client: Client, settings: Settings) -> Iterator[RemoteClient]:
     with serving(settings) as url, closing(RemoteClient(url)) as made:

@@ -12,8 +12,9 @@ import threading
 import time
 from itertools import groupby
 
+from perdure.flows.errors import PerdureError
 from perdure.flows.live_text import LiveText
-from perdure.worker.store import Store, StoreUnavailable
+from perdure.worker.store import Store
 from perdure.worker.store.live_text import LiveTextRecords
 
 logger = logging.getLogger("perdure.rounds")
@@ -104,7 +105,7 @@ class RoundText(LiveText):
             now = max(played, round(1000 * time.time()))
             try:
                 self._texts.records.append(self._run_id, self._entries(pieces), now)
-            except StoreUnavailable as error:
+            except PerdureError as error:  # The server is away, or full, or the key is damaged.
                 self._is_lost = True
                 logger.warning(
                     "run %s, step %d: its text is not shown any more until its next round: %s",
