@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -177,6 +178,17 @@ def test_a_round_goes_on_if_its_text_cannot_be_written(
     play(settings, run.id)
     assert client.get(run.id).status.ended
     assert "its text is not shown any more" in caplog.text
+
+
+def test_the_example_of_the_guide_prints_the_text(
+    client: Client, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = client.submit("telling", "go")
+    play(settings, run.id)
+    guide = (Path(__file__).parents[2] / "docs/guides/remote.md").read_text("utf-8")
+    [example] = re.findall(r"```python\n(for item in client\.stream.*?)```", guide, re.DOTALL)
+    exec(example, {"client": client, "run": run})
+    assert capsys.readouterr().out == "".join(client.get(run.id).answer)
 
 
 @pytest.fixture
