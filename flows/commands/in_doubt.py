@@ -138,6 +138,10 @@ def _ask_person(command: Command, context: RoundContext) -> Any:
     ):
         try:
             answer = read_answer(context.answer)
+            asked_in = question.get("attempt", context.attempt)
+            # An attempt behind the answer has begun the command again, and was cut off as well.
+            if isinstance(answer, CarryOut) and context.attempt > asked_in + 1:
+                return _question(command, context, " (it was begun again since the last answer)")
             if isinstance(answer, dict) and "result" in answer:
                 return answer["result"]
             return (
@@ -147,11 +151,16 @@ def _ask_person(command: Command, context: RoundContext) -> Any:
             )
         except InvalidInput as error:
             fault = f" (the last answer was not valid: {error})"
+    return _question(command, context, fault)
+
+
+def _question(command: Command, context: RoundContext, fault: str) -> Interrupt:
     data = {
         "in_doubt": {
             "command": command.name,
             "args": dict(command.args),
             "key": context.key_of(command),
+            "attempt": context.attempt,
             **context.journal.begun,
         }
     }

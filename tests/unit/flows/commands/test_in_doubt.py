@@ -144,6 +144,7 @@ def test_ask_interrupts_and_takes_the_three_answers() -> None:
         "command": "asked",
         "args": {"item": "a"},
         "key": outside.keys[0],
+        "attempt": 1,
     }
     answers: list[tuple[Any, Any]] = [
         ("retry", "did a"),
@@ -153,6 +154,13 @@ def test_ask_interrupts_and_takes_the_three_answers() -> None:
     for answer, came_to in answers:
         found = after_a_loss(Outside(), "asked", answer=answer, answered=True, asked=question.data)
         assert found == came_to
+    # The answer counts for the next attempt. If that is cut off too, nobody knows what it has done.
+    told = {"answer": "retry", "answered": True, "asked": question.data}
+    assert after_a_loss(Outside(), "asked", attempt=2, **told) == "did a"
+    outside = Outside()
+    again = after_a_loss(outside, "asked", attempt=3, **told)
+    assert isinstance(again, Interrupt) and again.data["in_doubt"]["attempt"] == 3
+    assert outside.done == []
     again = after_a_loss(Outside(), "asked", answer="perhaps", answered=True, asked=question.data)
     assert isinstance(again, Interrupt) and "the last answer was not valid" in again.reason
     with pytest.raises(InvalidInput, match='"retry"'):
