@@ -57,7 +57,14 @@ STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
     **RESPONSES,
     200: {
         "description": "A stream of server-sent events.",
-        "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {
+                    "type": "object",
+                    "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
+                }
+            }
+        },
     },
 }
 
@@ -151,6 +158,7 @@ def event_router(hub: EventHub) -> APIRouter:
         responses=STREAM_RESPONSES,
     )
     async def get_stream(
+        request: Request,
         run_id: RunId,
         runs: Runs,
         after: Annotated[
@@ -161,7 +169,11 @@ def event_router(hub: EventHub) -> APIRouter:
             Header(description="As `after`, sent by an EventSource. It overrides `after`."),
         ] = None,
         follow: Annotated[
-            bool, Query(description="Continue with new items until the run has ended.")
+            bool,
+            Query(
+                description="If the request accepts text/event-stream: continue with new items "
+                "until the run has ended."
+            ),
         ] = True,
         seconds: Annotated[
             float,
@@ -177,6 +189,7 @@ def event_router(hub: EventHub) -> APIRouter:
         `Last-Event-ID`, and ends up with the same text.
         """
         source = TextSource(runs, run_id, last_event_id or after)
+        follow = follow and MEDIA_TYPE in request.headers.get("accept", "")
         return await streamed(source, hub, follow, seconds)
 
     return events
