@@ -703,7 +703,7 @@ def _lawful_child(
 
 
 def _lawful_living(shape: Shape, t: Tree, number: int) -> None:
-    """No run goes on below one that is at rest, unless a walk is to come, or a person wants it so.
+    """A run below a run at rest does not go on, unless a walk will come or a person continued it.
 
     If a run was stopped alone, its children go on by themselves, whatever becomes of the runs above it.
     """

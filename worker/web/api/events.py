@@ -69,6 +69,11 @@ STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
+LastEventId = Annotated[
+    str | None, Header(description="As `after`, sent by an EventSource. It overrides `after`.")
+]
+
+
 class EventStream(Response):
     """The kind of a response that is never JSON, for the OpenAPI document."""
 
@@ -95,10 +100,7 @@ def event_router(hub: EventHub) -> APIRouter:
         after: Annotated[
             str | None, Query(description="An event's id. Only later events are returned.")
         ] = None,
-        last_event_id: Annotated[
-            str | None,
-            Header(description="As `after`, sent by an EventSource. It overrides `after`."),
-        ] = None,
+        last_event_id: LastEventId = None,
         follow: Annotated[
             bool,
             Query(
@@ -164,10 +166,7 @@ def event_router(hub: EventHub) -> APIRouter:
         after: Annotated[
             str | None, Query(description="An item's id. Only later items are returned.")
         ] = None,
-        last_event_id: Annotated[
-            str | None,
-            Header(description="As `after`, sent by an EventSource. It overrides `after`."),
-        ] = None,
+        last_event_id: LastEventId = None,
         follow: Annotated[
             bool,
             Query(

@@ -154,7 +154,7 @@ def test_ask_interrupts_and_takes_the_three_answers() -> None:
     for answer, came_to in answers:
         found = after_a_loss(Outside(), "asked", answer=answer, answered=True, asked=question.data)
         assert found == came_to
-    # The answer counts for the next attempt. If that is cut off too, nobody knows what it has done.
+    # The answer counts for the next attempt. If that is cut off too, its outcome is unknown again.
     told = {"answer": "retry", "answered": True, "asked": question.data}
     assert after_a_loss(Outside(), "asked", attempt=2, **told) == "did a"
     outside = Outside()
