@@ -29,6 +29,7 @@ from perdure.flows.children import (
     WaitOver,
     goal_of,
 )
+from perdure.flows.conversation import NOTHING_EARLIER, Earlier, ThreadMessage
 from perdure.flows.errors import Forgotten, InvalidFlow, RoundStopped, UnstorableValue
 from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
@@ -332,6 +333,7 @@ class RoundContext:
             policies say.
         kept: what the flow keeps in this process between two rounds.
         live_text: where text is shown before the round is over. See ``stream``.
+        earlier: the runs before this one in its thread. See ``conversation``.
         logger: a logger for the code of the flow.
     """
 
@@ -369,6 +371,7 @@ class RoundContext:
     may_retry: Callable[[BaseException], bool] = _no_retry
     kept: Kept = NOTHING_KEPT
     live_text: LiveText = NOT_WATCHED
+    earlier: Earlier = NOTHING_EARLIER
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
     )
@@ -418,6 +421,15 @@ class RoundContext:
         the history is gone here too (``keep_turns``, ``Renew``).
         """
         return [turn.observation[SAY] for turn in self._remarks() if SAY in turn.observation]
+
+    @property
+    def conversation(self) -> list[ThreadMessage]:
+        """The messages of the runs before this one in its thread (``Client.send``), oldest first.
+
+        They are at most 100, with 60,000 characters: the newest. They stay the same for the whole
+        run. A run that was not started by a message to a thread, or by the first, has none.
+        """
+        return self.earlier.read()
 
     @property
     def questions(self) -> list[Any]:

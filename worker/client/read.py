@@ -144,16 +144,17 @@ class RunReads(ClientConnection, ClientApi):
         look: int | None = None,
         children: bool = False,
         parent: str | None = None,
+        thread_id: str | None = None,
     ) -> Page:
         validation.limit(limit)
-        validation.optional_texts(parent=parent)
+        validation.optional_texts(parent=parent, thread_id=thread_id)
         validation.flag(children, "children")
         validation.optional_texts(flow=flow)
         validation.mapping(labels, "labels", of_texts=True)
         validation.submitter(submitted_by)
         validation.look(look)
         status_filter = validation.status(status)
-        wanted = RunFilter(status_filter, flow, labels or {}, submitted_by, children)
+        wanted = RunFilter(status_filter, flow, labels or {}, submitted_by, children, thread_id)
         if parent is not None:
             return self._children(parent, wanted, limit, look, cursor)
         place = validation.cursor(cursor)

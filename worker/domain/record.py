@@ -96,6 +96,8 @@ GENERATION = "generation"
 EARLIER_CYCLES = "earlier_cycles"
 #: Field that is present if the run keeps only its newest events. It is not part of the content.
 KEEP_EVENTS = "keep_events"
+#: Field with the id of the run that was the last one in the run's thread before it.
+FOLLOWS = "follows"
 #: Field with the names of the run's groups of child runs, one per line.
 GROUPS = "groups"
 #: Field with the number of the signals that were sent to the run. ALL_HEARD has its value as of the

@@ -37,6 +37,7 @@ from perdure.flows.controllers.model.messages import (
     BYTES_A_TOKEN,
     budget_message,
     bytes_of,
+    conversation_messages,
     feedback_message,
     feedback_of,
     group_messages,
@@ -249,6 +250,7 @@ class ModelController(Controller):
             feedback = None  # it is shown with its turn
         chat = [
             *([SystemMessage(system)] if system else []),
+            *conversation_messages(context.conversation),
             UserMessage(rendered(self.settings.user, "user", variables) or context.goal),
             *history_messages(visible, names, tools, context.artifact),
             *([feedback_message(feedback)] if feedback not in (None, "") else []),

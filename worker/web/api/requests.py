@@ -331,6 +331,8 @@ class Listing(Place):
     """Child runs too, which are left out otherwise."""
     parent: str | None = None
     """Only the children of this run, in the order of their start."""
+    thread_id: str | None = None
+    """Only runs of this thread."""
 
 
 class Deletion(Known):

@@ -1,0 +1,52 @@
+"""The runs before a run in its thread, read when a node asks for them the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from perdure.flows.conversation import (
+    ARTIFACT,
+    Earlier,
+    ThreadMessage,
+    newest_of,
+    packed,
+    unpacked,
+)
+from perdure.worker.domain.record import FOLLOWS, Record
+from perdure.worker.errors import DamagedRun
+from perdure.worker.store import Store, StoreUnavailable
+from perdure.worker.store.thread_messages import thread_messages
+
+
+class StoredEarlier(Earlier):
+    """What the runs before this one said and answered.
+
+    The round that reads it first keeps it as an artifact of its run, so that each later round reads
+    the same, whatever becomes of the runs before.
+
+    Args:
+        broken: is told of an error of the store, which the node may take for one of its own.
+    """
+
+    def __init__(self, store: Store, record: Record, broken: Callable[[Exception], None]) -> None:
+        super().__init__(self._read)
+        self._store, self._record, self._broken = store, record, broken
+        self._messages: list[ThreadMessage] | None = None
+
+    def _read(self) -> list[ThreadMessage]:
+        if self._messages is None:
+            try:
+                self._messages = self._load()
+            except (DamagedRun, StoreUnavailable) as error:
+                self._broken(error)
+                raise
+        return list(self._messages)
+
+    def _load(self) -> list[ThreadMessage]:
+        kept = self._store.artifact(self._record.id, ARTIFACT)
+        if kept is not None:
+            return unpacked(kept)
+        before = self._record.fields[FOLLOWS]
+        messages = newest_of(thread_messages(self._store, before, kept=True))
+        self.artifacts = {ARTIFACT: packed(messages)}
+        return messages
