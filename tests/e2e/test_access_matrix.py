@@ -110,6 +110,8 @@ ROWS = [
     api("GET /runs/{run_id}/values",           READ,             "queued",  200),
     api("GET /runs/{run_id}/values/{name}",    READ,             "queued",  404),  # it has none yet
     api("POST /topics/{topic}/signals/{name}", SIGNAL,           "",        202),
+    api("POST /threads/{thread}/messages",     SUBMIT,           "",        202, json={"flow": "countdown", "text": "g"}),
+    api("GET /threads/{thread}/messages",      READ,             "",        200),
     api("GET /runs/{run_id}/children",         READ,             "queued",  200),
     api("GET /runs/{run_id}/tree",             READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts",        READ,             "queued",  200),
@@ -203,6 +205,7 @@ class Asker:
             .replace("{name:path}", "log")
             .replace("{name}", "countdown")
             .replace("{topic}", "order:1")
+            .replace("{thread}", "talk")
             .replace("{run}", "run-000001")
             .replace("{secret}", "0" * 32)
         )

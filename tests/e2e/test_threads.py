@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from perdure import Client, Conflict, RoundContext, RunStatus, Settings
+from perdure import AsyncClient, Client, Conflict, RemoteClient, RoundContext, RunStatus, Settings
 from perdure.flows.conversation import MOST_CHARACTERS, ThreadMessage, newest_of
 from perdure.worker.app import engine_of, make_app
-from perdure.worker.errors import InvalidInput, UnknownFlow
+from perdure.worker.errors import Forbidden, InvalidInput, UnknownFlow
+from tests.support.command_line import CommandLine
 from tests.support.every_status import play
 from tests.support.example_flows.talking import MEANWHILE
+from tests.support.named_callers import by_name
 from tests.support.servers import until
+from tests.support.threaded_server import serving
 
 MODULES = ("tests.support.example_flows.talking",)
 
@@ -223,3 +228,60 @@ def test_bad_messages_are_named(client: Client) -> None:
     with pytest.raises(Conflict):
         client.send("ada", "other", flow="talking", key="k")
     assert len(client.runs().runs) == 1
+
+
+# Over HTTP, for asyncio, from the command line
+
+
+def test_over_http_a_thread_belongs_to_its_caller(settings: Settings) -> None:
+    with serving(settings, by_name) as url:
+        with closing(RemoteClient(url, "ann:submit,read")) as ann:
+            sent = ann.send("ada", "hello", flow="talking", key="k", inputs={"rounds": 1})
+            assert sent == ann.send("ada", "hello", flow="talking", key="k", inputs={"rounds": 1})
+            assert not ann.send("ada", "more", flow="talking").started
+            play(settings, sent.run_id)
+            assert [each.text for each in ann.conversation("ada")] == [
+                "hello",
+                "more",
+                "0 before; hello + more",
+            ]
+            assert [run.id for run in ann.runs(thread_id="ada")] == [sent.run_id]
+            with pytest.raises(UnknownFlow):
+                ann.send("ada", "hello", flow="unknown-flow")
+            with pytest.raises(InvalidInput, match="thread should be letters"):
+                ann.conversation("a/b")
+        with closing(RemoteClient(url, "bob:submit,read")) as bob:
+            assert bob.conversation("ada") == []
+            assert bob.send("ada", "hello", flow="talking").run_id != sent.run_id
+        with closing(RemoteClient(url, "ann:read")) as reader, pytest.raises(Forbidden):
+            reader.send("ada", "hello", flow="talking")
+
+
+def test_for_asyncio(settings: Settings) -> None:
+    async def story() -> None:
+        client = AsyncClient(settings=settings)
+        sent = await client.send("ada", "hello", flow="talking")
+        assert sent.started
+        assert [each.run_id for each in await client.conversation("ada")] == [sent.run_id]
+
+    asyncio.run(story())
+
+
+def test_from_the_command_line(client: Client, settings: Settings, tmp_path: Path) -> None:
+    call = CommandLine(tmp_path, settings, PERDURE_FLOW_MODULES=MODULES[0])
+    first = call("send", "ada", "hello", "--flow", "talking", "--key", "k", "--json")
+    assert first.code == 0, first.err
+    told = first.json
+    assert told["started"] and told["thread"] == "ada"
+    assert call("send", "ada", "more", "--flow", "talking").out.strip() == told["run_id"]
+    play(settings, told["run_id"])
+    assert call("thread", "ada").out.splitlines() == [
+        "you: hello",
+        "you: more",
+        f"run {told['run_id']}: 0 before; hello + more",
+    ]
+    roles = [each["role"] for each in call("thread", "ada", "--json").json]
+    assert roles == ["user", "user", "assistant"]
+    assert told["run_id"] in call("list", "--thread", "ada").out
+    assert "nothing was sent" in call("thread", "bob").err
+    assert call("send", "a b", "x", "--flow", "talking").code == 2

@@ -30,7 +30,7 @@ from perdure.worker.store import StoreUnavailable
 from perdure.worker.tracing import traced_submission
 
 
-class Heard(Exception):
+class AlreadyHeard(Exception):
     """A run that held the topic before has heard the message already.
 
     Attributes:
@@ -118,7 +118,7 @@ class Submitter(Fleet):
             said: the key of the message with which it continues a conversation, as it is stored.
 
         Raises:
-            Heard: a run that held the topic before has heard this message.
+            AlreadyHeard: a run that held the topic before has heard this message.
         """
         if run_id is None:
             run_id = uuid.uuid4().hex[:16]
@@ -179,7 +179,7 @@ class Submitter(Fleet):
                     detail,
                 )
             case "heard":
-                raise Heard(detail)
+                raise AlreadyHeard(detail)
             case "conflict":
                 raise Conflict(
                     f"the idempotency key {idempotency_key!r} belongs to run {detail} with "

@@ -16,7 +16,7 @@ from perdure.flows.conversation import ThreadMessage
 from perdure.worker.client import validation
 from perdure.worker.client.signal import RunSignals, stored_key
 from perdure.worker.client.steer import RunSteering, check_words
-from perdure.worker.client.submit import Heard, Submitter
+from perdure.worker.client.submit import AlreadyHeard, Submitter
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.submission import Submission
 from perdure.worker.errors import InvalidTransition, RunNotFound, Taken
@@ -100,7 +100,7 @@ class Threads(Submitter, RunSignals, RunSteering):
                     submission, idempotency_key=f"thread:{own}", said=stored_key(key)
                 )
                 return SentMessage(run.id, True, thread)
-            except Heard as heard:
+            except AlreadyHeard as heard:
                 return SentMessage(heard.run_id, False, thread)
             except Taken as taken:
                 try:

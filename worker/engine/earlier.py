@@ -25,7 +25,7 @@ class StoredEarlier(Earlier):
     the same, whatever becomes of the runs before.
 
     Args:
-        broken: is told of an error of the store, which the node may take for one of its own.
+        broken: called with an error of the store, which the node may take for one of its own.
     """
 
     def __init__(self, store: Store, record: Record, broken: Callable[[Exception], None]) -> None:

@@ -279,7 +279,6 @@ class AuthorizedClient:
     ) -> SentMessage:
         """Send a message to a thread of the HTTP caller's. Its runs belong to the caller."""
         self.caller.require(Scope.SUBMIT)
-        self.caller.require(Scope.SIGNAL)
         name = self.caller.name
         return self.client._send(
             topic_of(thread, name), thread, text, flow, inputs, key, labels, budgets, name

@@ -69,7 +69,7 @@ local function heard_by(k, topic, key)
   end
 end
 
--- The run follows the one that held the topic last, as the next part of a conversation.
+-- The run follows the last holder of the topic, as the next part of a conversation.
 local function follow(k, topic)
   local id = match(with_holder(topic), '^(%S+)')
   if id then set(k, 'follows', id) end
