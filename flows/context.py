@@ -332,6 +332,7 @@ class RoundContext:
             policies say.
         kept: what the flow keeps in this process between two rounds.
         live_text: where text is shown before the round is over. See ``stream``.
+        model: the model that the submission chose for this run, or None.
         logger: a logger for the code of the flow.
     """
 
@@ -369,6 +370,7 @@ class RoundContext:
     may_retry: Callable[[BaseException], bool] = _no_retry
     kept: Kept = NOTHING_KEPT
     live_text: LiveText = NOT_WATCHED
+    model: str | None = None
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
     )

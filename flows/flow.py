@@ -194,6 +194,11 @@ class Flow(ABC):
         return ()
 
     @property
+    def allowed_models(self) -> Sequence[str]:
+        """The models of which a submission may choose one for its run."""
+        return ()
+
+    @property
     def first_node(self) -> str:
         """The name of the node at which a run of this flow starts."""
         return next(iter(self.nodes))

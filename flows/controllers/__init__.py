@@ -46,6 +46,11 @@ class Controller(ABC):
     reads_errors: bool = False
 
     @property
+    def allowed_models(self) -> Sequence[str]:
+        """The names of the models of which a submission may choose one for its run."""
+        return ()
+
+    @property
     def missing(self) -> str | None:
         """Why this process cannot use the controller (a missing package, say); None if it can.
 

@@ -255,6 +255,11 @@ class ControllerExecutorFlow(CircularFlow):
         return list(self.offered())
 
     @property
+    def allowed_models(self) -> Sequence[str]:
+        """The models of which a submission may choose one, as the flow's controller says."""
+        return tuple(getattr(self.controller, "allowed_models", ()))
+
+    @property
     def missing(self) -> str | None:
         """What this process lacks for the flow's controller or commands, as a sentence, or None."""
         needing = [self.controller, *(spec.arguments for spec in self.offered().values())]

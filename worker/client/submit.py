@@ -54,6 +54,7 @@ class Submitter(Fleet):
         on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
         topic: str | None = None,
+        model: str | None = None,
     ) -> Run:
         validation.text(flow, "flow")
         validation.text(goal, "goal")
@@ -61,7 +62,7 @@ class Submitter(Fleet):
         validation.names(interrupt_before, "interrupt_before")
         validation.names(interrupt_after, "interrupt_after")
         validation.mapping(labels, "labels", of_texts=True)
-        validation.optional_texts(thread_id=thread_id)
+        validation.optional_texts(thread_id=thread_id, model=model)
         validation.submitter(submitted_by)
         validation.key(idempotency_key)
         validation.nonce(nonce)
@@ -89,6 +90,7 @@ class Submitter(Fleet):
             submitted_by=submitted_by,
             on_end=on_end_text,
             topic=topic,
+            model=model,
         )
         if run_id is None:
             run_id = uuid.uuid4().hex[:16]

@@ -109,6 +109,7 @@ def context_of(
             "may_retry": partial(may_retry, record, settings, flow),
             "kept": kept,
             "live_text": live_text,
+            "model": record.fields.get("model"),
             "remembered": {},
             "spent": {},
             "told": {},

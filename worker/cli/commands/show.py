@@ -186,6 +186,8 @@ def described(
         pairs.append(("children", f"{', '.join(counts)}; see {program()} tree {run.id}"))
     if details.get("topic"):
         pairs.append(("topic", details["topic"]))
+    if details.get("model"):
+        pairs.append(("chosen model", plain(details["model"])))
     if details.get("parent"):
         pairs.append(("parent", details["parent"]))
     reported = details.get("progress")
