@@ -47,7 +47,7 @@ from perdure.flows.controllers.model.parse_reply import (
     is_in_words,
     recorded,
 )
-from perdure.flows.controllers.model.prompt import prompt_of
+from perdure.flows.controllers.model.prompt import Prompt, prompt_of
 from perdure.flows.controllers.model.settings import PriceKeys, missing, read_settings
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.errors import BadReply, FatalError, RetryableError
@@ -262,6 +262,13 @@ class ModelController(Controller):
         )
         return amounts if money is None else {**amounts, "money": money}
 
+    def prompt(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
+        """Return what a request to the model in this round contains, as JSON data for people."""
+        names = ToolNames(each["name"] for each in context.commands)
+        has_tools = tools if self.settings.reply == "auto" else self.settings.reply == "tools"
+        prompt = prompt_of(self.settings, context, names, has_tools)
+        return {**prompt.data, "digest": prompt.digest}
+
     def messages(self, context: RoundContext, names: ToolNames, tools: bool) -> list[ChatMessage]:
         """Build the chat messages of a request to the model in this round; see ``prompt_of``."""
         return list(prompt_of(self.settings, context, names, tools).messages)
@@ -281,6 +288,7 @@ class ModelController(Controller):
         self._check_price(model, candidate, context)
         prompt = prompt_of(self.settings, context, names, tools)
         request = replace(self._request, run_id=context.run_id)
+        context.tell(prompt=_traces_of(prompt, context, tools))
         try:
             reply = await model.request(prompt.messages, prompt.tools, request, _shower(context))
         except ModelFailed as failed:
@@ -348,6 +356,12 @@ class ModelController(Controller):
             context.traced[CACHED_TOKENS] = usage.cached_tokens
             context.spend(cached_tokens=usage.cached_tokens)
         context.remembered[LAST] = figures(usage, price, context)
+
+
+def _traces_of(prompt: Prompt, context: RoundContext, tools: bool) -> dict[str, Any]:
+    """Return what an event tells of a prompt, so that it can be made again and compared."""
+    traces: dict[str, Any] = {"turns": len(context.history), "digest": prompt.digest}
+    return traces if tools else {**traces, "tools": False}
 
 
 def _listed(models: Any) -> Any:
