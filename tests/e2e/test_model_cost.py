@@ -18,6 +18,7 @@ from tests.support.chat_server import Asked, ChatServer, Fails, Play, Says, chat
 from tests.support.command_line import CommandLine
 from tests.support.driving import Driver, driving
 from tests.support.example_flows import model_choice
+from tests.support.own_registry import own_registry
 from tests.support.threaded_server import serving
 
 assert model_choice
@@ -170,6 +171,26 @@ def test_the_prompt_of_the_next_round_can_be_seen_and_a_step_without_one_is_told
     assert prompt_of_run(client, run.id, 2) == {**document, "sent": True, "exact": True}
     with pytest.raises(InvalidInput, match="has 3 committed rounds and has ended"):
         prompt_of_run(client, run.id, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_long_agent_pays_less_than_a_quarter_for_its_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("anthropic")
+    from benchmarks.prompt_cache import FLOW as LONG_AGENT
+    from benchmarks.prompt_cache import price_of, run
+    from benchmarks.prompt_cache_server import Counted
+
+    own_registry(monkeypatch, LONG_AGENT)
+    monkeypatch.setenv("BENCHMARK_KEY", "none")
+    counted = run(50, 60_000)
+    uncached = [Counted(each.full + each.read + each.written, 0, 0) for each in counted]
+    assert len(counted) == 50
+    assert price_of(counted) <= 0.25 * price_of(uncached)
+    missed = [each for each in counted[2:] if each.written > each.read]
+    assert len(missed) <= 1, "the window drops once"
 
 
 @pytest.mark.slow
