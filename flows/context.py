@@ -334,6 +334,7 @@ class RoundContext:
         kept: what the flow keeps in this process between two rounds.
         live_text: where text is shown before the round is over. See ``stream``.
         earlier: the runs before this one in its thread. See ``conversation``.
+        model: the model that the submission chose for this run, or None.
         logger: a logger for the code of the flow.
     """
 
@@ -372,6 +373,7 @@ class RoundContext:
     kept: Kept = NOTHING_KEPT
     live_text: LiveText = NOT_WATCHED
     earlier: Earlier = NOTHING_EARLIER
+    model: str | None = None
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
     )

@@ -153,6 +153,19 @@ class Flow(ABC):
         """
         return {}
 
+    def prompt(
+        self, node: str, context: RoundContext, tools: bool = True
+    ) -> Mapping[str, Any] | None:
+        """Return what a round of a node sends to a model, as JSON data for people.
+
+        Args:
+            tools: whether the model can call tools.
+
+        Returns:
+            ``messages``, ``tools`` and their ``digest``, or None if the node asks no model.
+        """
+        return None
+
     @classmethod
     def is_checked(cls) -> bool:
         """Return whether exactly this flow class, not a base of it, was checked and is valid."""
@@ -191,6 +204,11 @@ class Flow(ABC):
     @property
     def command_names(self) -> Sequence[str]:
         """The commands that a budget ``commands.NAME`` of this flow's runs can limit."""
+        return ()
+
+    @property
+    def allowed_models(self) -> Sequence[str]:
+        """The models of which a submission may choose one for its run."""
         return ()
 
     @property

@@ -54,6 +54,7 @@ class ClientApi(metaclass=ABCMeta):
         on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
         topic: str | None = None,
+        model: str | None = None,
     ) -> Run:
         """Submit a goal. Once this returns, the run is stored and will not be lost.
 
@@ -87,6 +88,8 @@ class ClientApi(metaclass=ABCMeta):
                 returns the run that it made. None makes a new nonce.
             topic: A name of your own, of an order for example, for which the run gets signals. One
                 live run holds a topic. Signals that wait there are in the new run's mailbox.
+            model: The model that the run asks, one of the flow's ``allowed_models``. None means the
+                flow's own.
 
         Raises:
             UnknownFlow, InvalidInput, UnstorableValue: The submission is not acceptable. Nothing

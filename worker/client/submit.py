@@ -66,6 +66,7 @@ class Submitter(Fleet):
         on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
         topic: str | None = None,
+        model: str | None = None,
     ) -> Run:
         validation.text(flow, "flow")
         validation.text(goal, "goal")
@@ -73,7 +74,7 @@ class Submitter(Fleet):
         validation.names(interrupt_before, "interrupt_before")
         validation.names(interrupt_after, "interrupt_after")
         validation.mapping(labels, "labels", of_texts=True)
-        validation.optional_texts(thread_id=thread_id)
+        validation.optional_texts(thread_id=thread_id, model=model)
         validation.submitter(submitted_by)
         validation.key(idempotency_key)
         validation.nonce(nonce)
@@ -101,6 +102,7 @@ class Submitter(Fleet):
             submitted_by=submitted_by,
             on_end=on_end_text,
             topic=topic,
+            model=model,
         )
         return self._submit(submission, run_id, idempotency_key, nonce)
 

@@ -95,6 +95,8 @@ class FlowInfo(TypedDict, total=False):
     budgets: dict[str, float]
     commands: list[str]
     """The commands that a budget ``commands.NAME`` can limit."""
+    allowed_models: list[str]
+    """The models of which a submission may choose one. Not set: none."""
     missing: list[str]
     """What the server lacks to run the flow."""
     inputs: Required[dict[str, Any] | None]
@@ -250,6 +252,7 @@ def describe(flow: Flow) -> dict[str, Any]:
         "missing": [flow.missing] if flow.missing else [],
         "commands": sorted(flow.command_names),
         "inputs": flow.Inputs.model_json_schema() if flow.Inputs else None,
+        **({"allowed_models": list(models)} if (models := flow.allowed_models) else {}),
     }
 
 

@@ -67,7 +67,7 @@ class FieldPrefix:
 
 #: Newest schema version that this code reads. A worker leaves runs with a newer version to newer
 #: workers.
-SCHEMA = "5"
+SCHEMA = "6"
 #: Fields that a worker of schema version 1 would misread or refuse (everything added to CONTENT
 #: later), each with the first version that reads it. A run gets the lowest version that reads all
 #: its fields, so that older workers keep running the runs they understand.
@@ -78,6 +78,7 @@ SINCE: Mapping[str, str] = {
     "parent": "4",
     "forgotten": "5",
     "generation": "5",
+    "model": "6",
 }
 #: Prefix of the fields that hold named values. Each value has its own field, so that a commit
 #: writes only the values that changed.
@@ -139,6 +140,7 @@ CONTENT = frozenset(
         "forgotten",
         "generation",
         "earlier_cycles",
+        "model",
     }
 )
 #: Prefixes of the fields with what the runs below a run have spent, and with what was added to its

@@ -114,6 +114,7 @@ def context_of(
             "earlier": StoredEarlier(store, record, broken)
             if FOLLOWS in record.fields
             else NOTHING_EARLIER,
+            "model": record.fields.get("model"),
             "remembered": {},
             "spent": {},
             "told": {},

@@ -175,6 +175,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
         topic: str | None = None,
+        model: str | None = None,
     ) -> Run:
         not_here(submitted_by=submitted_by)
         if on_end is not None:
@@ -197,6 +198,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
             "deadline": _told(deadline, "deadline"),
             "thread_id": thread_id,
             "topic": topic,
+            "model": model,
             "labels": None if labels is None else dict(labels),
             "budgets": None if budgets is None else validation.budgets(budgets, "budgets"),
             "retry": None if (tight := tightening(retry)) is None else tight.to_data(),

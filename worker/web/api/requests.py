@@ -198,6 +198,8 @@ class Submit(Asked):
 
     One live run holds a topic of yours.
     """
+    model: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+    """The model that the run asks, one of the flow's `allowed_models`. null: the flow's own."""
     labels: dict[str, str] | None = None
     budgets: Amounts | None = None
     """Limits on `tokens`, `money`, `seconds`, `cycles` and `commands.NAME`."""

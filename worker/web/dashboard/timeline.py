@@ -15,7 +15,7 @@ from perdure.flows.summaries import SHOWN_CHARACTERS
 from perdure.worker.domain.event import Event, is_trimmed
 from perdure.worker.domain.run import Run
 from perdure.worker.presentation.timeline import Row, command_text, row_of, value_short
-from perdure.worker.presentation.usage import used
+from perdure.worker.presentation.usage import used_and_cached
 
 #: Types of events after which the run's next round is ready for a worker.
 MAKES_READY = (
@@ -78,7 +78,7 @@ class Entry:
     @property
     def cost(self) -> str:
         """The tokens and money that the round of a timeline row used, as text."""
-        return used(self.event.data)
+        return used_and_cached(self.event.data)
 
     @property
     def remarks(self) -> list[tuple[str, str]]:
