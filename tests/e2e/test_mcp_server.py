@@ -80,7 +80,8 @@ class User:
 def test_each_exposed_flow_is_a_tool_with_the_schema_of_its_inputs(exposed: ExposedServer) -> None:
     listed = drive(exposed, lambda client: client.list_tools())
     tools = {tool.name: tool for tool in listed.tools}
-    assert set(tools) == {"breaks", "talk", "tidy", "status", "answer", "cancel"}
+    flows = {"asks", "breaks", "pauses", "talk", "tidy"}
+    assert set(tools) == {*flows, "status", "answer", "cancel"}
     schema = tools["tidy"].input_schema
     assert schema["required"] == ["goal", "inputs"]
     assert schema["properties"]["inputs"]["properties"]["target"] == {"$ref": "#/$defs/Target"}
@@ -113,6 +114,35 @@ def test_the_user_of_a_client_refuses_a_command(
         exposed, lambda client: client.call_tool("tidy", TIDY), elicitation_callback=user
     )
     assert answer in text_of(result)
+
+
+@pytest.mark.parametrize(
+    ("flow", "goal", "filled", "answer"),
+    [
+        ("asks", "question", {"answer": "left"}, "left"),
+        ("asks", "in_doubt", {"decision": "retry"}, "retry"),
+        ("asks", "in_doubt", {"decision": "tell", "text": "wait"}, '{"tell": "wait"}'),
+        ("asks", "budget", {"amount": 50}, "rich"),
+        ("pauses", "go", {"continue": True}, "you said go"),
+    ],
+)
+def test_each_kind_of_question_is_a_form(
+    exposed: ExposedServer, flow: str, goal: str, filled: dict[str, Any], answer: str
+) -> None:
+    user = User(**filled)
+    result = drive(
+        exposed, lambda client: client.call_tool(flow, {"goal": goal}), elicitation_callback=user
+    )
+    assert text_of(result) == answer and len(user.messages) == 1
+
+
+def test_an_amount_that_is_too_small_is_refused_with_what_is_needed(exposed: ExposedServer) -> None:
+    result = drive(
+        exposed,
+        lambda client: client.call_tool("asks", {"goal": "budget"}),
+        elicitation_callback=User(amount=1),
+    )
+    assert result.is_error and "add more than" in text_of(result)
 
 
 def test_a_user_who_does_not_decide_leaves_the_run_waiting(exposed: ExposedServer) -> None:

@@ -52,7 +52,8 @@ def output(call_id: str, text: str) -> Any:
 
 
 def test_the_models_are_the_exposed_flows(ann: OpenAI) -> None:
-    assert [model.id for model in ann.models.list()] == ["breaks", "talk", "tidy"]
+    flows = ["asks", "breaks", "pauses", "talk", "tidy"]
+    assert [model.id for model in ann.models.list()] == flows
     assert ann.models.retrieve("talk").id == "talk"
 
 
@@ -87,6 +88,35 @@ def test_an_approval_is_a_call_whose_output_is_the_answer(
     assert exposed.client.get(done.id).details["resumed_by"] == "ann"
     repeated = ann.responses.create(model="tidy", input=[output(call.call_id, "approve")])
     assert repeated.output_text == "removed build", "the same answer again changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("flow", "goal", "text", "answer"),
+    [
+        ("asks", "question", "left", "left"),
+        ("asks", "question", '{"to": "left"}', '{"to": "left"}'),
+        ("asks", "in_doubt", '"retry"', "retry"),
+        ("asks", "budget", "50", "rich"),
+        ("asks", "budget", '{"add": {"tokens": 50}}', "rich"),
+        ("pauses", "go", "", "you said go"),
+    ],
+)
+def test_each_kind_of_question_is_a_call(
+    ann: OpenAI, flow: str, goal: str, text: str, answer: str
+) -> None:
+    call = question_of(ann.responses.create(model=flow, input=goal))
+    assert call.name == {"go": "pause"}.get(goal, goal)
+    done = ann.responses.create(model=flow, input=[output(call.call_id, text)])
+    assert done.output_text == answer
+
+
+def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays(ann: OpenAI) -> None:
+    asked = ann.responses.create(model="tidy", input="tidy up", extra_body=INPUTS)
+    answer = output(question_of(asked).call_id, "perhaps")
+    with pytest.raises(openai.UnprocessableEntityError, match="expected") as caught:
+        ann.responses.create(model="tidy", input=[answer])
+    assert caught.value.code == "invalid-input"
+    assert ann.responses.retrieve(asked.id).to_dict() == asked.to_dict()
 
 
 def test_a_client_that_sends_the_whole_conversation_answers_too(ann: OpenAI) -> None:

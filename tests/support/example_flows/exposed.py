@@ -12,6 +12,7 @@ from perdure import (
     Command,
     ControllerExecutorFlow,
     Finish,
+    Interrupt,
     Node,
     RetryableError,
     RoundContext,
@@ -83,6 +84,42 @@ class Breaks(CircularFlow):
         from perdure import FatalError
 
         raise FatalError("it is broken")
+
+
+@register("asks")
+class Asks(ControllerExecutorFlow):
+    """Asks a question of the kind that its goal names: question, in_doubt, or budget."""
+
+    expose = ("mcp", "openai")
+    budgets = {"tokens": 10}  # noqa: RUF012
+
+    def decide(self, context: RoundContext) -> Any:
+        if context.answered:
+            return Finish(context.answer)
+        if context.goal == "budget":
+            if context.observation is not None:
+                return Finish("rich")
+            context.spend(tokens=20)
+            return Command("idle")
+        about = {"command": "pay", "args": {"to": "ann"}, "key": f"{context.run_id}:0:x"}
+        data = {"in_doubt": about} if context.goal == "in_doubt" else {"ways": 2}
+        return Interrupt("left or right?", data)
+
+    @command(idempotent=True)
+    def idle(self) -> str:
+        """Do nothing."""
+        return "idle"
+
+    @command
+    def pay(self, to: str) -> None:
+        """Never called."""
+
+
+@register("pauses")
+class Pauses(Talk):
+    """As ``talk``, and pauses before it says anything."""
+
+    interrupt_before = ("Controller",)
 
 
 @register("secluded")
