@@ -90,6 +90,8 @@ class ResponseEvents:
         self._next_index = 0
         self._open: dict[tuple[int, int, str, str], ShownItem] = {}
         self._last_message: ShownItem | None = None
+        #: Steps of whose text a part is gone.
+        self._trimmed: set[int] = set()
 
     def begin(self) -> list[StreamEvent]:
         """Return the events with which a streamed response begins."""
@@ -111,10 +113,15 @@ class ResponseEvents:
         match item.type:
             case "text":
                 return self._wanted(self._text(item))
-            case "retracted" | "trimmed":
+            case "retracted":
+                return self._wanted(self._close(item.step, "incomplete"))
+            case "trimmed":
+                # What is there of its text is not all, so no item of it can be complete.
+                self._trimmed.add(item.step)
                 return self._wanted(self._close(item.step, "incomplete"))
             case "committed":
-                return self._wanted(self._close(item.step, "completed"))
+                status = "incomplete" if item.step in self._trimmed else "completed"
+                return self._wanted(self._close(item.step, status))
             case "interrupted":
                 # The place of its question, which is there no more when it was answered.
                 self._next_index += 1
