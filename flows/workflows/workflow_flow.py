@@ -243,8 +243,8 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
 
 
 _SETTINGS = (
-    "Inputs", "budgets", "description", "keep_events", "lease_seconds", "max_rounds", "retry",
-    "round_timeout_seconds",
+    "Inputs", "budgets", "description", "expose", "keep_events", "lease_seconds", "max_rounds",
+    "retry", "round_timeout_seconds",
 )  # fmt: skip
 
 

@@ -90,6 +90,8 @@ class FlowInfo(TypedDict, total=False):
 
     Workers run such a flow only if it is enabled for them.
     """
+    expose: list[str]
+    """The protocols of other clients through which runs may be started: ``mcp``, ``openai``."""
     shipped: Flag
     """Whether the flow comes with Perdure."""
     budgets: dict[str, float]
@@ -247,6 +249,7 @@ def describe(flow: Flow) -> dict[str, Any]:
         "lease_seconds": flow.lease_seconds,
         "round_timeout_seconds": flow.round_timeout_seconds,
         "runs_shell": flow.runs_shell,
+        "expose": list(flow.expose),
         "shipped": registry.is_shipped(flow.name),
         "budgets": dict(flow.budgets),
         "missing": [flow.missing] if flow.missing else [],
