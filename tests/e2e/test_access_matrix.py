@@ -121,6 +121,12 @@ class Exposed(CircularFlow):
         return {self.early_exit_key: True, "answer": "played"}
 
 
+LATER = {"follow": "false"}
+AI_SDK = {
+    "id": "c",
+    "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "g"}]}],
+}
+AG_UI = {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "g"}]}
 #     call                                    scopes            run        may   no such run (admin)
 ROWS = [
     api("GET /openapi.json",                   PUBLIC,           "",        200),
@@ -135,6 +141,9 @@ ROWS = [
     api("GET /runs/{run_id}/transcript",       READ,             "queued",  200),
     api("GET /runs/{run_id}/events",           READ,             "queued",  200),
     api("GET /runs/{run_id}/stream",           READ,             "queued",  200),
+    api("POST /flows/{name}/ai-sdk",           (READ, SUBMIT),   "",        200, params=LATER, json=AI_SDK),
+    api("GET /flows/{name}/ai-sdk/{chat}/stream", READ,          "",        204),
+    api("POST /flows/{name}/ag-ui",            (READ, SUBMIT),   "",        200, params=LATER, json=AG_UI),
     api("POST /runs/{run_id}/stop",            STOP,             "queued",  200, 200),
     api("POST /runs/{run_id}/resume",          ANSWER,           "asks",    200),
     api("POST /runs/{run_id}/limits",          ANSWER,           "queued",  200, json={"add": {"seconds": 5}}),
@@ -249,6 +258,7 @@ class Asker:
             .replace("{name}", "countdown")
             .replace("{topic}", "order:1")
             .replace("{thread}", "talk")
+            .replace("{chat}", "none")
             .replace("{run}", "run-000001")
             .replace("{secret}", "0" * 32)
         )

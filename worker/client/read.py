@@ -103,6 +103,18 @@ def read_stream(
     return list(reader.items(entries))
 
 
+def read_turns(client: ClientConnection, run_id: str, start: int = 0) -> list[Turn]:
+    """Return the turns of a run's history that are stored, oldest first.
+
+    Args:
+        start: how many of them to leave out.
+
+    Raises:
+        DamagedRun: One of them cannot be read.
+    """
+    return unpack_turns(run_id, client._store.memory(run_id, start))
+
+
 def _read_alone(store: Store, run_id: str, after: str) -> EventBatch:
     try:
         return _parse(store.events(run_id, after))

@@ -15,10 +15,11 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from perdure.flows.conversation import ThreadMessage
+from perdure.flows.outcomes import Turn
 from perdure.worker.client import Client, validation
 from perdure.worker.client.bulk import LIVE
 from perdure.worker.client.connection import not_found
-from perdure.worker.client.read import read_stream
+from perdure.worker.client.read import read_stream, read_turns
 from perdure.worker.client.threads import topic_of
 from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.doctor import Finding
@@ -134,6 +135,16 @@ class AuthorizedClient:
         """Return what a run's stream has so far, if the HTTP caller may see the run."""
         self._owned(run_id, Scope.READ)
         return read_stream(self.client, run_id, reader)
+
+    def turns(self, run_id: str, start: int = 0) -> list[Turn]:
+        """Return the turns of a run's history from one on, if the HTTP caller may see the run."""
+        self._owned(run_id, Scope.READ)
+        return read_turns(self.client, run_id, start)
+
+    def run_of_topic(self, topic: str) -> str | None:
+        """Return the run that holds a topic of the HTTP caller's, or None."""
+        self.caller.require(Scope.READ)
+        return self.client._store.run_of_topic(self._own(topic))
 
     def latest_events(
         self, run_id: str, limit: int = 100, before: str | None = None
