@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, Generic, overload
+
+from typing_extensions import TypeVar
 
 from perdure.flows.budgets import Budget
 from perdure.flows.children import (
@@ -273,6 +275,25 @@ class Signals:
         return self._cancelled is not None and self._cancelled.is_set()
 
 
+#: The type of what the flow's lifespan yields.
+Deps = TypeVar("Deps", default=Any)
+
+
+class _NoDeps:
+    """What ``context.deps`` is in a flow without a lifespan."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise InvalidFlow(
+            f"context.deps.{name}: this flow has no lifespan, so it has no deps. Set lifespan of "
+            "the flow to what @lifespan has made"
+        )
+
+
+NO_DEPS: Any = _NoDeps()
+
+
 @dataclass(frozen=True, slots=True)
 class RoundPart:
     """What a round did beside other things at the same time. It has a span of its own.
@@ -292,8 +313,10 @@ class RoundPart:
 
 
 @dataclass(frozen=True)
-class RoundContext:
+class RoundContext(Generic[Deps]):
     """What a node sees of its run.
+
+    ``RoundContext[Deps]`` tells type checkers what ``deps`` is.
 
     Attributes:
         goal, inputs: as submitted; the inputs after validation.
@@ -332,6 +355,7 @@ class RoundContext:
             policies say.
         kept: what the flow keeps in this process between two rounds.
         live_text: where text is shown before the round is over. See ``stream``.
+        deps: what the lifespan of the flow has opened in this process. See ``lifespan``.
         logger: a logger for the code of the flow.
     """
 
@@ -369,6 +393,7 @@ class RoundContext:
     may_retry: Callable[[BaseException], bool] = _no_retry
     kept: Kept = NOTHING_KEPT
     live_text: LiveText = NOT_WATCHED
+    deps: Deps = NO_DEPS
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
     )
@@ -869,7 +894,7 @@ class RoundContext:
             on_failure=on_failure,
         )
 
-    def carrying_out(self, command: Command) -> RoundContext:
+    def carrying_out(self, command: Command) -> RoundContext[Deps]:
         """Return a copy of the round's context for the function of ``command``.
 
         Its idempotency key is that of the command.

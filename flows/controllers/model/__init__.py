@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,8 @@ from perdure.flows.controllers.model.parse_reply import (
     recorded,
 )
 from perdure.flows.controllers.model.settings import missing, read_settings, rendered
+from perdure.flows.controllers.model.stand_ins import opened as stand_in
+from perdure.flows.controllers.model.stand_ins import stand_in_for
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.errors import BadReply, FatalError
 from perdure.flows.genai_attributes import (
@@ -159,14 +162,11 @@ class ModelController(Controller):
         recorded_decision = recorded(context)
         if recorded_decision is not None:
             return recorded_decision
-        # Imported here, because the library takes seconds and much memory, and few flows need it.
-        from perdure.flows.controllers.model.provider import opened
-
         names = ToolNames(each["name"] for each in context.commands)
         target = self._target(context)
         context.providers.enter(target.limits, context)
         try:
-            async with opened(target, self.settings.reply, self.settings.timeout_seconds) as model:
+            async with self._opened(target, context) as model:
                 tools = (
                     model.has_tools
                     if self.settings.reply == "auto"
@@ -212,9 +212,21 @@ class ModelController(Controller):
         )
         return amounts if money is None else {**amounts, "money": money}
 
+    def _opened(self, target: Target, context: RoundContext) -> AbstractAsyncContextManager[Model]:
+        """Open the model of a target for the request of this round."""
+        if stand_in_for(target.model) is not None:
+            return nullcontext(stand_in(str(target.model), context))
+        # Imported here, because the library takes seconds and much memory, and few flows need it.
+        from perdure.flows.controllers.model.provider import opened
+
+        return opened(target, self.settings.reply, self.settings.timeout_seconds)
+
     def _target(self, context: RoundContext) -> Target:
         """Return the model, the server and the key that this flow's requests use."""
         own = self.settings
+        name = stand_in_for(own.model or context.endpoint.model)
+        if name is not None:
+            return Target(name)
         if own.provider is not None:  # it requires a model, and uses only its own key
             return Target(own.model, None, own.api_key, provider=own.provider)
         return target_of(own.model, own.base_url, own.api_key, context.endpoint)
