@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, Generic, overload
+
+from typing_extensions import TypeVar
 
 from perdure.flows.budgets import Budget
 from perdure.flows.children import (
@@ -274,6 +276,25 @@ class Signals:
         return self._cancelled is not None and self._cancelled.is_set()
 
 
+#: The type of what the flow's lifespan yields.
+Deps = TypeVar("Deps", default=Any)
+
+
+class _NoDeps:
+    """What ``context.deps`` is in a flow without a lifespan."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise InvalidFlow(
+            f"context.deps.{name}: this flow has no lifespan, so it has no deps. Set lifespan of "
+            "the flow to what @lifespan has made"
+        )
+
+
+NO_DEPS: Any = _NoDeps()
+
+
 @dataclass(frozen=True, slots=True)
 class RoundPart:
     """What a round did beside other things at the same time. It has a span of its own.
@@ -293,8 +314,10 @@ class RoundPart:
 
 
 @dataclass(frozen=True)
-class RoundContext:
+class RoundContext(Generic[Deps]):
     """What a node sees of its run.
+
+    ``RoundContext[Deps]`` tells type checkers what ``deps`` is.
 
     Attributes:
         goal, inputs: as submitted; the inputs after validation.
@@ -335,6 +358,7 @@ class RoundContext:
         live_text: where text is shown before the round is over. See ``stream``.
         earlier: the runs before this one in its thread. See ``conversation``.
         model: the model that the submission chose for this run, or None.
+        deps: what the lifespan of the flow has opened in this process. See ``lifespan``.
         logger: a logger for the code of the flow.
     """
 
@@ -374,6 +398,7 @@ class RoundContext:
     live_text: LiveText = NOT_WATCHED
     earlier: Earlier = NOTHING_EARLIER
     model: str | None = None
+    deps: Deps = NO_DEPS
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
     )
@@ -883,7 +908,7 @@ class RoundContext:
             on_failure=on_failure,
         )
 
-    def carrying_out(self, command: Command) -> RoundContext:
+    def carrying_out(self, command: Command) -> RoundContext[Deps]:
         """Return a copy of the round's context for the function of ``command``.
 
         Its idempotency key is that of the command.

@@ -8,13 +8,12 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from perdure.flows.answers import AnswerType, type_text
 from perdure.flows.budgets import check_budgets
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import InvalidFlow, InvalidInput
@@ -23,6 +22,9 @@ from perdure.flows.names import is_name, suggest
 from perdure.flows.outcomes import End, Outcome
 from perdure.flows.retry import Retry, retry_of
 from perdure.flows.validation import check_limit, is_seconds
+
+if TYPE_CHECKING:
+    from perdure.flows.lifespans import Lifespan
 
 #: The workers that take the rounds of a node: "controller" workers wait for models, "executor"
 #: workers run tools.
@@ -71,6 +73,10 @@ class Flow(ABC):
         budgets: limits of what each run may spend, unless its submission sets others. See
             ``perdure.flows.budgets``.
         Inputs: pydantic model of the inputs, or None to accept any inputs.
+        Answer: type of the answer: a pydantic model, a dataclass, a TypedDict, or any type that
+            pydantic can read. None accepts any JSON value.
+        lifespan: what its rounds need in each worker process, as ``context.deps``. See
+            ``perdure.lifespan``.
     """
 
     name: str = ""
@@ -86,7 +92,10 @@ class Flow(ABC):
     keep_events: int | None = None
     budgets: Mapping[str, float] = MappingProxyType({})
     retry: Retry | None = None
+    lifespan: Lifespan[Any] | None = None
     Inputs: ClassVar[type[BaseModel] | None] = None
+    Answer: ClassVar[Any] = None
+    _answers: ClassVar[AnswerType | None] = None
     _passed: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -209,6 +218,43 @@ class Flow(ABC):
                 f"{own_name}: Inputs is {self.Inputs!r}; "
                 "expected a pydantic model: class Inputs(BaseModel)"
             )
+        self.answer_type()
+        if self.lifespan is not None and not callable(getattr(self.lifespan, "open", None)):
+            raise InvalidFlow(
+                f"{own_name}: lifespan is {self.lifespan!r}; expected what @lifespan makes of a "
+                "function"
+            )
+
+    @classmethod
+    def answer_type(cls) -> AnswerType | None:
+        """Return the type of this flow's answers, or None if an answer may be any JSON value.
+
+        Raises:
+            InvalidFlow: ``Answer`` is not a type that pydantic can read.
+        """
+        if cls.Answer is None:
+            return None
+        answers = cls.__dict__.get("_answers")
+        if answers is None:
+            # Made once for each class, because it takes longer than a round.
+            name = cls.__dict__.get("name") or cls.__name__
+            answers = cls._answers = AnswerType(cls.Answer, f"{name}: Answer")
+        return answers
+
+    def check_answer(self, answer: Any, where: str = "") -> Any:
+        """Return an answer of this flow as JSON data.
+
+        Args:
+            where: the run and the step, for the error text.
+
+        Raises:
+            InvalidAnswer: the answer does not fit ``Answer``.
+            UnstorableValue: the answer is not JSON.
+        """
+        answers = self.answer_type()
+        if answers is None:
+            return storable(answer, "the answer")
+        return answers.check(answer, f"{where}{title(self)}: ")
 
     @property
     def command_names(self) -> Sequence[str]:
@@ -256,7 +302,7 @@ class Flow(ABC):
             raise InvalidInput(
                 f"flow {self.name!r} {', and '.join(faults)}. It expects: {_described(self.Inputs)}"
             ) from cause
-        return dict(storable(_written(checked.model_dump()), "the inputs"))
+        return dict(storable(checked.model_dump(), "the inputs"))
 
 
 def check_nodes(flow: Flow) -> None:
@@ -328,32 +374,10 @@ def title(flow: Flow) -> str:
 def _described(model: type[BaseModel]) -> str:
     """Return the fields of a model with their types, for an error message."""
     fields = (
-        f"{name} ({_type_text(field.annotation)}{'' if field.is_required() else ', optional'})"
+        f"{name} ({type_text(field.annotation)}{'' if field.is_required() else ', optional'})"
         for name, field in model.model_fields.items()
     )
     return ", ".join(fields) or "none"
-
-
-def _type_text(annotation: Any) -> str:
-    is_plain = isinstance(annotation, type) and get_origin(annotation) is None
-    return annotation.__name__ if is_plain else str(annotation).replace("typing.", "")
-
-
-def _written(value: Any) -> Any:
-    """Return a value with what JSON does not have, such as a ``datetime``, as pydantic writes it.
-
-    Numbers stay as they are: pydantic would write null for NaN.
-    """
-    if isinstance(value, Mapping):
-        return {name: _written(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_written(each) for each in value]
-    if value is None or (isinstance(value, int | float | str) and not isinstance(value, Enum)):
-        return value
-    try:
-        return to_jsonable_python(value)
-    except PydanticSerializationError:
-        return value  # Storing it fails, with its name.
 
 
 def _is_model(value: object) -> bool:

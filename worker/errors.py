@@ -5,6 +5,8 @@ Each message names the run, says what was expected and what to do.
 
 from __future__ import annotations
 
+from typing import Any
+
 from perdure.flows.errors import InvalidInput, PerdureError, UnstorableValue
 
 
@@ -33,6 +35,22 @@ class ValueNotFound(PerdureError):
     title = "No such value"
     http_status = 404
     exit_code = 3
+
+
+class RunFailed(PerdureError):
+    """A run whose answer was awaited ended without one: errored, stopped or unfinished.
+
+    Args:
+        message: why, and how to continue the run.
+        run: the run (``perdure.Run``), as it was when it was read.
+    """
+
+    code = "run-failed"
+    title = "The run has no answer"
+
+    def __init__(self, message: str, run: Any = None) -> None:
+        super().__init__(message)
+        self.run = run
 
 
 class UnknownFlow(PerdureError):
@@ -220,6 +238,7 @@ __all__ = [
     "NotReplicated",
     "PerdureError",
     "RunExists",
+    "RunFailed",
     "RunNotFound",
     "ServerFull",
     "Stale",

@@ -15,7 +15,7 @@ from perdure.flows.commands.calls import call, playing
 from perdure.flows.commands.command import CommandSpec, Schemas, commands_of, spec_of
 from perdure.flows.context import EMPTY_HISTORY, OPEN_ASKS, RoundContext, altered
 from perdure.flows.controllers import Controller
-from perdure.flows.errors import BadReply, FatalError, InvalidFlow, InvalidInput
+from perdure.flows.errors import BadReply, FatalError, InvalidAnswer, InvalidFlow, InvalidInput
 from perdure.flows.flow import title
 from perdure.flows.names import suggest
 from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Renew, Turn
@@ -302,9 +302,10 @@ class ControllerExecutorFlow(CircularFlow):
 
     def schemas(self) -> list[dict[str, Any]]:
         """Return the flow's commands, ``finish`` included, as tool definitions for models."""
+        answers = self.answer_type()
         return [
             *(spec.schema() for spec in self.offered().values()),
-            self.finish.schema_of_command(),
+            self.finish.schema_of_command(None if answers is None else answers.schema),
         ]
 
     def choose_command(
@@ -326,6 +327,8 @@ class ControllerExecutorFlow(CircularFlow):
         decision = read_reply(decided)
         if isinstance(decision, Command):
             return self._checked(decision, bool(open_asks(context)))
+        if isinstance(decision, Finish):
+            return Finish(self._accepted_answer(decision.answer))
         return decision
 
     def _with_commands(self, context: RoundContext, node_goal: str = "") -> RoundContext:
@@ -354,14 +357,29 @@ class ControllerExecutorFlow(CircularFlow):
             )
         try:
             if decision.name == "finish":
-                self.finish.check(decision.args)
-            else:
-                offered = self._with_reply(self.offered()) if asked else self.offered()
-                choose(offered, decision.name, decision.args, also=["finish"])
+                args = self.finish.check(decision.args)
+                answer = self._accepted_answer(args["answer"])
+                return replace(decision, args={**args, "answer": answer})
+            offered = self._with_reply(self.offered()) if asked else self.offered()
+            choose(offered, decision.name, decision.args, also=["finish"])
         except BadReply as error:
             error.command = decision
             raise
         return decision
+
+    def _accepted_answer(self, answer: Any) -> Any:
+        """Return a controller's answer as JSON data of the flow's type, or as it is without a type.
+
+        Raises:
+            BadReply: it is of another type.
+        """
+        answers = self.answer_type()
+        if answers is None:
+            return answer
+        try:
+            return answers.check(answer, "command 'finish': ")
+        except InvalidAnswer as error:
+            raise BadReply(str(error)) from error
 
     @property
     def tells_errors(self) -> bool:

@@ -84,6 +84,11 @@ class BaseSteps:
         return self.context.inputs
 
     @property
+    def deps(self) -> Any:
+        """What the lifespan of the workflow has opened in this process. See ``lifespan``."""
+        return self.context.deps
+
+    @property
     def run_id(self) -> str:
         """The run's id."""
         return self.context.run_id

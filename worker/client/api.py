@@ -206,6 +206,29 @@ class ClientApi(metaclass=ABCMeta):
         """
 
     @abstractmethod
+    def result(
+        self, run: Run | str, timeout: float | timedelta | None = None, *, as_type: Any = None
+    ) -> Any:
+        """Return the answer of a run as soon as the run has ended, as a value of its type.
+
+        It goes on waiting while the run waits for a person.
+
+        Args:
+            run: The run, or its id.
+            as_type: The type of the answer: a pydantic model, a dataclass, a TypedDict, or any type
+                that pydantic can read. None: the type of the run's flow (``Answer``), if this
+                process knows the flow. Otherwise the answer is returned as JSON data.
+
+        Raises:
+            RunFailed: The run ended errored, stopped or unfinished. ``run`` of the error is the
+                run.
+            TimeoutError: The run did not end within ``timeout`` seconds. It continues.
+            InvalidAnswer: The answer is of another type.
+            InvalidInput: ``as_type`` is no type that pydantic can read.
+            RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
     def events(self, run_id: str, after: str | None = None, follow: bool = True) -> Iterator[Event]:
         """Return the run's events, oldest first, starting after the event ``after``.
 

@@ -228,6 +228,8 @@ class NodeRunner:
             own_limit = flow.time_limit(context.node, record.values)
             if own_limit is not None:
                 self._heartbeat.limit(lease, own_limit)
+            if flow.lifespan is not None:
+                context = altered(context, deps=flow.lifespan.open())
             outcome = flow.play(context.node, context)
             if lease.broken is not None:
                 raise lease.broken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ from perdure.flows.controllers.model.cost import (
     next_estimate,
     price_of,
 )
+from perdure.flows.controllers.model.endpoint import Target
 from perdure.flows.controllers.model.errors import refused
 from perdure.flows.controllers.model.messages import bytes_of
 from perdure.flows.controllers.model.parse_reply import (
@@ -49,6 +51,8 @@ from perdure.flows.controllers.model.parse_reply import (
 )
 from perdure.flows.controllers.model.prompt import Prompt, prompt_of
 from perdure.flows.controllers.model.settings import PriceKeys, missing, read_settings
+from perdure.flows.controllers.model.stand_ins import opened as stand_in
+from perdure.flows.controllers.model.stand_ins import stand_in_for
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.errors import BadReply, FatalError, RetryableError
 from perdure.flows.genai_attributes import (
@@ -220,18 +224,13 @@ class ModelController(Controller):
         Raises:
             ModelFailed: There was no reply.
         """
-        # Imported here, because the library takes seconds and much memory, and few flows need it.
-        from perdure.flows.controllers.model.provider import opened
-
         limits, reply_format = candidate.target.limits, self.settings.reply
         try:
             context.providers.enter(limits, context)
         except RetryableError as error:
             raise ModelFailed(error, billed=False) from None
         try:
-            async with opened(
-                candidate.target, reply_format, self.settings.timeout_seconds
-            ) as model:
+            async with self._opened(candidate.target, context) as model:
                 tools = model.has_tools if reply_format == "auto" else reply_format == "tools"
                 reply = await self._request_reply(model, candidate, names, context, tools)
         except ModelFailed as failed:
@@ -242,6 +241,15 @@ class ModelController(Controller):
             raise
         context.providers.answered(limits, context)
         return reply, tools
+
+    def _opened(self, target: Target, context: RoundContext) -> AbstractAsyncContextManager[Model]:
+        """Open the model of a target for the request of this round."""
+        if stand_in_for(target.model) is not None:
+            return nullcontext(stand_in(str(target.model), context))
+        # Imported here, because the library takes seconds and much memory, and few flows need it.
+        from perdure.flows.controllers.model.provider import opened
+
+        return opened(target, self.settings.reply, self.settings.timeout_seconds)
 
     def estimate(self, context: RoundContext) -> Mapping[str, float]:
         """Return an estimate of what a request to the model in this round will cost, by budget.

@@ -20,6 +20,7 @@ from perdure.flows.controllers.model.settings import (
     ModelSettings,
     PriceKeys,
 )
+from perdure.flows.controllers.model.stand_ins import stand_in_for
 from perdure.flows.errors import FatalError, RetryableError
 from perdure.flows.names import suggest
 from perdure.flows.summaries import safe_text
@@ -100,6 +101,8 @@ def _chosen(settings: ModelSettings, name: str) -> ModelKeys:
 def _candidate(keys: ModelKeys, settings: ModelSettings, context: RoundContext) -> Candidate:
     """Return the model, the server and the key of one entry of a flow's models."""
     price = keys.price or settings.price
+    if (name := stand_in_for(keys.model or context.endpoint.model)) is not None:
+        return Candidate(Target(name), price)
     if keys.provider is not None:  # it requires a model, and uses only its own key
         return Candidate(Target(keys.model, None, keys.api_key, provider=keys.provider), price)
     target = target_of(keys.model, keys.base_url, keys.api_key, context.endpoint)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from perdure.flows.answers import takes_text
 from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model.chat import Reply, ToolCall
 from perdure.flows.controllers.model.history_window import MARK as MARK_OF_DROP
@@ -82,14 +83,18 @@ def decided(
 
 
 def can_end(context: RoundContext) -> bool:
-    """Return whether the command ``finish`` of this flow takes nothing but an answer.
+    """Return whether the command ``finish`` of this flow takes nothing but an answer, and a text.
 
     Otherwise a reply in text cannot end the run, and the model is asked for a call.
     """
     finish: Mapping[str, Any] = next(
         (each for each in context.commands if each["name"] == "finish"), {}
     )
-    return list(finish.get("parameters", {}).get("required", [])) == ["answer"]
+    parameters: Mapping[str, Any] = finish.get("parameters", {})
+    answer = parameters.get("properties", {}).get("answer", {})
+    return list(parameters.get("required", [])) == ["answer"] and takes_text(
+        answer, parameters.get("$defs", {})
+    )
 
 
 def recorded(context: RoundContext) -> Command | Interrupt | Turn | None:
