@@ -466,14 +466,18 @@ def test_a_run_of_the_same_id_has_not_heard_it(store: Store) -> None:
 
 
 def test_a_run_follows_the_last_holder_of_its_thread(store: Store) -> None:
-    assert submit(store, "r", topic=TOPIC, said="1") == ("ok", "r")
+    ada: dict[str, Any] = {"topic": TOPIC, "fields": {"thread_id": "ada"}}
+    assert submit(store, "r", **ada) == ("ok", "r")
     assert "follows" not in hash_of(store)
     commit_end(store, claim(store))
-    assert submit(store, "s", topic=TOPIC, said="2") == ("ok", "s")
+    assert submit(store, "s", **ada) == ("ok", "s")
     assert hash_of(store, "s")["follows"] == "r"
     stop(store, run_id="s")
-    assert submit(store, "t", topic=TOPIC, said="3") == ("ok", "t")
+    assert submit(store, "t", **ada) == ("ok", "t")
     assert hash_of(store, "t")["follows"] == "s"
     stop(store, run_id="t")
     assert submit(store, "u", topic=TOPIC) == ("ok", "u")
-    assert "follows" not in hash_of(store, "u"), "an ordinary submission belongs to no thread"
+    assert "follows" not in hash_of(store, "u"), "it belongs to no thread"
+    stop(store, run_id="u")
+    assert submit(store, "v", **ada) == ("ok", "v")
+    assert "follows" not in hash_of(store, "v"), "the holder before belonged to none"

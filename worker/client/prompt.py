@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from perdure.flows import registry
 from perdure.flows.budgets import Budget, sum_of
 from perdure.flows.context import Endpoint, History, RoundContext, altered
+from perdure.flows.conversation import Earlier
 from perdure.flows.shapes.held_turn import HELD
 from perdure.worker.domain.budget import BudgetAccount
 from perdure.worker.domain.record import unpack_turns
 from perdure.worker.errors import ArtifactNotFound, InvalidInput, UnknownFlow
 from perdure.worker.presentation.text import count
+from perdure.worker.store.thread_messages import earlier_messages
 
 if TYPE_CHECKING:
     from perdure.flows.flow import Flow
@@ -154,6 +156,7 @@ def _context(
         committed=values if is_next else {**values, HELD: None},
         artifact=artifact,
         endpoint=Endpoint(settings.model, settings.model_url, settings.model_key),
+        earlier=Earlier(lambda: earlier_messages(client._store, record)[0]),
         model=record.fields.get("model"),
     )
 

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perdure.flows.conversation import (
-    ARTIFACT,
-    Earlier,
-    ThreadMessage,
-    newest_of,
-    packed,
-    unpacked,
-)
-from perdure.worker.domain.record import FOLLOWS, Record
+from perdure.flows.conversation import ARTIFACT, Earlier, ThreadMessage, packed
+from perdure.worker.domain.record import Record
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store import Store, StoreUnavailable
-from perdure.worker.store.thread_messages import thread_messages
+from perdure.worker.store.thread_messages import earlier_messages
 
 
 class StoredEarlier(Earlier):
@@ -43,10 +36,7 @@ class StoredEarlier(Earlier):
         return list(self._messages)
 
     def _load(self) -> list[ThreadMessage]:
-        kept = self._store.artifact(self._record.id, ARTIFACT)
-        if kept is not None:
-            return unpacked(kept)
-        before = self._record.fields[FOLLOWS]
-        messages = newest_of(thread_messages(self._store, before, kept=True))
-        self.artifacts = {ARTIFACT: packed(messages)}
+        messages, kept = earlier_messages(self._store, self._record)
+        if not kept:
+            self.artifacts = {ARTIFACT: packed(messages)}
         return messages

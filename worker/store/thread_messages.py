@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from perdure.flows.context import REMARKS
-from perdure.flows.conversation import ARTIFACT, ThreadMessage, text_of, unpacked
+from perdure.flows.conversation import ARTIFACT, ThreadMessage, newest_of, text_of, unpacked
 from perdure.flows.outcomes import SAY
 from perdure.worker.domain.record import ARRIVED, FOLLOWS, Record, unpack_turns
 from perdure.worker.domain.run import RunStatus, status_of
@@ -13,6 +13,20 @@ from perdure.worker.store.transitions import Store
 
 #: Runs of a thread that are read.
 MOST_RUNS = 100
+
+
+def earlier_messages(store: Store, record: Record) -> tuple[list[ThreadMessage], bool]:
+    """Return the messages that a run gets of the runs before it, and whether it has kept them.
+
+    Raises:
+        DamagedRun: What is stored of a run cannot be read.
+    """
+    if FOLLOWS not in record.fields:
+        return [], False
+    text = store.artifact(record.id, ARTIFACT)
+    if text is not None:
+        return unpacked(text), True
+    return newest_of(thread_messages(store, record.fields[FOLLOWS], kept=True)), False
 
 
 def thread_messages(store: Store, newest: str | None, kept: bool = False) -> list[ThreadMessage]:

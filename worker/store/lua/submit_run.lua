@@ -83,7 +83,7 @@ if arg.content then
   set(k, 'idem', arg.idempotency_key)
 end
 if topic then
-  if arg.said then follow(k, topic) end
+  if run.thread_id then follow(k, run, topic) end
   take_topic(k, run, now, topic)
 end
 if submitted then

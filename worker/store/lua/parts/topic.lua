@@ -69,10 +69,10 @@ local function heard_by(k, topic, key)
   end
 end
 
--- The run follows the last holder of the topic, as the next part of a conversation.
-local function follow(k, topic)
+-- The run follows the last holder of the topic if both are of one thread.
+local function follow(k, run, topic)
   local id = match(with_holder(topic), '^(%S+)')
-  if id then set(k, 'follows', id) end
+  if id and pcall('HGET', key_of(k.due, id), 'thread_id') == run.thread_id then set(k, 'follows', id) end
 end
 
 -- The run takes the topic. The signals that waited there come into its mailbox, in their order. The
