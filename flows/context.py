@@ -339,7 +339,8 @@ class RoundContext(Generic[Deps]):
         budgets: by name, the run's limits and what it spent before this round.
         spent, told: what this round reported with ``spend`` and ``tell``.
         traced: attributes of the round's span, named by OpenTelemetry's conventions. Never
-            questions, answers or arguments.
+            questions, answers or arguments, unless ``traces_content``.
+        traces_content: whether spans shall have what the round says and is told.
         parts: what the round did at the same time, for its trace.
         journal: what is stored before the commit. See ``once``.
         mailbox: the signals that were sent to the run. See ``wait_for``.
@@ -384,6 +385,7 @@ class RoundContext(Generic[Deps]):
     spent: dict[str, float] = field(default_factory=dict)
     told: dict[str, Any] = field(default_factory=dict)
     traced: dict[str, str | int] = field(default_factory=dict)
+    traces_content: bool = False
     parts: list[RoundPart] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)
     mailbox: Mailbox = field(default_factory=Mailbox)

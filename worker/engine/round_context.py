@@ -115,6 +115,7 @@ def context_of(
             if FOLLOWS in record.fields
             else NOTHING_EARLIER,
             "model": record.fields.get("model"),
+            "traces_content": settings.trace_content,
             "remembered": {},
             "spent": {},
             "told": {},

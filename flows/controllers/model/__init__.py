@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.flows.context import PROGRESS_LENGTH, RoundContext
 from perdure.flows.controllers import Controller, controller
+from perdure.flows.controllers.model import traced_content
 from perdure.flows.controllers.model.candidates import (
     IN_USE,
     Candidate,
@@ -297,6 +298,8 @@ class ModelController(Controller):
         prompt = prompt_of(self.settings, context, names, tools)
         request = replace(self._request, run_id=context.run_id)
         context.tell(prompt=_traces_of(prompt, context, tools))
+        if context.traces_content:
+            context.traced.update(traced_content.of_request(prompt.messages, prompt.tools))
         try:
             reply = await model.request(prompt.messages, prompt.tools, request, _shower(context))
         except ModelFailed as failed:
@@ -307,6 +310,8 @@ class ModelController(Controller):
             context.spend(**self.estimate(context))
             raise
         self._charge(reply, candidate.price, context)
+        if context.traces_content:
+            context.traced.update(traced_content.of_reply(reply))
         return replace(reply, dropped_to=prompt.dropped_to)
 
     def _check_price(self, model: Model, candidate: Candidate, context: RoundContext) -> None:
