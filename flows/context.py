@@ -340,7 +340,7 @@ class RoundContext(Generic[Deps]):
         spent, told: what this round reported with ``spend`` and ``tell``.
         traced: attributes of the round's span, named by OpenTelemetry's conventions. Never
             questions, answers or arguments, unless ``traces_content``.
-        traces_content: whether spans shall have what the round says and is told.
+        traces_content: whether spans shall have what the round says and hears.
         parts: what the round did at the same time, for its trace.
         journal: what is stored before the commit. See ``once``.
         mailbox: the signals that were sent to the run. See ``wait_for``.
