@@ -31,6 +31,7 @@ from perdure.flows.children import (
     WaitOver,
     goal_of,
 )
+from perdure.flows.conversation import NOTHING_EARLIER, Earlier, ThreadMessage
 from perdure.flows.errors import Forgotten, InvalidFlow, RoundStopped, UnstorableValue
 from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
@@ -338,7 +339,8 @@ class RoundContext(Generic[Deps]):
         budgets: by name, the run's limits and what it spent before this round.
         spent, told: what this round reported with ``spend`` and ``tell``.
         traced: attributes of the round's span, named by OpenTelemetry's conventions. Never
-            questions, answers or arguments.
+            questions, answers or arguments, unless ``traces_content``.
+        traces_content: whether spans shall have what the round says and hears.
         parts: what the round did at the same time, for its trace.
         journal: what is stored before the commit. See ``once``.
         mailbox: the signals that were sent to the run. See ``wait_for``.
@@ -355,6 +357,8 @@ class RoundContext(Generic[Deps]):
             policies say.
         kept: what the flow keeps in this process between two rounds.
         live_text: where text is shown before the round is over. See ``stream``.
+        earlier: the runs before this one in its thread. See ``conversation``.
+        model: the model that the submission chose for this run, or None.
         deps: what the lifespan of the flow has opened in this process. See ``lifespan``.
         logger: a logger for the code of the flow.
     """
@@ -381,6 +385,7 @@ class RoundContext(Generic[Deps]):
     spent: dict[str, float] = field(default_factory=dict)
     told: dict[str, Any] = field(default_factory=dict)
     traced: dict[str, str | int] = field(default_factory=dict)
+    traces_content: bool = False
     parts: list[RoundPart] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)
     mailbox: Mailbox = field(default_factory=Mailbox)
@@ -393,6 +398,8 @@ class RoundContext(Generic[Deps]):
     may_retry: Callable[[BaseException], bool] = _no_retry
     kept: Kept = NOTHING_KEPT
     live_text: LiveText = NOT_WATCHED
+    earlier: Earlier = NOTHING_EARLIER
+    model: str | None = None
     deps: Deps = NO_DEPS
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
@@ -443,6 +450,15 @@ class RoundContext(Generic[Deps]):
         the history is gone here too (``keep_turns``, ``Renew``).
         """
         return [turn.observation[SAY] for turn in self._remarks() if SAY in turn.observation]
+
+    @property
+    def conversation(self) -> list[ThreadMessage]:
+        """The messages of the runs before this one in its thread (``Client.send``), oldest first.
+
+        They are at most 100, with 60,000 characters: the newest. They stay the same for the whole
+        run. A run that was not started by a message to a thread, or by the first, has none.
+        """
+        return self.earlier.read()
 
     @property
     def questions(self) -> list[Any]:

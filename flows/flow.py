@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 Role = Literal["controller", "executor"]
 
 
+#: Values of ``expose``: the Model Context Protocol, and OpenAI's API.
+EXPOSED_TO = ("mcp", "openai")
+#: Tools that the MCP server has itself, so no flow that is exposed there can have their names.
+MCP_TOOLS = ("status", "answer", "cancel")
+
 #: The modules of the base flows. A docstring there describes the base, not the flows made of it.
 SHAPES = frozenset(
     {
@@ -59,6 +64,8 @@ class Flow(ABC):
         round_timeout_seconds: time limit of one round.
         runs_shell: whether it runs a shell command of the submitter. Such a flow is off until a
             worker enables it.
+        expose: the protocols of other clients through which runs of this flow may be started, of
+            ``EXPOSED_TO``. Default: none.
         retry: when failed rounds are retried. The worker's settings complete it.
         keep_turns: number of the newest turns that a run's history keeps, or None for all.
         keep_events: number of the newest events that a run keeps, or None for all. The server trims
@@ -80,6 +87,7 @@ class Flow(ABC):
     lease_seconds: float | None = None
     round_timeout_seconds: float | None = None
     runs_shell: bool = False
+    expose: Sequence[str] = ()
     keep_turns: int | None = None
     keep_events: int | None = None
     budgets: Mapping[str, float] = MappingProxyType({})
@@ -162,6 +170,19 @@ class Flow(ABC):
         """
         return {}
 
+    def prompt(
+        self, node: str, context: RoundContext, tools: bool = True
+    ) -> Mapping[str, Any] | None:
+        """Return what a round of a node sends to a model, as JSON data for people.
+
+        Args:
+            tools: whether the model can call tools.
+
+        Returns:
+            ``messages``, ``tools`` and their ``digest``, or None if the node asks no model.
+        """
+        return None
+
     @classmethod
     def is_checked(cls) -> bool:
         """Return whether exactly this flow class, not a base of it, was checked and is valid."""
@@ -191,6 +212,7 @@ class Flow(ABC):
             owner.retry = policy
         check_nodes(self)
         check_limits(self)
+        check_exposure(self, own_name)
         if self.Inputs is not None and not _is_model(self.Inputs):
             raise InvalidFlow(
                 f"{own_name}: Inputs is {self.Inputs!r}; "
@@ -237,6 +259,11 @@ class Flow(ABC):
     @property
     def command_names(self) -> Sequence[str]:
         """The commands that a budget ``commands.NAME`` of this flow's runs can limit."""
+        return ()
+
+    @property
+    def allowed_models(self) -> Sequence[str]:
+        """The models of which a submission may choose one for its run."""
         return ()
 
     @property
@@ -322,6 +349,21 @@ def check_limits(flow: Flow) -> None:
         check_budgets(flow.budgets, f"{what}: budgets")
     except InvalidInput as error:
         raise InvalidFlow(str(error)) from error
+
+
+def check_exposure(flow: Flow, name: str) -> None:
+    """Raise InvalidFlow if ``expose`` of a flow is no list of protocols, or its name is taken."""
+    for protocol in [flow.expose] if isinstance(flow.expose, str) else flow.expose:
+        if isinstance(flow.expose, str) or protocol not in EXPOSED_TO:
+            raise InvalidFlow(
+                f"{title(flow)}: expose is {flow.expose!r}; expected a list of: "
+                f"{', '.join(EXPOSED_TO)}"
+            )
+    if "mcp" in flow.expose and name in MCP_TOOLS:
+        raise InvalidFlow(
+            f"{title(flow)}: the MCP server has a tool {name!r} of its own; give the flow another "
+            "name, or do not expose it to mcp"
+        )
 
 
 def title(flow: Flow) -> str:

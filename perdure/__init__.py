@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.flows.context import History, RoundContext, Signals
     from perdure.flows.controllers import Controller, controller
     from perdure.flows.controllers.scripted import ScriptedController
+    from perdure.flows.conversation import ThreadMessage
     from perdure.flows.errors import (
         BadReply,
         FatalError,
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from perdure.worker.domain.interrupt import PendingInterrupt, Waiting
     from perdure.worker.domain.run import Run, RunStatus
     from perdure.worker.domain.run_tree import AlikeRuns, RunTree
+    from perdure.worker.domain.sent_message import SentMessage
     from perdure.worker.domain.signal import SignalReceipt, SignalReply
     from perdure.worker.domain.stop import StopReceipt
     from perdure.worker.domain.stream import StreamItem
@@ -187,7 +189,9 @@ _HOMES = {
     "ScriptedController": "perdure.flows.controllers.scripted",
     "Settings": "perdure.worker.settings",
     "SignalReceipt": "perdure.worker.domain.signal",
+    "SentMessage": "perdure.worker.domain.sent_message",
     "SignalReply": "perdure.worker.domain.signal",
+    "ThreadMessage": "perdure.flows.conversation",
     "Signals": "perdure.flows.context",
     "Stale": "perdure.worker.errors",
     "Step": "perdure.flows.workflows",
@@ -317,6 +321,7 @@ __all__ = [
     "RunStatus",
     "RunTree",
     "ScriptedController",
+    "SentMessage",
     "Settings",
     "SignalReceipt",
     "SignalReply",
@@ -330,6 +335,7 @@ __all__ = [
     "StoreUnavailable",
     "StreamItem",
     "Taken",
+    "ThreadMessage",
     "TopicTaken",
     "Turn",
     "UnknownCaller",

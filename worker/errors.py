@@ -81,12 +81,20 @@ class Conflict(PerdureError):
 
 
 class Taken(PerdureError):
-    """Another live run holds the topic. Nothing was stored."""
+    """Another live run holds the topic. Nothing was stored.
+
+    Attributes:
+        run_id: that run, if it is known.
+    """
 
     code = "taken"
     title = "Another live run holds the topic"
     http_status = 409
     exit_code = 8
+
+    def __init__(self, message: str = "", run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
 
 
 class MailboxFull(PerdureError):

@@ -21,6 +21,7 @@ from perdure.flows.adapters.graph_checkpoints import INDEX, TOLD, RoundTasks, Ta
 from perdure.flows.adapters.graph_nodes import TOGETHER, GraphRound, stepping
 from perdure.flows.adapters.graph_saver import RunSaver
 from perdure.flows.adapters.graph_start import FORK, ForkInput, fork_input
+from perdure.flows.adapters.graph_text import show_custom, text_handler
 from perdure.flows.adapters.graph_usage import UsageCounter
 from perdure.flows.adapters.graph_values import StateSerializer
 from perdure.flows.commands.calls import call
@@ -53,6 +54,7 @@ class GraphFlow(Flow):
         role: of the workers that take the rounds.
         graph_context: the ``context`` with which the graph is invoked.
         keeps_history: whether runs keep the state after each superstep.
+        streams: whether all models are asked for streams.
     """
 
     graph: ClassVar[CompiledStateGraph[Any, Any, Any, Any]]
@@ -61,6 +63,7 @@ class GraphFlow(Flow):
     role: ClassVar[Role] = "executor"
     graph_context: ClassVar[Any] = None
     keeps_history: ClassVar[bool] = True
+    streams: ClassVar[bool] = False
 
     @property
     def nodes(self) -> Mapping[str, Role]:
@@ -132,10 +135,21 @@ class GraphFlow(Flow):
         graph.checkpointer = saver
         config = {
             "configurable": {"thread_id": context.run_id},
-            "callbacks": [usage],
+            "callbacks": [usage, text_handler(context, self.streams)],
             "run_name": self.name,
         }
-        output = await graph.ainvoke(given, config, context=self.graph_context, durability="sync")
+        output: Any = None
+        async for mode, chunk in graph.astream(
+            given,
+            config,
+            context=self.graph_context,
+            durability="sync",
+            stream_mode=["values", "custom"],
+        ):
+            if mode == "custom":
+                show_custom(context, chunk)
+            else:
+                output = chunk
         state = await graph.aget_state({"configurable": {"thread_id": context.run_id}})
         return output, not state.tasks
 

@@ -26,8 +26,8 @@ __all__ = ["GraphFlow", "fork", "graph_of", "register_graph"]
 
 #: The settings of a flow that ``register_graph`` takes.
 _SETTINGS = (
-    "Inputs", "budgets", "description", "keep_events", "keep_turns", "lease_seconds", "max_rounds",
-    "retry", "round_timeout_seconds",
+    "Inputs", "budgets", "description", "expose", "keep_events", "keep_turns", "lease_seconds",
+    "max_rounds", "retry", "round_timeout_seconds",
 )  # fmt: skip
 
 
@@ -40,6 +40,7 @@ def register_graph(
     role: Role = "executor",
     context: Any = None,
     history: bool = True,
+    stream: bool = False,
     **settings: Any,
 ) -> type[GraphFlow]:
     """Register a graph as a flow. Its output is the answer of the run.
@@ -56,6 +57,8 @@ def register_graph(
         role: of the workers that take the rounds.
         context: the ``context`` with which the graph is invoked.
         history: whether runs keep the state after each superstep, for ``graph_of`` and ``fork``.
+        stream: whether all models of the graph are asked for streams, to show their replies while
+            they come in. False: only those that stream by themselves.
         settings: attributes of the flow: ``budgets``, ``retry``, ``max_rounds``, ``Inputs``, ...
 
     Raises:
@@ -91,6 +94,7 @@ def register_graph(
         "role": role,
         "graph_context": context,
         "keeps_history": history,
+        "streams": stream,
         "description": f"The graph {graph.name or name}.",
         "__module__": __name__,
         **settings,

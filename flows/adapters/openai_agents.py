@@ -16,26 +16,23 @@ from agents import (
     Handoff,
     Model,
     ModelProvider,
-    ModelResponse,
     MultiProvider,
     RunConfig,
     Runner,
     RunResult,
-    Usage,
 )
-from agents.items import TResponseInputItem, TResponseOutputItem
+from agents.items import TResponseInputItem
 from agents.mcp import MCPServer
 from agents.tool import invoke_function_tool
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
-from openai import APIConnectionError, APIStatusError
 from pydantic import TypeAdapter, ValidationError
 
 from perdure.flows.adapters.approvals import arguments, decision
+from perdure.flows.adapters.openai_models import SteppingModel, SteppingProvider
 from perdure.flows.adapters.openai_nested import OUTER, around, inner_of, run_in_workflow
-from perdure.flows.adapters.openai_results import failed, listed_tools, result_type, said
+from perdure.flows.adapters.openai_results import listed_tools, result_type
 from perdure.flows.commands.approval import Approved
-from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError
 from perdure.flows.json_values import canonical
 from perdure.flows.workflows.journal import StepFailed
@@ -43,8 +40,6 @@ from perdure.flows.workflows.round import Refused
 from perdure.flows.workflows.steps import AsyncSteps, current_steps
 from perdure.flows.workflows.workflow_flow import workflow
 
-_items = TypeAdapter(list[TResponseOutputItem])
-_usage = TypeAdapter(Usage)
 _tools = TypeAdapter(list[MCPTool])
 #: Tools that would act on the worker's machine, outside of any step.
 REFUSED = ("ComputerTool", "LocalShellTool", "ShellTool", "ApplyPatchTool", "CustomTool")
@@ -57,6 +52,7 @@ async def run_agent(
     idempotent: Collection[str] = (),
     model_provider: ModelProvider | None = None,
     run_config: RunConfig | None = None,
+    stream: bool = True,
     **options: Any,
 ) -> RunResult:
     """Run an agent in a workflow, and ask a person about calls of tools that need approval.
@@ -70,6 +66,7 @@ async def run_agent(
             tool is then in doubt, and a person is asked.
         model_provider: makes the models. None: that of ``run_config``.
         run_config: of ``Runner.run``. Its tracing is off.
+        stream: whether a reply is shown while it comes in, if its model can stream.
         options: the other arguments of ``Runner.run``: ``context``, ``max_turns``, ...
 
     Raises:
@@ -78,7 +75,7 @@ async def run_agent(
     steps = current_steps()
     if steps is None:
         raise FatalError("run_agent: expected to be called in a coroutine function of @workflow")
-    copies = _Stepping(steps, frozenset(idempotent), model_provider)
+    copies = _Stepping(steps, frozenset(idempotent), model_provider, stream)
     own, config = copies.agent(starting_agent), copies.config(run_config)
     before = OUTER.set(None)  # A guardrail of an agent that is a tool may run an agent by itself.
     try:
@@ -103,13 +100,14 @@ def register_agent(
     *,
     idempotent: Collection[str] = (),
     model_provider: ModelProvider | None = None,
+    stream: bool = True,
     **settings: Any,
 ) -> None:
     """Register an agent as a flow: the goal is its prompt, and its final output the run's answer.
 
     Args:
         name: of the flow.
-        idempotent, model_provider: as for ``run_agent``.
+        idempotent, model_provider, stream: as for ``run_agent``.
         settings: those of ``workflow``.
 
     Raises:
@@ -117,7 +115,9 @@ def register_agent(
     """
 
     async def answer(steps: AsyncSteps, goal: str) -> Any:
-        result = await run_agent(agent, goal, idempotent=idempotent, model_provider=model_provider)
+        result = await run_agent(
+            agent, goal, idempotent=idempotent, model_provider=model_provider, stream=stream
+        )
         return result.final_output
 
     answer.__doc__ = f"The agent {agent.name or name}."
@@ -139,8 +139,9 @@ class _Stepping:
         steps: AsyncSteps,
         idempotent: frozenset[str],
         model_provider: ModelProvider | None,
+        stream: bool,
     ) -> None:
-        self._steps, self._idempotent = steps, idempotent
+        self._steps, self._idempotent, self._stream = steps, idempotent, stream
         self._model_provider = model_provider
         #: Agents and their copies. Both are kept alive, since they are known by their ids.
         self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
@@ -151,7 +152,7 @@ class _Stepping:
         provider = self._model_provider or config.model_provider
         return replace(
             config,
-            model_provider=_Provider(self._steps, inner_of(provider)),
+            model_provider=SteppingProvider(self._steps, inner_of(provider), self._stream),
             model=self._model(config.model),
             tracing_disabled=True,
         )
@@ -177,7 +178,9 @@ class _Stepping:
         return own
 
     def _model(self, model: Any) -> Any:
-        return _Model(self._steps, inner_of(model)) if isinstance(model, Model) else model
+        if not isinstance(model, Model):
+            return model
+        return SteppingModel(self._steps, inner_of(model), self._stream)
 
     def _tool(self, tool: Any) -> Any:
         if type(tool).__name__ in REFUSED:
@@ -281,58 +284,6 @@ async def _connected(server: MCPServer) -> AsyncIterator[None]:
             yield
         finally:
             await server.cleanup()  # type: ignore[no-untyped-call]
-
-
-class _Provider(ModelProvider):
-    """Makes models that are asked in steps."""
-
-    def __init__(self, steps: AsyncSteps, inner: ModelProvider) -> None:
-        self._steps, self.perdure_inner = steps, inner
-
-    def get_model(self, model_name: str | None) -> Model:
-        """Return a model of this name."""
-        return _Model(self._steps, self.perdure_inner.get_model(model_name))
-
-
-class _Model(Model):
-    """A model that is asked in steps. Their usage is charged to the budgets of the run."""
-
-    def __init__(self, steps: AsyncSteps, inner: Model) -> None:
-        self._steps, self.perdure_inner = steps, inner
-
-    async def get_response(self, *args: Any, **named: Any) -> ModelResponse:
-        """Return the model's response, from the journal if it was given before."""
-
-        async def ask(context: RoundContext) -> dict[str, Any]:
-            try:
-                response = await self.perdure_inner.get_response(*args, **named)
-            except (APIConnectionError, APIStatusError) as error:
-                raise failed(error) from error
-            usage = response.usage
-            context.spend(
-                tokens=usage.input_tokens + usage.output_tokens,
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
-                requests=1,
-            )
-            return {
-                "output": _items.dump_python(response.output, mode="json", exclude_unset=True),
-                "usage": _usage.dump_python(usage, mode="json"),
-                "id": response.response_id,
-            }
-
-        told = await self._steps.step(
-            ask, name="model", role="controller", idempotent=True, shown={}, summarize=said
-        )
-        return ModelResponse(
-            output=_items.validate_python(told["output"]),
-            usage=_usage.validate_python(told["usage"]),
-            response_id=told["id"],
-        )
-
-    def stream_response(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
-        """Raise FatalError: a workflow does not stream."""
-        raise FatalError("a workflow cannot stream a response; use run_agent, not run_streamed")
 
 
 async def _refusal(steps: AsyncSteps, item: Any) -> str | None:

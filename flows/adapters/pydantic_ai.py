@@ -1,19 +1,20 @@
 """Agents of Pydantic AI as workflows: each model request and each tool call is a step.
 
 It uses the library's public surface for durable engines (``pydantic_ai.durable_exec``), and of its
-private parts ``disable_threads``, as the library's own engine for Temporal does.
+private parts ``disable_threads`` and ``_model_stream_event_handler``, as the library's own engine
+for Temporal does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from pydantic import TypeAdapter
 from pydantic_ai import Agent, ToolApproved, ToolDenied
 from pydantic_ai._utils import disable_threads
-from pydantic_ai.agent import AgentRunResult
+from pydantic_ai.agent import AgentRunResult, EventStreamHandler
 from pydantic_ai.capabilities import WrapRunHandler
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
@@ -27,22 +28,21 @@ from pydantic_ai.durable_exec import (
     ToolsetCallToolId,
     ToolsetGetToolsId,
 )
-from pydantic_ai.messages import ModelResponse, ModelResponsePart, TextPart, ToolCallPart
+from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models import Model
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 
 from perdure.flows.adapters.approvals import arguments, decision
+from perdure.flows.adapters.pydantic_models import ModelStep, can_stream, said, show
 from perdure.flows.commands.approval import Approved
-from perdure.flows.context import RoundContext
-from perdure.flows.controllers.model.errors import failed
-from perdure.flows.errors import BadReply, FatalError, InvalidFlow, PerdureError
-from perdure.flows.json_values import canonical
+from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
 from perdure.flows.workflows.steps import AsyncSteps, current_steps
 from perdure.flows.workflows.workflow_flow import workflow
 
-_response = TypeAdapter(ModelResponse)
+#: Whether the model of the agent that runs is asked for streams.
+_streams: ContextVar[bool] = ContextVar("perdure_streams", default=False)
 
 #: Options of the step of a tool call.
 _Options = Mapping[str, Any]
@@ -72,12 +72,12 @@ class _Backend(JournalCallableOperationBackend[_Options]):
         assert steps is not None, "the agent runs in a workflow"
         if isinstance(operation_id, ModelRequestId):
             return await steps.step(
-                _Request(body),
+                ModelStep(body),
                 name=_named(name),
                 role="controller",
                 idempotent=True,
                 shown={},
-                summarize=_said,
+                summarize=said,
             )
         if isinstance(operation_id, ToolsetGetToolsId):
             found = f"{_letters(operation_id.toolset_id)}.tools"
@@ -116,54 +116,6 @@ def _has_kind(told: object) -> bool:
     return isinstance(told, Mapping) and "kind" in told
 
 
-class _Request:
-    """A request to a model, whose usage is charged to the budgets of the run."""
-
-    def __init__(self, body: Callable[[], Awaitable[object]]) -> None:
-        self._body = body
-
-    async def __call__(self, context: RoundContext) -> object:
-        try:
-            payload = await self._body()
-        except PerdureError:
-            raise
-        except Exception as error:
-            why = failed(error, "of the agent", ())
-            raise error if isinstance(why.error, BadReply) else why.error from error
-        response = _response.validate_python(payload)
-        usage = response.usage
-        context.spend(
-            tokens=usage.input_tokens + usage.output_tokens,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            requests=1,
-            **_money(response),
-        )
-        if response.model_name:
-            context.tell(model=response.model_name[:200])
-        return payload
-
-
-def _said(payload: Any) -> str:
-    """Return what a response of a model says, for people who watch: its texts and its calls."""
-    parts = (_part_text(part) for part in _response.validate_python(payload).parts)
-    return "; ".join(part for part in parts if part)
-
-
-def _part_text(part: ModelResponsePart) -> str:
-    if isinstance(part, ToolCallPart):
-        return f"{part.tool_name} {canonical(arguments(part.args_as_dict()))}"
-    return part.content if isinstance(part, TextPart) else ""
-
-
-def _money(response: ModelResponse) -> dict[str, float]:
-    """Return what a response has cost, in US dollars, if its price is known."""
-    try:
-        return {"money": float(response.cost().total_price)}
-    except (LookupError, AssertionError, ValueError):
-        return {}
-
-
 def _called(cache_key: tuple[object, ...]) -> tuple[str, dict[str, Any]]:
     """Return the name and the arguments of a tool call, with which its identity begins."""
     match cache_key:
@@ -184,6 +136,8 @@ def _named(name: str) -> str:
     """
     agent, _, operation = name.partition("__")
     if operation.startswith("model."):
+        # The step has the same name with and without a stream, so that a run can go on with either.
+        operation = operation.replace("model.request_stream", "model.request")
         return f"{_letters(agent)}.{_letters(operation.removesuffix('.request'), '-')}"[:90]
     return _letters(name)
 
@@ -205,6 +159,7 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         name: of the agent in the journal. None: that of the agent.
         models: other models of the agent by name, for ``agent.run(prompt, model="name")``.
         idempotent: names of tools that may be called again, such as those of an MCP server.
+        stream: whether the model's reply is shown while it comes in, if the model can stream.
     """
 
     engine_spec: ClassVar = DurabilityEngineSpec(
@@ -226,14 +181,24 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         name: str | None = None,
         models: Mapping[str, Model] | None = None,
         idempotent: Collection[str] = (),
+        stream: bool = True,
     ) -> None:
         super().__init__(models=models, event_stream_handler=None, name=name)
-        self._idempotent = frozenset(idempotent)
+        self._idempotent, self._stream = frozenset(idempotent), stream
 
     @property
     def in_durable_context(self) -> bool:
         """Whether a workflow runs the agent."""
         return current_steps() is not None
+
+    @property
+    def has_wrap_run_event_stream(self) -> bool:
+        """Whether the agent asks its model for a stream."""
+        return self.in_durable_context and _streams.get()
+
+    def _model_stream_event_handler(self) -> EventStreamHandler[Any]:
+        """Return what shows the stream, within the step of the request."""
+        return show
 
     def get_durable_operation_backend(self) -> DurableOperationBackend[_Options]:
         """Return what carries out the operations of the agent."""
@@ -266,8 +231,12 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         if not self.in_durable_context:
             return await handler()
         ordered = self.agent.parallel_tool_call_execution_mode("parallel_ordered_events")
-        with disable_threads(), ordered:
-            return await handler()
+        before = _streams.set(self._stream and can_stream(ctx.model))
+        try:
+            with disable_threads(), ordered:
+                return await handler()
+        finally:
+            _streams.reset(before)
 
 
 def _check_durable(agent: Agent[Any, Any]) -> None:

@@ -159,6 +159,7 @@ class CircularFlow(Flow):
         "lease_seconds",
         "round_timeout_seconds",
         "runs_shell",
+        "expose",
         "keep_turns",
         "keep_events",
         "budgets",

@@ -13,7 +13,7 @@ from perdure.flows.budgets import COMMANDS, check_commands
 from perdure.flows.children import ONLY, Ended, InvalidChild
 from perdure.flows.commands.calls import call, playing
 from perdure.flows.commands.command import CommandSpec, Schemas, commands_of, spec_of
-from perdure.flows.context import OPEN_ASKS, RoundContext, altered
+from perdure.flows.context import EMPTY_HISTORY, OPEN_ASKS, RoundContext, altered
 from perdure.flows.controllers import Controller
 from perdure.flows.errors import BadReply, FatalError, InvalidAnswer, InvalidFlow, InvalidInput
 from perdure.flows.flow import title
@@ -35,7 +35,7 @@ from perdure.flows.reply_extras import public, with_long_replies_apart
 from perdure.flows.retry import Retry
 from perdure.flows.shapes.branching_flow import BranchingFlow, choose, told
 from perdure.flows.shapes.call_queue import QueuedCall, data_of, queued, take
-from perdure.flows.shapes.circular import CircularFlow, Node
+from perdure.flows.shapes.circular import CircularFlow, Node, resolve
 from perdure.flows.shapes.config import (
     APPROVERS,
     DESCRIPTION,
@@ -253,6 +253,11 @@ class ControllerExecutorFlow(CircularFlow):
     def command_names(self) -> Sequence[str]:
         """The commands that a budget ``commands.NAME`` of this flow's runs can limit."""
         return list(self.offered())
+
+    @property
+    def allowed_models(self) -> Sequence[str]:
+        """The models of which a submission may choose one, as the flow's controller says."""
+        return tuple(getattr(self.controller, "allowed_models", ()))
 
     @property
     def missing(self) -> str | None:
@@ -883,6 +888,23 @@ class ControllerExecutorFlow(CircularFlow):
             ),
             context,
         )
+
+    def prompt(
+        self, node: str, context: RoundContext, tools: bool = True
+    ) -> Mapping[str, Any] | None:
+        """Return what the Controller's round sends to a model, or None for other nodes."""
+        prompt = getattr(self.controller, "prompt", None)
+        if node != "Controller" or self.decides() or not callable(prompt):
+            return None
+        held = context.committed.get(HELD)
+        seen = self._seen(context if held is None else with_held(context, held))
+        place = self._place(node)
+        if place.reset:
+            seen = altered(seen, history=EMPTY_HISTORY, remembered={})
+        state = resolve(place.input_interface)(self.state_for(place, seen))
+        full = self._with_commands(seen, str(state.get("node_goal") or ""))
+        made: Mapping[str, Any] | None = prompt(full, tools)
+        return made
 
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
         """Return an estimate of what a round will spend from the run's budgets.

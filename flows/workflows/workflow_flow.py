@@ -252,8 +252,8 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
 
 
 _SETTINGS = (
-    "Answer", "Inputs", "budgets", "description", "keep_events", "lease_seconds", "lifespan",
-    "max_rounds", "retry", "round_timeout_seconds",
+    "Answer", "Inputs", "budgets", "description", "expose", "keep_events", "lease_seconds",
+    "lifespan", "max_rounds", "retry", "round_timeout_seconds",
 )  # fmt: skip
 
 

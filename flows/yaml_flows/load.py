@@ -50,6 +50,7 @@ _SETTINGS = (
     "lease_seconds",
     "round_timeout_seconds",
     "runs_shell",
+    "expose",
     "keep_turns",
     "keep_events",
     "early_exit_key",

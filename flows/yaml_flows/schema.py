@@ -123,6 +123,7 @@ class _FlowKeys(_Keys):
     lease_seconds: Seconds | None = None
     round_timeout_seconds: Seconds | None = None
     runs_shell: bool = False
+    expose: list[Literal["mcp", "openai"]] = []
     keep_turns: Count | None = None
     keep_events: Count | None = None
     budgets: dict[str, float] = {}

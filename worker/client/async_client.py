@@ -64,6 +64,8 @@ class AsyncClient:
         self.settings = self._client.settings
 
     submit = _in_thread(ClientApi.submit)
+    send = _in_thread(ClientApi.send)
+    conversation = _in_thread(ClientApi.conversation)
 
     get = _in_thread(ClientApi.get)
     runs = _in_thread(ClientApi.runs)

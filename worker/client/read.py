@@ -103,6 +103,18 @@ def read_stream(
     return list(reader.items(entries))
 
 
+def read_turns(client: ClientConnection, run_id: str, start: int = 0) -> list[Turn]:
+    """Return the turns of a run's history that are stored, oldest first.
+
+    Args:
+        start: how many of them to leave out.
+
+    Raises:
+        DamagedRun: One of them cannot be read.
+    """
+    return unpack_turns(run_id, client._store.memory(run_id, start))
+
+
 def _read_alone(store: Store, run_id: str, after: str) -> EventBatch:
     try:
         return _parse(store.events(run_id, after))
@@ -144,16 +156,17 @@ class RunReads(ClientConnection, RunResults):
         look: int | None = None,
         children: bool = False,
         parent: str | None = None,
+        thread_id: str | None = None,
     ) -> Page:
         validation.limit(limit)
-        validation.optional_texts(parent=parent)
+        validation.optional_texts(parent=parent, thread_id=thread_id)
         validation.flag(children, "children")
         validation.optional_texts(flow=flow)
         validation.mapping(labels, "labels", of_texts=True)
         validation.submitter(submitted_by)
         validation.look(look)
         status_filter = validation.status(status)
-        wanted = RunFilter(status_filter, flow, labels or {}, submitted_by, children)
+        wanted = RunFilter(status_filter, flow, labels or {}, submitted_by, children, thread_id)
         if parent is not None:
             return self._children(parent, wanted, limit, look, cursor)
         place = validation.cursor(cursor)

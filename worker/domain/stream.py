@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -93,7 +94,7 @@ class StreamReader:
 
     def items(self, entries: Iterable[Event | TextEntry]) -> Iterator[StreamItem]:
         """Yield the items for events and entries of text that were read at the same moment."""
-        for entry in sorted(entries, key=lambda each: (position_of(each.id), type(each) is Event)):
+        for entry in in_order(entries):
             if isinstance(entry, Event):
                 yield from self._of_event(entry)
             else:
@@ -135,3 +136,30 @@ class StreamReader:
 
     def _item(self, kind: str, step: int, attempt: int) -> StreamItem:
         return StreamItem(f"{self.event}/{self.text}", kind, step, attempt)
+
+
+def in_order(entries: Iterable[Event | TextEntry]) -> Iterator[Event | TextEntry]:
+    """Yield events and entries of text in the order in which they were written.
+
+    Each kind keeps its own order. Ids tell milliseconds, and count each kind for itself. So in the
+    same millisecond, the text of a round comes before the events of that round.
+    """
+    listed = list(entries)
+    events = deque(entry for entry in listed if isinstance(entry, Event))
+    texts = deque(entry for entry in listed if not isinstance(entry, Event))
+    while events and texts:
+        text, event = texts[0], events[0]
+        written, happened = position_of(text.id)[0], position_of(event.id)[0]
+        is_before = written < happened or (
+            written == happened and _round_of(text) <= (event.step, event.attempt)
+        )
+        yield texts.popleft() if is_before else events.popleft()
+    yield from events or texts
+
+
+def _round_of(entry: TextEntry) -> tuple[int, int]:
+    """Return step and attempt of an entry of text. An unreadable entry is the first of all."""
+    try:
+        return int(entry.fields["step"]), int(entry.fields["attempt"])
+    except (ValueError, LookupError):
+        return 0, 0

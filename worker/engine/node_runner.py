@@ -24,6 +24,7 @@ from perdure.flows.errors import (
     ends_process,
 )
 from perdure.flows.flow import Flow, Role
+from perdure.flows.outcomes import with_artifacts
 from perdure.flows.retry import tightening
 from perdure.flows.waits import TIMED_OUT, Mailbox, Parked
 from perdure.worker.domain.budget import (
@@ -237,7 +238,7 @@ class NodeRunner:
             settlement = settle(
                 record,
                 flow,
-                outcome,
+                with_artifacts(outcome, context.earlier.artifacts),
                 context.remembered,
                 self._settings,
                 {**context.told, **context.spent},

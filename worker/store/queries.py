@@ -60,6 +60,19 @@ class Queries(StoreConnection):
                 ),
             )
 
+    def run_of_topic(self, topic: str) -> str | None:
+        """Return the run that holds a topic and has not completed, or None."""
+        with self._answered():
+            run_id, nonce = cast(
+                "list[str | None]", self.redis.hmget(self.keys.topic(topic), ("run", "nonce"))
+            )
+            if not run_id:
+                return None
+            stored, phase = cast(
+                "list[str | None]", self.redis.hmget(self.keys.run(run_id), ("nonce", "phase"))
+            )
+        return run_id if stored == nonce and phase not in (None, "completed") else None
+
     def signal_counts(self, run_id: str, names: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Return, by signal name, the numbers of a run's newest taken and newest signal."""
         wanted = [f"{name}:{which}" for name in names for which in ("taken", "last")]
@@ -91,6 +104,13 @@ class Queries(StoreConnection):
         with self._answered():
             fields = cast("list[str]", self.redis.hkeys(self.keys.mailbox(run_id)))
         return sorted(name.removesuffix(":last") for name in fields if name.endswith(":last"))
+
+    def newest_of_topic(self, topic: str) -> str | None:
+        """Return the id of the run that holds a topic, or held it last; None if there is none."""
+        with self._answered():
+            found = self.redis.hmget(self.keys.topic(topic), ["run", "before"])
+        holder, before = cast("list[str | None]", found)
+        return holder or (before or "").partition(" ")[0] or None
 
     def reply(self, run_id: str, name: str, number: int) -> str | None:
         """Return what a run replied to a signal, as JSON text; None if it did not."""

@@ -13,6 +13,7 @@ from perdure.worker.cli.views.live import LiveView
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.domain.stream import StreamItem
 from perdure.worker.presentation.text import duration, plain
 from perdure.worker.presentation.timeline import row_of
 
@@ -182,3 +183,64 @@ def test_durations_are_told_in_the_unit_that_fits() -> None:
 )
 def test_a_row_says_in_plain_words_what_happened(seen: Event, words: str) -> None:
     assert row_of(seen).text == words
+
+
+def texts_drawn(width: int, items: list[StreamItem], height: int = 24) -> list[str]:
+    console = Console(
+        file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None
+    )
+    view = LiveView(console)
+    view._live.start = lambda *_, **__: None  # type: ignore[method-assign]  # one picture, no thread that draws
+    view.show(a_run(), STORY)
+    for item in items:
+        view.show_text(item)
+    with console.capture() as captured:
+        console.print(view.render())
+    return captured.get().splitlines()
+
+
+def text_item(text: str, kind: str = "text", part: str = "", **place: int) -> StreamItem:
+    return StreamItem(
+        "1-0/1-0", "text", **{"step": 3, "attempt": 2, **place}, kind=kind, part=part, text=text
+    )
+
+
+def shown_text(lines: list[str]) -> list[str]:
+    return [line.removeprefix("│ ").rstrip() for line in lines if line.startswith("│ ")]
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_live_view_shows_the_text_of_the_round_in_flight(width: int) -> None:
+    items = [
+        text_item("of another step", step=2),
+        text_item("of a lost attempt", attempt=1),
+        text_item("look at the till", "thinking"),
+        *(text_item(f"word{number} ") for number in range(30)),
+        text_item('{"commit": ', "arguments", "test_commit"),
+        text_item("\x1b[2Jdown\nand on"),
+    ]
+    lines = texts_drawn(width, items)
+    assert len(lines) <= 24 and max(len(line) for line in lines) <= width
+    text = " ".join(shown_text(lines))
+    assert "word29 �[2Jdown and on" in text and 'test_commit {"commit":' in text
+    assert "another" not in text and "lost" not in text
+    assert ("look at the till" in text) == (width == 80), "in few columns the newest lines are left"
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_live_view_says_that_text_is_retracted_until_there_is_other_text(width: int) -> None:
+    given_up = StreamItem("1-0/1-0", "retracted", 3, 1)
+    half = [text_item("half of it", attempt=1), given_up]
+    assert shown_text(texts_drawn(width, half)) == [
+        "half of it",
+        "retracted: this attempt was given up",
+    ]
+    again = shown_text(texts_drawn(width, [*half, text_item("the whole")]))
+    assert again == ["the whole"]
+    committed = StreamItem("1-0/1-0", "committed", 3, 2)
+    assert shown_text(texts_drawn(width, [text_item("the whole"), committed])) == []
+
+
+def test_a_long_text_keeps_its_end() -> None:
+    lines = texts_drawn(80, [text_item(f"{number} ") for number in range(9_000)])
+    assert shown_text(lines)[-1].endswith("8999") and len(lines) <= 24

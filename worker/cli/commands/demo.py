@@ -14,6 +14,7 @@ from perdure.worker.cli.exit_codes import INTERNAL, USAGE, Failed
 from perdure.worker.cli.options import json_option
 from perdure.worker.cli.processes.child import leave_on_signals
 from perdure.worker.cli.processes.demo_stage import GOAL, SAID, DemoStage
+from perdure.worker.cli.views.lines import PipeView
 from perdure.worker.presentation.text import plain
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _check_log(run: Run, events: Sequence[Event]) -> None:
         )
 
 
-class QuietStream:
+class QuietStream(PipeView):
     """A `View` that prints nothing."""
 
     def show(self, *_: Any) -> None: ...

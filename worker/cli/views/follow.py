@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from perdure.worker.cli.exit_codes import (
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.worker.client.api import ClientApi
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.run import Run
+    from perdure.worker.domain.stream import StreamItem
 
 #: Seconds between two polls.
 LOOK_SECONDS = 0.15
@@ -28,6 +30,13 @@ PATIENCE_SECONDS = 60.0
 
 class View(Protocol):
     """A display of a run."""
+
+    @property
+    def shows_text(self) -> bool:
+        """Whether it shows the live text of the followed run."""
+
+    def show_text(self, item: StreamItem) -> None:
+        """Show an item of the followed run's stream. A thread of its own calls this."""
 
     def show(self, run: Run, events: Sequence[Event]) -> None:
         """Show the current state of the followed run, and its new events."""
@@ -67,6 +76,24 @@ def follow(
         AccessDenied: The server refuses the access. This is not retried.
         StoreUnavailable: The server did not answer for longer than PATIENCE_SECONDS.
     """
+    with _text_for(client, run_id, view):
+        return _follow(client, run_id, view, tick)
+
+
+def _text_for(client: ClientApi, run_id: str, view: View) -> AbstractContextManager[object]:
+    if not view.shows_text:
+        return nullcontext()
+    from perdure.worker.cli.views.text_in_flight import TextReader
+
+    return closing(TextReader(client, run_id, view.show_text))
+
+
+def _follow(
+    client: ClientApi,
+    run_id: str,
+    view: View,
+    tick: Callable[[Run, Sequence[Event]], None] | None,
+) -> Run:
     from perdure.worker.domain.run import RunStatus
     from perdure.worker.store import AccessDenied, StoreUnavailable
 

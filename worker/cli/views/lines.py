@@ -15,9 +15,19 @@ from perdure.worker.presentation.usage import facts
 if TYPE_CHECKING:
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.run import Run
+    from perdure.worker.domain.stream import StreamItem
 
 
-class LinesView:
+class PipeView:
+    """What the views for pipes have in common: they show no text of a round in flight."""
+
+    shows_text = False
+
+    def show_text(self, item: StreamItem) -> None:
+        pass
+
+
+class LinesView(PipeView):
     """A view that prints one line per event, and at the end the answer, error or question."""
 
     def __init__(self) -> None:
@@ -52,7 +62,7 @@ class LinesView:
         pass
 
 
-class JsonLinesView:
+class JsonLinesView(PipeView):
     """A view that prints one JSON event per line, and ends with ``{"type": "end", "run": ...}``."""
 
     def show(self, run: Run, events: Sequence[Event]) -> None:

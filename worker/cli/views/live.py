@@ -16,6 +16,7 @@ from rich.text import Text
 
 from perdure.worker.cli.output import colour_of
 from perdure.worker.cli.views.lines import last_words
+from perdure.worker.cli.views.text_in_flight import TextInFlight
 from perdure.worker.presentation.text import (
     count,
     duration,
@@ -30,6 +31,7 @@ from perdure.worker.presentation.usage import EXHAUSTED, LOW, totals
 if TYPE_CHECKING:
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.run import Run
+    from perdure.worker.domain.stream import StreamItem
 
 #: The style of each tone of a row.
 TONES = {"round": "", "good": "green", "bad": "bold red", "wait": "yellow", "note": "bold magenta"}
@@ -58,7 +60,12 @@ WAITS = {
 
 
 class LiveView:
-    """A view with head, table of rounds and foot; rich's thread redraws it 8 times a second."""
+    """A view with head, table of rounds, text of the round in flight, and foot.
+
+    rich's thread redraws it 8 times a second.
+    """
+
+    shows_text = True
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
@@ -67,6 +74,7 @@ class LiveView:
         self._earlier = 0
         self._run: Run | None = None
         self._pending = ""
+        self._text = TextInFlight()
         self._seen = 0.0
         self._over = False
         self._live = Live(
@@ -90,6 +98,10 @@ class LiveView:
         if not self._started:
             self._started = True
             self._live.start()
+
+    def show_text(self, item: StreamItem) -> None:
+        with self._lock:
+            self._text.take(item)
 
     def note(self, text: str) -> None:
         with self._lock:
@@ -119,9 +131,12 @@ class LiveView:
             if self._run is None:
                 return Text("")
             width, height = min(self.console.width, WIDEST), self.console.height
+            step = -1 if self._over else self._run.state.step
+            text = self._text.rendered(self.console, step, width, height)
             return Group(
                 *self._head(self._run, width),
-                self._table(self._run, width, height),
+                self._table(self._run, width, height - len(text)),
+                *text,
                 *self._foot(self._run),
             )
 

@@ -15,7 +15,8 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Route
 
 from perdure.worker.client import Client
-from perdure.worker.web.api import conversation, fleet, runs
+from perdure.worker.web.api import conversation, fleet, runs, threads
+from perdure.worker.web.api.chats import chat_router
 from perdure.worker.web.api.events import event_router
 from perdure.worker.web.api.hooks import hook_router
 from perdure.worker.web.api.responses import Ready, Up
@@ -96,6 +97,7 @@ ROUTERS = (
     runs.router,
     runs.bulk_router,
     conversation.conversation_router,
+    threads.threads_router,
     fleet.inbox_router,
     fleet.flows_router,
     fleet.router,
@@ -121,7 +123,8 @@ def api_router(
     # The routes are plain functions. Each runs in one of Starlette's threads (40 by default), so a
     # state server that does not answer blocks those threads, but never the event loop.
     probes = probe_router(client)
-    resources = (*ROUTERS, event_router(hub or EventHub(client)))
+    hub = hub or EventHub(client)
+    resources = (*ROUTERS, event_router(hub), chat_router(hub))
     router = APIRouter()
     hooks = hook_router(client)
     router.include_router(probes)

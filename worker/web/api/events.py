@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.sse import format_sse_event
@@ -16,6 +16,7 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.web.api.responses import Events
 from perdure.worker.web.api.routes import RunId, problems, resource_router
+from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.event_stream import (
@@ -28,6 +29,10 @@ from perdure.worker.web.event_stream import (
     watch,
 )
 from perdure.worker.web.json_body import Json
+from perdure.worker.web.ui_streams.ag_ui import AgUiWriter
+from perdure.worker.web.ui_streams.ai_sdk import AiSdkWriter
+from perdure.worker.web.ui_streams.frames import UiFrames
+from perdure.worker.web.ui_streams.writer import UiToolCall, UiWriter
 
 MEDIA_TYPE = "text/event-stream"
 #: Seconds between two comments on a silent stream. Proxies close a silent connection after a minute
@@ -68,6 +73,8 @@ STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
     },
 }
 
+#: Writers of streams for chat interfaces, by their name in a request.
+WRITERS: dict[str, type[UiWriter]] = {"ai-sdk": AiSdkWriter, "ag-ui": AgUiWriter}
 
 LastEventId = Annotated[
     str | None, Header(description="As `after`, sent by an EventSource. It overrides `after`.")
@@ -178,6 +185,14 @@ def event_router(hub: EventHub) -> APIRouter:
             float,
             Query(gt=0, le=MAX_STREAM_SECONDS, description="Maximum duration in seconds."),
         ] = MAX_STREAM_SECONDS,
+        form: Annotated[
+            Literal["perdure", "ai-sdk", "ag-ui"],
+            Query(
+                alias="format",
+                description="`ai-sdk`: as a UI message stream of Vercel's AI SDK. `ag-ui`: as "
+                "events of AG-UI. Both end when the run asks a person, too.",
+            ),
+        ] = "perdure",
     ) -> Response:
         """Return the events of a run, and between them the text that its rounds show meanwhile.
 
@@ -189,6 +204,8 @@ def event_router(hub: EventHub) -> APIRouter:
         """
         source = TextSource(runs, run_id, last_event_id or after)
         follow = follow and MEDIA_TYPE in request.headers.get("accept", "")
+        if form in WRITERS:
+            return await streamed_ui(runs, hub, source, WRITERS[form](), follow, seconds)
         return await streamed(source, hub, follow, seconds)
 
     return events
@@ -201,6 +218,32 @@ async def streamed(source: Source[T], hub: EventHub, follow: bool, seconds: floa
         return Response(status_code=204)
     content = stream(watch(source, hub, first, follow, seconds))
     return EventSourceResponse(content, ping=HEARTBEAT_SECONDS, send_timeout=SEND_SECONDS)
+
+
+async def streamed_ui(
+    runs: AuthorizedClient,
+    hub: EventHub,
+    source: TextSource,
+    writer: UiWriter,
+    follow: bool,
+    seconds: float,
+    calls: Sequence[UiToolCall] = (),
+    begin_after: str | None = None,
+) -> Response:
+    """Return the response with a run's stream in a protocol of chat interfaces.
+
+    For ``calls`` and ``begin_after`` see ``UiFrames``.
+    """
+    first = await run_in_threadpool(source.read)
+    frames = UiFrames(runs, source, writer, calls, begin_after)
+    content = frames.stream(hub, first, follow, seconds)
+    return EventSourceResponse(
+        content,
+        headers=writer.headers,
+        ping=HEARTBEAT_SECONDS,
+        send_timeout=SEND_SECONDS,
+        sep="\n",  # Clients of AG-UI split events at this line break only.
+    )
 
 
 async def stream(watched: AsyncGenerator[Sequence[T] | StreamEnd]) -> AsyncIterator[bytes]:

@@ -1,0 +1,96 @@
+"""The live text of a graph's round: what its models say, and what its nodes write to the stream."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from pydantic_core import to_jsonable_python
+
+from perdure.flows.context import RoundContext
+from perdure.flows.json_values import canonical
+
+#: The tag of models whose replies are not to be shown, as in the library's own streams.
+HIDDEN = "nostream"
+#: The kind of live text that is JSON, from a node's ``get_stream_writer()``.
+CUSTOM = "custom"
+
+
+def text_handler(context: RoundContext, streams: bool) -> BaseCallbackHandler:
+    """Return a handler that shows what the models of a round say, while it comes in.
+
+    Args:
+        streams: whether models are asked for a stream that would answer at once.
+    """
+    return StreamingTextHandler(context) if streams else TextHandler(context)
+
+
+def show_custom(context: RoundContext, chunk: Any) -> None:
+    """Show what a node has written with ``get_stream_writer()``: a text, or data as JSON."""
+    if isinstance(chunk, str):
+        context.stream(chunk)
+    else:
+        context.stream(canonical(to_jsonable_python(chunk, fallback=repr)), CUSTOM)
+
+
+class TextHandler(BaseCallbackHandler):
+    """Shows the replies of models that stream."""
+
+    run_inline = True
+
+    def __init__(self, context: RoundContext) -> None:
+        self._context = context
+        self._lock = threading.Lock()
+        #: By request: the node that makes it, and the tools of its calls by index.
+        self._requests: dict[UUID, tuple[str, dict[Any, str]]] = {}
+
+    def on_chat_model_start(
+        self,
+        serialized: Any,
+        messages: Any,
+        *,
+        run_id: UUID,
+        tags: list[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        **named: Any,
+    ) -> None:
+        """Note which node makes a request."""
+        if HIDDEN not in (tags or ()):
+            node = str((metadata or {}).get("langgraph_node", ""))
+            with self._lock:
+                self._requests[run_id] = node, {}
+
+    def on_llm_new_token(
+        self, token: Any, *, chunk: Any = None, run_id: UUID, **named: Any
+    ) -> None:
+        """Show a piece of a reply."""
+        with self._lock:
+            node, tools = self._requests.get(run_id, (None, {}))
+        if node is None:
+            return
+        message = getattr(chunk, "message", None)
+        thought = (getattr(message, "additional_kwargs", None) or {}).get("reasoning_content")
+        if isinstance(thought, str):
+            self._context.stream(thought, "thinking", node)
+        if isinstance(token, str):
+            self._context.stream(token, "text", node)
+        for call in getattr(message, "tool_call_chunks", None) or ():
+            if call.get("name"):
+                tools[call.get("index")] = call["name"]
+            tool = tools.get(call.get("index"), "")
+            self._context.stream(call.get("args") or "", "arguments", tool)
+
+
+class StreamingTextHandler(TextHandler):
+    """Shows the replies of all models. The library asks them for streams because of its methods."""
+
+    def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Return the output as it is."""
+        return output
+
+    def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
+        """Return the output as it is."""
+        return output

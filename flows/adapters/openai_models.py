@@ -1,0 +1,176 @@
+"""Requests to models of the OpenAI Agents SDK in steps, and their live text."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from agents import Model, ModelProvider, ModelResponse, ModelSettings, Usage
+from agents.items import TResponseOutputItem
+from openai import APIConnectionError, APIStatusError
+from openai.types.responses import Response
+from pydantic import TypeAdapter
+
+from perdure.flows.adapters.openai_results import failed, said
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import FatalError, RetryableError
+from perdure.flows.workflows.steps import AsyncSteps
+
+#: Kinds of text by the event that brings a piece of it.
+KINDS = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "text",
+    "response.reasoning_summary_text.delta": "thinking",
+    "response.reasoning_text.delta": "thinking",
+}
+#: Events with the whole response. As without a stream, an incomplete response counts too.
+ENDS = ("response.completed", "response.incomplete")
+HTTP_LIBRARIES = ("httpx", "httpx2", "httpcore", "httpcore2")
+FAILURES = ("response.failed", "error")
+_items = TypeAdapter(list[TResponseOutputItem])
+_usage = TypeAdapter(Usage)
+_parameters = inspect.signature(Model.get_response)
+
+
+class SteppingProvider(ModelProvider):
+    """Makes models that are asked in steps."""
+
+    def __init__(self, steps: AsyncSteps, inner: ModelProvider, stream: bool) -> None:
+        self._steps, self.perdure_inner, self._stream = steps, inner, stream
+
+    def get_model(self, model_name: str | None) -> Model:
+        """Return a model of this name."""
+        return SteppingModel(self._steps, self.perdure_inner.get_model(model_name), self._stream)
+
+
+class SteppingModel(Model):
+    """A model that is asked in steps. Their usage is charged to the budgets of the run."""
+
+    def __init__(self, steps: AsyncSteps, inner: Model, stream: bool) -> None:
+        self._steps, self.perdure_inner, self._stream = steps, inner, stream
+
+    async def get_response(self, *args: Any, **named: Any) -> ModelResponse:
+        """Return the model's response, from the journal if it was given before."""
+
+        async def ask(context: RoundContext) -> dict[str, Any]:
+            try:
+                if self._stream:
+                    response = await respond(self.perdure_inner, context, args, named)
+                else:
+                    response = await self.perdure_inner.get_response(*args, **named)
+            except (APIConnectionError, APIStatusError) as error:
+                raise failed(error) from error
+            usage = response.usage
+            context.spend(
+                tokens=usage.input_tokens + usage.output_tokens,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                requests=1,
+            )
+            return {
+                "output": _items.dump_python(response.output, mode="json", exclude_unset=True),
+                "usage": _usage.dump_python(usage, mode="json"),
+                "id": response.response_id,
+            }
+
+        told = await self._steps.step(
+            ask, name="model", role="controller", idempotent=True, shown={}, summarize=said
+        )
+        return ModelResponse(
+            output=_items.validate_python(told["output"]),
+            usage=_usage.validate_python(told["usage"]),
+            response_id=told["id"],
+        )
+
+    def stream_response(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
+        """Raise FatalError: a step returns its response as a whole."""
+        raise FatalError(
+            "a workflow gets a response as a whole; use run_agent, not run_streamed. Those who "
+            "watch the run see the response as it comes"
+        )
+
+
+async def respond(
+    model: Model, context: RoundContext, args: tuple[Any, ...], named: Mapping[str, Any]
+) -> ModelResponse:
+    """Return a model's response, and show it as live text while it comes in.
+
+    A model that cannot stream is asked for its response.
+
+    Args:
+        args, named: those of ``get_response``.
+
+    Raises:
+        RetryableError: the stream ended before the response was complete.
+    """
+    asked = _parameters.bind(model, *args, **named)
+    settings = asked.arguments["model_settings"]
+    if isinstance(settings, ModelSettings) and settings.include_usage is None:
+        # Without it, some providers do not say what a stream has used.
+        asked.arguments["model_settings"] = replace(settings, include_usage=True)
+    events = _Events(context)
+    try:
+        stream: AsyncIterator[Any] = model.stream_response(*asked.args[1:], **asked.kwargs)
+        async with aclosing(stream) as opened:  # type: ignore[type-var]
+            async for event in opened:
+                events.take(event)
+    except NotImplementedError:
+        return await model.get_response(*args, **named)
+    except Exception as error:
+        # The SDK hands on errors of its HTTP library if they come in the middle of a stream.
+        if type(error).__module__.partition(".")[0] in HTTP_LIBRARIES:
+            raise RetryableError(f"the model's stream was cut: {error}", counts=False) from error
+        raise
+    return events.response()
+
+
+class _Events:
+    """The events of one response."""
+
+    def __init__(self, context: RoundContext) -> None:
+        self._context = context
+        self._tools: dict[int, str] = {}
+        self._items: list[Any] = []
+        self._whole: Response | None = None
+
+    def take(self, event: Any) -> None:
+        """Show what an event brings."""
+        kind = str(getattr(event, "type", ""))
+        if kind in KINDS:
+            self._context.stream(event.delta, KINDS[kind])
+        elif kind == "response.output_item.added" and event.item.type == "function_call":
+            self._tools[event.output_index] = event.item.name
+        elif kind == "response.function_call_arguments.delta":
+            tool = self._tools.get(event.output_index, "")
+            self._context.stream(event.delta, "arguments", tool)
+        elif kind == "response.output_item.done":
+            self._items.append(event.item)
+        elif kind in ENDS:
+            self._whole = event.response
+        elif kind in FAILURES:
+            response = getattr(event, "response", None)
+            why = getattr(response, "error", None) or getattr(event, "message", None)
+            raise RetryableError(f"the model failed in its response: {why}")
+
+    def response(self) -> ModelResponse:
+        """Return the response when its stream has ended."""
+        whole = self._whole
+        if whole is None:
+            raise RetryableError("the model's stream ended before its response was complete")
+        used = whole.usage
+        usage = Usage(requests=1)
+        if used is not None:
+            usage = Usage(
+                requests=1,
+                input_tokens=used.input_tokens,
+                output_tokens=used.output_tokens,
+                total_tokens=used.total_tokens,
+                input_tokens_details=used.input_tokens_details,
+                output_tokens_details=used.output_tokens_details,
+            )
+        return ModelResponse(
+            output=list(whole.output) or self._items, usage=usage, response_id=whole.id
+        )

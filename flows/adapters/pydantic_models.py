@@ -1,0 +1,122 @@
+"""Requests of an agent of Pydantic AI to its model: their usage, errors and live text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterable, Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    ModelResponse,
+    ModelResponsePart,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolCallPartDelta,
+)
+from pydantic_ai.models import Model
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.tools import RunContext
+
+from perdure.flows.adapters.approvals import arguments
+from perdure.flows.context import RoundContext
+from perdure.flows.controllers.model.errors import failed
+from perdure.flows.errors import BadReply, PerdureError
+from perdure.flows.json_values import canonical
+
+_response = TypeAdapter(ModelResponse)
+#: The round in which a request is made.
+_round: ContextVar[RoundContext | None] = ContextVar("perdure_round", default=None)
+
+
+class ModelStep:
+    """A request to a model, whose usage is charged to the budgets of the run."""
+
+    def __init__(self, body: Callable[[], Awaitable[object]]) -> None:
+        self._body = body
+
+    async def __call__(self, context: RoundContext) -> object:
+        before = _round.set(context)
+        try:
+            payload = await self._body()
+        except PerdureError:
+            raise
+        except Exception as error:
+            why = failed(error, "of the agent", ())
+            raise error if isinstance(why.error, BadReply) else why.error from error
+        finally:
+            _round.reset(before)
+        response = _response.validate_python(payload)
+        usage = response.usage
+        context.spend(
+            tokens=usage.input_tokens + usage.output_tokens,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            requests=1,
+            **_money(response),
+        )
+        if response.model_name:
+            context.tell(model=response.model_name[:200])
+        return payload
+
+
+def said(payload: Any) -> str:
+    """Return what a response of a model says, for people who watch: its texts and its calls."""
+    parts = (_part_text(part) for part in _response.validate_python(payload).parts)
+    return "; ".join(part for part in parts if part)
+
+
+def _part_text(part: ModelResponsePart) -> str:
+    if isinstance(part, ToolCallPart):
+        return f"{part.tool_name} {canonical(arguments(part.args_as_dict()))}"
+    return part.content if isinstance(part, TextPart) else ""
+
+
+def _money(response: ModelResponse) -> dict[str, float]:
+    """Return what a response has cost, in US dollars, if its price is known."""
+    try:
+        return {"money": float(response.cost().total_price)}
+    except (LookupError, AssertionError, ValueError):
+        return {}
+
+
+def can_stream(model: object) -> bool:
+    """Return whether a model can be asked for a stream."""
+    while isinstance(model, WrapperModel):
+        model = model.wrapped
+    if getattr(model, "stream_function", model) is None:
+        return False  # a FunctionModel with a plain function
+    return isinstance(model, Model) and type(model).request_stream is not Model.request_stream
+
+
+async def show(run_context: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:
+    """Show the events of a model's response as live text of the round."""
+    context = _round.get()
+    if context is None:
+        return
+    tools: dict[int, str] = {}
+    async for event in events:
+        match event:
+            case PartStartEvent(index=index, part=ToolCallPart(tool_name=name, args=args)):
+                tools[index] = name
+                context.stream(_json(args), "arguments", name)
+            case PartStartEvent(part=TextPart(content=text) | ThinkingPart(content=text) as part):
+                context.stream(text, "text" if isinstance(part, TextPart) else "thinking")
+            case PartDeltaEvent(index=index, delta=ToolCallPartDelta(args_delta=args)):
+                context.stream(_json(args), "arguments", tools.get(index, ""))
+            case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+                context.stream(text)
+            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=thought)):
+                context.stream(thought or "", "thinking")
+
+
+def _json(args: Any) -> str:
+    """Return a piece of a call's arguments. Some providers send them in one piece, as an object."""
+    return args if isinstance(args, str) else "" if args is None else json.dumps(args)

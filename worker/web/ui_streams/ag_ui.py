@@ -1,0 +1,200 @@
+"""The events of AG-UI, the Agent User Interaction Protocol, version 1.0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from perdure.flows.json_values import canonical
+from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.domain.run import Run
+from perdure.worker.web.ui_streams.writer import (
+    UiEvent,
+    UiToolCall,
+    UiWriter,
+    error_of,
+    interrupt_ref,
+)
+
+VERSION = "1.0"
+#: The answer to an approval, as JSON Schema.
+APPROVAL: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean"},
+        "reason": {"type": "string"},
+        "editedArgs": {"type": "object"},
+    },
+    "required": ["approved"],
+}
+
+
+class AgUiWriter(UiWriter):
+    """Writes a response as AG-UI events.
+
+    A retraction is a snapshot of the messages without those that were taken back.
+
+    Args:
+        thread_id, run_id: as the client calls them. None: the run's own.
+        messages: those of the conversation so far. None: the run's goal is the only one.
+    """
+
+    def __init__(
+        self,
+        thread_id: str | None = None,
+        run_id: str | None = None,
+        messages: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        self._ids = {"threadId": thread_id, "runId": run_id}
+        self._metadata: dict[str, Any] = {}
+        self._given = None if messages is None else list(messages)
+        #: Messages of the response, by id.
+        self._own: dict[str, dict[str, Any]] = {}
+
+    def begin(self, run: Run) -> Iterator[UiEvent]:
+        """Begin the run. Its metadata name Perdure's run and its flow."""
+        self._ids["threadId"] = self._ids["threadId"] or run.state.thread_id or run.id
+        self._ids["runId"] = self._ids["runId"] or run.id
+        self._metadata = {"run": run.id, "flow": run.flow}
+        yield {
+            "type": "RUN_STARTED",
+            **self._ids,
+            "protocolVersion": VERSION,
+            "metadata": self._metadata,
+        }
+        if self._given is None:
+            self._given = [{"id": f"{run.id}.goal", "role": "user", "content": run.goal}]
+            yield from self._snapshot()
+
+    def begin_step(self, name: str) -> Iterator[UiEvent]:
+        """Begin a step."""
+        yield {"type": "STEP_STARTED", "stepName": name}
+
+    def end_step(self, name: str) -> Iterator[UiEvent]:
+        """End a step."""
+        yield {"type": "STEP_FINISHED", "stepName": name}
+
+    def start_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
+        """Begin a message with text or reasoning."""
+        role = "assistant" if kind == "text" else "reasoning"
+        self._own[part_id] = {"id": part_id, "role": role, "content": ""}
+        if kind == "text":
+            yield {"type": "TEXT_MESSAGE_START", "messageId": part_id, "role": "assistant"}
+        else:
+            yield {"type": "REASONING_START", "messageId": part_id}
+            yield {"type": "REASONING_MESSAGE_START", "messageId": part_id, "role": "reasoning"}
+
+    def add_text(
+        self, part_id: str, kind: Literal["text", "thinking"], text: str
+    ) -> Iterator[UiEvent]:
+        """Add a piece to such a message."""
+        self._own[part_id]["content"] += text
+        name = "TEXT_MESSAGE" if kind == "text" else "REASONING_MESSAGE"
+        yield {"type": f"{name}_CONTENT", "messageId": part_id, "delta": text}
+
+    def end_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
+        """End such a message."""
+        if kind == "text":
+            yield {"type": "TEXT_MESSAGE_END", "messageId": part_id}
+        else:
+            yield {"type": "REASONING_MESSAGE_END", "messageId": part_id}
+            yield {"type": "REASONING_END", "messageId": part_id}
+
+    def add_data(self, kind: str, part: str, text: str) -> Iterator[UiEvent]:
+        """Write a piece of text of a flow's own kind as an event of its own."""
+        yield {
+            "type": "CUSTOM",
+            "name": "live",
+            "value": {"kind": kind, "part": part, "text": text},
+        }
+
+    def start_call(self, call: UiToolCall) -> Iterator[UiEvent]:
+        """Begin a call of a tool. Arguments that are known already follow at once."""
+        function = {"name": call.name, "arguments": ""}
+        self._own[call.id] = {
+            "id": call.id,
+            "role": "assistant",
+            "toolCalls": [{"id": call.id, "type": "function", "function": function}],
+        }
+        yield {"type": "TOOL_CALL_START", "toolCallId": call.id, "toolCallName": call.name}
+        if call.args is not None:
+            yield from self.add_arguments(call, canonical(dict(call.args)))
+
+    def add_arguments(self, call: UiToolCall, text: str) -> Iterator[UiEvent]:
+        """Add a piece to its arguments."""
+        self._own[call.id]["toolCalls"][0]["function"]["arguments"] += text
+        yield {"type": "TOOL_CALL_ARGS", "toolCallId": call.id, "delta": text}
+
+    def end_call(self, call: UiToolCall) -> Iterator[UiEvent]:
+        """End a call of a tool."""
+        yield {"type": "TOOL_CALL_END", "toolCallId": call.id}
+
+    def give_result(self, call: UiToolCall, result: Any) -> Iterator[UiEvent]:
+        """Write the result of a call, as text or as JSON."""
+        error = error_of(result)
+        content = error or (result if isinstance(result, str) else canonical(result))
+        message_id = f"{call.id}.result"
+        self._own[message_id] = {
+            "id": message_id,
+            "role": "tool",
+            "toolCallId": call.id,
+            "content": content,
+            **({} if error is None else {"error": error}),
+        }
+        yield {
+            "type": "TOOL_CALL_RESULT",
+            "messageId": message_id,
+            "toolCallId": call.id,
+            "content": content,
+            "role": "tool",
+        }
+
+    def retract(
+        self, step: int, attempt: int, part_ids: Sequence[str], calls: Sequence[UiToolCall]
+    ) -> Iterator[UiEvent]:
+        """Write all messages again, without those that were taken back."""
+        for each in (*part_ids, *(call.id for call in calls)):
+            self._own.pop(each, None)
+        yield from self._snapshot()
+
+    def ask(self, pending: PendingInterrupt, call: UiToolCall | None) -> Iterator[UiEvent]:
+        """Finish the run with an interrupt, which the client answers with ``resume``."""
+        interrupt: dict[str, Any] = {
+            "id": interrupt_ref(pending),
+            "reason": "tool_call" if call is not None else pending.kind,
+            "message": pending.question,
+            "metadata": {"data": pending.shown_data},
+        }
+        if call is not None:
+            interrupt |= {"toolCallId": call.id, "responseSchema": dict(APPROVAL)}
+        if pending.deadline is not None:
+            interrupt["expiresAt"] = pending.deadline.isoformat()
+        yield self._finished({"type": "interrupt", "interrupts": [interrupt]})
+
+    def finish(self, run: Run, answer: Any) -> Iterator[UiEvent]:
+        """Finish the run, with its answer as the result."""
+        if isinstance(answer, str) and answer:
+            part_id = f"{run.id}.answer"
+            yield from self.start_text(part_id, "text")
+            yield from self.add_text(part_id, "text", answer)
+            yield from self.end_text(part_id, "text")
+        yield {**self._finished({"type": "success"}), "result": run.answer}
+
+    def fail(self, error: str) -> Iterator[UiEvent]:
+        """End the run with an error."""
+        yield {"type": "RUN_ERROR", "message": error}
+
+    def abort(self, reason: str) -> Iterator[UiEvent]:
+        """Finish the run as cancelled."""
+        yield self._finished({"type": "cancelled"})
+
+    def _finished(self, outcome: dict[str, Any]) -> UiEvent:
+        return {
+            "type": "RUN_FINISHED",
+            **self._ids,
+            "outcome": outcome,
+            "metadata": self._metadata,
+        }
+
+    def _snapshot(self) -> Iterator[UiEvent]:
+        yield {"type": "MESSAGES_SNAPSHOT", "messages": [*(self._given or ()), *self._own.values()]}

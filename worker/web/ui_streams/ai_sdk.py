@@ -1,0 +1,154 @@
+"""The UI message stream of Vercel's AI SDK, from version 5 on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.domain.run import Run
+from perdure.worker.web.ui_streams.writer import (
+    UiEvent,
+    UiToolCall,
+    UiWriter,
+    error_of,
+    interrupt_ref,
+)
+
+#: Names of a text in the protocol, by kind.
+NAMES = {"text": "text", "thinking": "reasoning"}
+INTERRUPT, RETRACTED, ANSWER = "data-interrupt", "data-retracted", "data-answer"
+LIVE = "data-live"
+
+
+class AiSdkWriter(UiWriter):
+    """Writes a response as UI message chunks. The message has the id of the run.
+
+    A retraction is a part ``data-retracted``: the parts since the last ``step-start`` are void.
+    """
+
+    headers: Mapping[str, str] = {"x-vercel-ai-ui-message-stream": "v1"}
+
+    def begin(self, run: Run) -> Iterator[UiEvent]:
+        """Begin a message, whose metadata name the run and its flow."""
+        metadata = {"run": run.id, "flow": run.flow}
+        yield {"type": "start", "messageId": run.id, "messageMetadata": metadata}
+
+    def begin_step(self, name: str) -> Iterator[UiEvent]:
+        """Begin a step of the message."""
+        yield {"type": "start-step"}
+
+    def end_step(self, name: str) -> Iterator[UiEvent]:
+        """End a step of the message."""
+        yield {"type": "finish-step"}
+
+    def start_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
+        """Begin a part with text or reasoning."""
+        yield {"type": f"{NAMES[kind]}-start", "id": part_id}
+
+    def add_text(
+        self, part_id: str, kind: Literal["text", "thinking"], text: str
+    ) -> Iterator[UiEvent]:
+        """Add a piece to such a part."""
+        yield {"type": f"{NAMES[kind]}-delta", "id": part_id, "delta": text}
+
+    def end_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
+        """End such a part."""
+        yield {"type": f"{NAMES[kind]}-end", "id": part_id}
+
+    def add_data(self, kind: str, part: str, text: str) -> Iterator[UiEvent]:
+        """Write a piece of text of a flow's own kind as a part with data."""
+        yield {"type": LIVE, "data": {"kind": kind, "part": part, "text": text}}
+
+    def start_call(self, call: UiToolCall) -> Iterator[UiEvent]:
+        """Begin a part with a call of a tool."""
+        yield {"type": "tool-input-start", "toolCallId": call.id, "toolName": call.name}
+
+    def add_arguments(self, call: UiToolCall, text: str) -> Iterator[UiEvent]:
+        """Add a piece to its input."""
+        yield {"type": "tool-input-delta", "toolCallId": call.id, "inputTextDelta": text}
+
+    def end_call(self, call: UiToolCall) -> Iterator[UiEvent]:
+        """Write the whole input of the call."""
+        args = {} if call.args is None else dict(call.args)
+        yield {
+            "type": "tool-input-available",
+            "toolCallId": call.id,
+            "toolName": call.name,
+            "input": args,
+        }
+
+    def give_result(self, call: UiToolCall, result: Any) -> Iterator[UiEvent]:
+        """Write the output of a call, or its error."""
+        error = error_of(result)
+        if error is not None:
+            yield {"type": "tool-output-error", "toolCallId": call.id, "errorText": error}
+        else:
+            yield {"type": "tool-output-available", "toolCallId": call.id, "output": result}
+
+    def retract(
+        self, step: int, attempt: int, part_ids: Sequence[str], calls: Sequence[UiToolCall]
+    ) -> Iterator[UiEvent]:
+        """Write that the parts since the last ``step-start`` are void."""
+        for call in calls:
+            yield {
+                "type": "tool-output-error",
+                "toolCallId": call.id,
+                "errorText": "retracted: the attempt that made this call was given up",
+            }
+        data = {"step": step, "attempt": attempt, "parts": list(part_ids)}
+        yield {"type": RETRACTED, "data": data}
+
+    def ask(self, pending: PendingInterrupt, call: UiToolCall | None) -> Iterator[UiEvent]:
+        """Ask for an approval of a call, or ask a question in a text and in a part of its own."""
+        reference = interrupt_ref(pending)
+        if call is not None:
+            yield {
+                "type": "tool-approval-request",
+                "approvalId": reference,
+                "toolCallId": call.id,
+            }
+        elif pending.kind == "question":
+            yield from self._text(f"{reference}.question", pending.question)
+        data = {
+            "interrupt": reference,
+            "kind": pending.kind,
+            "question": pending.question,
+            "data": pending.shown_data,
+        }
+        yield {"type": INTERRUPT, "id": reference, "data": data}
+        yield from self._finish("tool-calls" if call is not None else "other", pending.run_id)
+
+    def finish(self, run: Run, answer: Any) -> Iterator[UiEvent]:
+        """Finish the message, with an answer that no part has shown."""
+        if isinstance(answer, str) and answer:
+            yield from self._text(f"{run.id}.answer", answer)
+        elif answer not in (None, ""):
+            yield {"type": ANSWER, "data": answer}
+        yield from self._finish("stop" if run.finished else "length", run.id, run.status_text)
+
+    def fail(self, error: str) -> Iterator[UiEvent]:
+        """End the stream with an error."""
+        yield {"type": "error", "errorText": error}
+        yield {"type": "finish", "finishReason": "error"}
+
+    def abort(self, reason: str) -> Iterator[UiEvent]:
+        """End the stream of a run that was stopped."""
+        yield {"type": "abort", "reason": reason}
+
+    def trailer(self) -> bytes:
+        """Return the end of the stream."""
+        return b"data: [DONE]\n\n"
+
+    def _text(self, part_id: str, text: str) -> Iterator[UiEvent]:
+        yield from self.start_text(part_id, "text")
+        yield from self.add_text(part_id, "text", text)
+        yield from self.end_text(part_id, "text")
+
+    @staticmethod
+    def _finish(reason: str, run_id: str, status: str = "interrupted") -> Iterator[UiEvent]:
+        yield {
+            "type": "finish",
+            "finishReason": reason,
+            "messageMetadata": {"run": run_id, "status": status},
+        }

@@ -1,0 +1,135 @@
+"""The bytes of a run's stream in a protocol of chat interfaces."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
+
+from starlette.concurrency import run_in_threadpool
+
+from perdure.flows.outcomes import Turn
+from perdure.worker.domain.event import position_of
+from perdure.worker.domain.run import Run
+from perdure.worker.domain.stream import StreamItem
+from perdure.worker.errors import DamagedRun, RunNotFound
+from perdure.worker.store import StoreUnavailable
+from perdure.worker.web.auth import AuthorizedClient
+from perdure.worker.web.event_hub import EventHub
+from perdure.worker.web.event_stream import StreamEnd, StreamRead, TextSource, watch
+from perdure.worker.web.ui_streams.response import UiResponse
+from perdure.worker.web.ui_streams.tool_results import ToolResult, ToolResults, told_by_event
+from perdure.worker.web.ui_streams.writer import UiEvent, UiToolCall, UiWriter, encoded
+
+#: The newest events among which the last answer of a person is looked for.
+MOST_EVENTS = 1_000
+#: Behind all live text of a millisecond.
+LAST_NUMBER = 10**17
+
+
+def response_start(runs: AuthorizedClient, run_id: str) -> str | None:
+    """Return the id of the event behind which a run's present response begins.
+
+    It is the last answer of a person. None: the response begins with the run.
+    """
+    for event in reversed(runs.latest_events(run_id, MOST_EVENTS)):
+        if event.type in ("resumed", "retried"):
+            return event.id
+    return None
+
+
+def behind(event_id: str) -> str:
+    """Return the position in a run's stream behind an event, and behind the text before it."""
+    ms, _, _ = event_id.partition("-")
+    return f"{event_id}/{ms}-{LAST_NUMBER}"
+
+
+class UiFrames:
+    """A run's stream in the bytes of server-sent events, for one client.
+
+    Args:
+        writer: of the protocol.
+        calls: calls of the client's conversation that have no result yet.
+        begin_after: the id of the event behind which the response begins. What comes before is
+            read, since the response may give results of its calls. None: it begins at once.
+    """
+
+    def __init__(
+        self,
+        runs: AuthorizedClient,
+        source: TextSource,
+        writer: UiWriter,
+        calls: Sequence[UiToolCall] = (),
+        begin_after: str | None = None,
+    ) -> None:
+        self._begin = None if begin_after is None else position_of(begin_after)
+        self._runs, self._source, self._writer = runs, source, writer
+        self._response = UiResponse(source.run_id, writer, calls)
+        self._results = ToolResults()
+        self._turns: list[Turn] = []
+
+    async def stream(
+        self, hub: EventHub, first: StreamRead[StreamItem], follow: bool, seconds: float
+    ) -> AsyncIterator[bytes]:
+        """Yield the bytes until the response ends. See ``watch`` for the arguments."""
+        run = await run_in_threadpool(self._runs.get, self._source.run_id)
+        yield b"".join(map(frame, self._writer.begin(run)))
+        async with aclosing(watch(self._source, hub, first, follow, seconds)) as watched:
+            async for batch in watched:
+                if isinstance(batch, StreamEnd):
+                    yield await self._end(batch)
+                    return
+                for item in batch:
+                    events = await self._events(item)
+                    event, _, _ = item.id.partition("/")
+                    if self._begin is None or position_of(event) > self._begin:
+                        yield _frames(events, item.id)
+                    if self._response.is_over:
+                        yield self._writer.trailer()
+                        return
+
+    async def _events(self, item: StreamItem) -> list[UiEvent]:
+        run: Run | None = None
+        results: Sequence[ToolResult] = ()
+        if self._response.needs_run(item):
+            try:
+                run = await run_in_threadpool(self._runs.get, self._source.run_id)
+            except (RunNotFound, DamagedRun, StoreUnavailable):
+                return []  # The stream ends for this reason at its next read.
+        if self._response.needs_results(item):
+            results = await run_in_threadpool(self._results_of, item)
+        return list(self._response.take(item, run, results))
+
+    async def _end(self, end: StreamEnd) -> bytes:
+        """Return the bytes for the end of a stream whose last event this client had already."""
+        if end is StreamEnd.CAUGHT_UP:
+            return b""
+        events: Iterable[UiEvent] = self._response.lose()
+        if end is StreamEnd.ENDED:
+            run = await run_in_threadpool(self._runs.get, self._source.run_id)
+            events = self._response.end(run)
+        written = b"".join(map(frame, events))
+        return written + (self._writer.trailer() if self._response.is_over else b"")
+
+    def _results_of(self, item: StreamItem) -> list[ToolResult]:
+        found = self._results.of(item.data, self._turns)
+        try:
+            if found is None:
+                run_id = self._source.run_id
+                self._turns += self._runs.turns(run_id, len(self._turns))
+                found = self._results.of(item.data, self._turns)
+        except (RunNotFound, DamagedRun, StoreUnavailable):
+            pass
+        return told_by_event(item.data) if found is None else found
+
+
+def frame(event: UiEvent) -> bytes:
+    """Return an event in the bytes of a server-sent event."""
+    return f"data: {encoded(event)}\n\n".encode("utf-8", "backslashreplace")
+
+
+def _frames(events: Sequence[UiEvent], item_id: str) -> bytes:
+    """Return the events of an item. The last has the item's id, behind which a client may go on."""
+    if not events:
+        return b""
+    *others, last = map(frame, events)
+    return b"".join((*others, f"id: {item_id}\n".encode(), last))

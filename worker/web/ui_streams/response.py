@@ -1,0 +1,258 @@
+"""A run's stream as the response of an assistant: which texts and calls begin, go on and end.
+
+It does no I/O. What it needs to know of the run beyond the stream, it gets with each item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic_core import from_json
+
+from perdure.worker.domain.event import LAST
+from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.domain.stream import RETRACTED, TEXT, StreamItem
+from perdure.worker.web.ui_streams.tool_results import ToolResult, arguments_of
+from perdure.worker.web.ui_streams.writer import UiEvent, UiToolCall, UiWriter
+
+TextKind = Literal["text", "thinking"]
+#: The kinds of live text that the protocols have.
+TEXT_KINDS: dict[str, TextKind] = {"text": "text", "thinking": "thinking"}
+#: The kind of live text that is a call's arguments. Its part is the tool.
+ARGUMENTS = "arguments"
+#: The call with which a model ends a run, and the argument that is its answer. It is shown as text.
+FINISH, ANSWER = "finish", "answer"
+
+
+class UiResponse:
+    """What a run's stream says, for a writer.
+
+    Attributes:
+        is_over: whether the response has ended, and nothing may follow.
+    """
+
+    def __init__(self, run_id: str, writer: UiWriter, calls: Sequence[UiToolCall] = ()) -> None:
+        """Begin nothing yet.
+
+        Args:
+            calls: calls that the client knows of, and that have no result.
+        """
+        self._run_id, self._writer = run_id, writer
+        self.is_over = False
+        #: Step and attempt whose text is shown.
+        self._round: tuple[int, int] | None = None
+        #: Step and attempt of the last item, and the parts that have begun there.
+        self._place, self._parts = (0, 0), 0
+        #: Ids of the texts that have not ended, by kind and part.
+        self._texts: dict[tuple[TextKind, str], str] = {}
+        #: Arguments so far of the calls that have not ended, by tool.
+        self._arguments: dict[str, tuple[UiToolCall, str]] = {}
+        #: Texts and calls of the round, which a retraction takes back.
+        self._text_ids: list[str] = []
+        self._calls_of_round: list[UiToolCall] = []
+        #: Calls without a result.
+        self._calls = list(calls)
+        #: The text of the round so far, and that of the last committed round that has shown one.
+        self._text, self._last_text = "", ""
+        self._finish_arguments, self._finish_answer = "", ""
+
+    def needs_run(self, item: StreamItem) -> bool:
+        """Return whether the run has to be read for an item."""
+        return item.type in (*LAST, "interrupted")
+
+    def needs_results(self, item: StreamItem) -> bool:
+        """Return whether the history has to be read for an item: its round has called tools."""
+        return item.type == "committed" and ("observation" in item.data or "did" in item.data)
+
+    def take(
+        self, item: StreamItem, run: Run | None = None, results: Sequence[ToolResult] = ()
+    ) -> Iterator[UiEvent]:
+        """Yield the events for an item of the run's stream.
+
+        Args:
+            run: if ``needs_run``.
+            results: if ``needs_results``.
+        """
+        if (item.step, item.attempt) != self._place:
+            self._place, self._parts = (item.step, item.attempt), 0
+        if item.type == TEXT:
+            yield from self._take_text(item)
+        elif item.type == RETRACTED:
+            yield from self._retract(item)
+        elif item.type == "committed":
+            yield from self._commit(item, results)
+        elif run is not None:
+            yield from self.end(run, item)
+
+    def end(self, run: Run, item: StreamItem | None = None) -> Iterator[UiEvent]:
+        """Yield the events that end the response, if the run has ended or asks a person.
+
+        Args:
+            item: the event that says so. Its run may have gone on since.
+        """
+        pending = PendingInterrupt.of(run) if run.status is RunStatus.INTERRUPTED else None
+        if item is not None and item.type == "interrupted":
+            if pending is None or pending.id != item.data.get("interrupt"):
+                return
+        elif not run.status.ended and pending is None:
+            return
+        yield from self._leave_round()
+        self.is_over = True
+        if pending is not None:
+            yield from self._ask(pending)
+        elif run.status is RunStatus.COMPLETED:
+            answer = run.answer
+            is_shown = isinstance(answer, str) and answer.strip() in self._last_text
+            yield from self._writer.finish(run, None if is_shown else answer)
+        elif run.status is RunStatus.ERRORED:
+            yield from self._writer.fail(run.error or "the run failed")
+        else:
+            yield from self._writer.abort(str(run.details.get("stop_reason") or "stopped"))
+
+    def lose(self) -> Iterator[UiEvent]:
+        """Yield the events that end the response of a run that was deleted."""
+        yield from self._leave_round()
+        self.is_over = True
+        yield from self._writer.fail(f"run {self._run_id} was deleted")
+
+    def _take_text(self, item: StreamItem) -> Iterator[UiEvent]:
+        place = item.step, item.attempt
+        if place != self._round:
+            yield from self._leave_round()
+            self._round = place
+            yield from self._writer.begin_step(str(item.step))
+        kind = TEXT_KINDS.get(item.kind)
+        if kind is not None:
+            yield from self._add_text(kind, item.part, item.text)
+        elif item.kind != ARGUMENTS:
+            yield from self._writer.add_data(item.kind, item.part, item.text)
+        elif item.part == FINISH:
+            yield from self._add_text("text", FINISH, self._answer_in(item.text))
+        else:
+            yield from self._add_arguments(item.part, item.text)
+
+    def _answer_in(self, text: str) -> str:
+        """Return what a piece of the arguments of ``finish`` adds to the answer in them."""
+        self._finish_arguments += text
+        try:
+            args = from_json(self._finish_arguments, allow_partial="trailing-strings")
+        except ValueError:
+            return ""
+        answer = args.get(ANSWER) if isinstance(args, dict) else None
+        if not isinstance(answer, str) or not answer.startswith(self._finish_answer):
+            return ""
+        added, self._finish_answer = answer[len(self._finish_answer) :], answer
+        return added
+
+    def _add_text(self, kind: TextKind, part: str, text: str) -> Iterator[UiEvent]:
+        if not text:
+            return
+        if (kind, part) not in self._texts:
+            yield from self._end_texts([place for place in self._texts if place[0] != kind])
+            yield from self._end_calls(known=False)
+            self._texts[kind, part] = self._new_id()
+            self._text_ids.append(self._texts[kind, part])
+            yield from self._writer.start_text(self._texts[kind, part], kind)
+        if kind == "text":
+            self._text += text
+        yield from self._writer.add_text(self._texts[kind, part], kind, text)
+
+    def _add_arguments(self, tool: str, text: str) -> Iterator[UiEvent]:
+        if tool not in self._arguments:
+            yield from self._end_texts(list(self._texts))
+            call = UiToolCall(self._new_id(), tool)
+            self._arguments[tool] = call, ""
+            yield from self._writer.start_call(call)
+        call, so_far = self._arguments[tool]
+        self._arguments[tool] = call, so_far + text
+        yield from self._writer.add_arguments(call, text)
+
+    def _end_texts(self, places: Sequence[tuple[TextKind, str]]) -> Iterator[UiEvent]:
+        for place in places:
+            yield from self._writer.end_text(self._texts.pop(place), place[0])
+
+    def _end_calls(self, known: bool) -> Iterator[UiEvent]:
+        """End the calls whose arguments are complete.
+
+        Args:
+            known: whether all are. Otherwise those that are JSON.
+        """
+        for tool, (call, text) in list(self._arguments.items()):
+            args = arguments_of(text)
+            if args is not None or known:
+                del self._arguments[tool]
+                whole = replace(call, args=args)
+                self._calls_of_round.append(whole)
+                yield from self._writer.end_call(whole)
+
+    def _leave_round(self) -> Iterator[UiEvent]:
+        """End what the round has begun. It may be void: then a retraction follows, or its text."""
+        if self._round is None:
+            return
+        yield from self._end_texts(list(self._texts))
+        yield from self._end_calls(known=True)
+        yield from self._writer.end_step(str(self._round[0]))
+        self._calls += self._calls_of_round
+        self._round, self._text_ids, self._calls_of_round = None, [], []
+        self._text = self._finish_arguments = self._finish_answer = ""
+
+    def _retract(self, item: StreamItem) -> Iterator[UiEvent]:
+        if self._round is None or self._round[0] != item.step:
+            return  # Nothing of it was shown here.
+        yield from self._end_texts(list(self._texts))
+        yield from self._end_calls(known=True)
+        _, attempt = self._round
+        ids, calls = self._text_ids, self._calls_of_round
+        self._calls_of_round = []
+        yield from self._leave_round()
+        yield from self._writer.retract(item.step, attempt, ids, calls)
+
+    def _commit(self, item: StreamItem, results: Sequence[ToolResult]) -> Iterator[UiEvent]:
+        is_reply = self._round is not None and self._round[0] == item.step
+        if is_reply:
+            self._last_text = self._text or self._last_text
+            yield from self._leave_round()
+        elif "command" in item.data and "observation" not in item.data:
+            args = arguments_of(item.data.get("args"))
+            if args is not None and item.data["command"] != FINISH and "calls" not in item.data:
+                yield from self._begin_call(str(item.data["command"]), args)
+        for name, arguments, result in results:
+            call = self._call_of(name)
+            if call is None and is_reply:
+                continue  # A round that has shown text is a reply, and no call of a tool.
+            if call is None:
+                yield from self._begin_call(name, arguments or {})
+                call = self._calls[-1]
+            self._calls.remove(call)
+            yield from self._writer.give_result(call, result)
+
+    def _begin_call(self, name: str, args: Mapping[str, Any]) -> Iterator[UiEvent]:
+        """Show a call whose arguments no text has shown."""
+        call = UiToolCall(self._new_id(), name, args)
+        self._calls.append(call)
+        yield from self._writer.start_call(call)
+        yield from self._writer.end_call(call)
+
+    def _call_of(self, name: str) -> UiToolCall | None:
+        return next((call for call in self._calls if call.name == name), None)
+
+    def _ask(self, pending: PendingInterrupt) -> Iterator[UiEvent]:
+        call = None
+        if pending.kind == "approval" and pending.command is not None:
+            call = self._call_of(pending.command)
+            if call is None:
+                yield from self._begin_call(pending.command, pending.args)
+                call = self._calls[-1]
+        yield from self._writer.ask(pending, call)
+
+    def _new_id(self) -> str:
+        """Return an id for a text or a call.
+
+        It is unique in the run, and the same for each reader of the stream.
+        """
+        step, attempt = self._place
+        self._parts += 1
+        return f"{self._run_id}.{step}.{attempt}.{self._parts}"

@@ -1,0 +1,137 @@
+"""What the writers of the protocols have in common."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.domain.run import Run
+
+#: An event of a protocol, as JSON data.
+UiEvent = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class UiToolCall:
+    """A call of a tool in a response.
+
+    Attributes:
+        id: of the call, unique in the run.
+        name: of the command, step or node.
+        args: None until they are complete.
+    """
+
+    id: str
+    name: str
+    args: Mapping[str, Any] | None = None
+
+
+class UiWriter(ABC):
+    """Writes what happens in a run as events of a protocol. Each method yields the events.
+
+    Attributes:
+        headers: of the response.
+    """
+
+    headers: Mapping[str, str] = {}
+
+    @abstractmethod
+    def begin(self, run: Run) -> Iterator[UiEvent]:
+        """Begin the response."""
+
+    @abstractmethod
+    def begin_step(self, name: str) -> Iterator[UiEvent]:
+        """Begin the part of the response that one attempt at a step shows."""
+
+    @abstractmethod
+    def end_step(self, name: str) -> Iterator[UiEvent]:
+        """End this part."""
+
+    @abstractmethod
+    def start_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
+        """Begin a text."""
+
+    @abstractmethod
+    def add_text(
+        self, part_id: str, kind: Literal["text", "thinking"], text: str
+    ) -> Iterator[UiEvent]:
+        """Add a piece to a text that has begun."""
+
+    @abstractmethod
+    def end_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
+        """End a text."""
+
+    @abstractmethod
+    def add_data(self, kind: str, part: str, text: str) -> Iterator[UiEvent]:
+        """Write a piece of live text of a kind that the protocol does not have."""
+
+    @abstractmethod
+    def start_call(self, call: UiToolCall) -> Iterator[UiEvent]:
+        """Begin a call whose arguments are not complete."""
+
+    @abstractmethod
+    def add_arguments(self, call: UiToolCall, text: str) -> Iterator[UiEvent]:
+        """Add a piece of JSON to the arguments of a call that has begun."""
+
+    @abstractmethod
+    def end_call(self, call: UiToolCall) -> Iterator[UiEvent]:
+        """End a call that has begun. Its arguments are complete, and are JSON if they are known."""
+
+    @abstractmethod
+    def give_result(self, call: UiToolCall, result: Any) -> Iterator[UiEvent]:
+        """Write the result of a call."""
+
+    @abstractmethod
+    def retract(
+        self, step: int, attempt: int, part_ids: Sequence[str], calls: Sequence[UiToolCall]
+    ) -> Iterator[UiEvent]:
+        """Take back the texts and the calls of an attempt that was given up. All have ended."""
+
+    @abstractmethod
+    def ask(self, pending: PendingInterrupt, call: UiToolCall | None) -> Iterator[UiEvent]:
+        """End the response with a question to the person.
+
+        Args:
+            call: the call that the person approves or not.
+        """
+
+    @abstractmethod
+    def finish(self, run: Run, answer: Any) -> Iterator[UiEvent]:
+        """End the response of a run that completed.
+
+        Args:
+            answer: the run's answer, if no text has shown it. None: a text has, or it has none.
+        """
+
+    @abstractmethod
+    def fail(self, error: str) -> Iterator[UiEvent]:
+        """End the response of a run that failed."""
+
+    @abstractmethod
+    def abort(self, reason: str) -> Iterator[UiEvent]:
+        """End the response of a run that was stopped."""
+
+    def trailer(self) -> bytes:
+        """Return what follows the last event."""
+        return b""
+
+
+def encoded(event: UiEvent) -> str:
+    """Return an event as compact JSON."""
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+
+
+def interrupt_ref(pending: PendingInterrupt) -> str:
+    """Return the name of a question for an answer that comes without the run in its path."""
+    return f"{pending.run_id}/{pending.id}"
+
+
+def error_of(result: Any) -> str | None:
+    """Return the error that a tool's result consists of, or None if it is not one."""
+    if isinstance(result, Mapping) and result.keys() in ({"error"}, {"error", "run"}):
+        return str(result["error"])
+    return None
