@@ -69,7 +69,7 @@ class FatalError(PerdureError):
 
 
 class UnstorableValue(FatalError):
-    """A value that would not read back equal: NaN, a set, nesting too deep, a lone surrogate."""
+    """A value that would not read back equal: NaN, a function, deep nesting, a lone surrogate."""
 
     code = "unstorable-value"
     title = "A value cannot be stored"

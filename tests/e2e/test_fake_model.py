@@ -54,6 +54,17 @@ class Travel(ControllerExecutorFlow):
         return {"Rome": 80, "Oslo": 120}[city]
 
 
+class AtOnce(Travel):
+    """Books at once."""
+
+    parallel_calls = 4
+
+    @command(idempotent=True)
+    def book(self, city: str) -> Finish:
+        """Book a flight."""
+        return Finish(Booking(city=city, euros=80))
+
+
 BOOKED = {"city": "Rome", "euros": 80}
 SCRIPT = [
     FakeReply(
@@ -70,6 +81,7 @@ SCRIPT = [
 def driver(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     own_registry(monkeypatch)
     register("travel")(Travel)
+    register("at_once")(AtOnce)
     register("words")(type("Words", (Travel,), {"Answer": None}))
     with driving(settings) as made:
         yield made
@@ -108,6 +120,17 @@ def test_a_script_decides_and_a_model_corrects_its_answer(client: Client, driver
         ("price", "120"),
     ]
     assert client.get(run_id).details["spent"]["tokens"] == 4 * 110
+
+
+def test_calls_at_once_may_end_the_run_with_its_typed_answer(
+    client: Client, driver: Driver
+) -> None:
+    calls = [Command("price", {"city": "Rome"}), Command("book", {"city": "Rome"})]
+    with FakeModel([calls]):
+        run_id = played(client, driver, flow="at_once")
+        driver.sweep_and_play()
+    assert client.result(run_id, 1) == Booking(**BOOKED)
+    assert len(client.children(run_id)) == 2
 
 
 def test_a_text_is_the_answer_of_a_flow_that_takes_one(client: Client, driver: Driver) -> None:

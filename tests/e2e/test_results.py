@@ -15,12 +15,14 @@ from pydantic import BaseModel
 
 from perdure import (
     AsyncClient,
+    CircularFlow,
     Client,
     ControllerExecutorFlow,
     Finish,
     Interrupt,
     InvalidAnswer,
     InvalidInput,
+    Node,
     RemoteClient,
     RoundContext,
     Run,
@@ -76,6 +78,15 @@ def driver(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driv
     class Untyped(ControllerExecutorFlow):
         def decide(self, context: RoundContext) -> Finish:
             return Finish({"amount": 1.5})
+
+    @register("ring")
+    class Ring(CircularFlow):
+        topology = (Node("Only", "play_it"),)
+        Answer = Refund
+
+        def play_it(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+            answer = REFUND if CORRECT["is"] else {"amount": 1}
+            return {"EARLY_EXIT": True, "answer": answer, "status": "finished"}
 
     @workflow("paying")
     def paying(steps: Steps, goal: str) -> list[Refund]:
@@ -169,7 +180,7 @@ def test_a_run_without_an_answer_raises_with_the_reason(
         result("nobody", 1)
 
 
-@pytest.mark.parametrize("flow", ["refunding", "paying"])
+@pytest.mark.parametrize("flow", ["refunding", "ring", "paying"])
 def test_a_wrong_answer_of_code_ends_errored_and_a_retry_with_corrected_code_loses_nothing(
     client: Client, driver: Driver, flow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,4 +195,8 @@ def test_a_wrong_answer_of_code_ends_errored_and_a_retry_with_corrected_code_los
     client.retry(run.id)
     driver.play()
     assert client.get(run.id).details["turns"] == turns
-    assert client.result(run, 5) == (REFUND if flow == "refunding" else [REFUND])
+    assert client.result(run, 5) == ([REFUND] if flow == "paying" else REFUND)
+    assert client.get(run.id).output.get("answer") in (
+        None,
+        {"amount": "12.50", "on": "2026-01-02"},
+    )

@@ -14,7 +14,7 @@ from perdure.flows.errors import InvalidFlow
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.domain.run import Run, RunStatus
-from perdure.worker.errors import InvalidInput, RunFailed
+from perdure.worker.errors import InvalidInput, InvalidSettings, RunFailed
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ def _flows_type(name: str, find_flows: Callable[[], None]) -> AnswerType | None:
     try:
         find_flows()
         return registry.make(name).answer_type()
-    except InvalidFlow:
+    except (InvalidFlow, InvalidSettings):
         return None
 
 

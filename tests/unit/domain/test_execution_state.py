@@ -344,7 +344,7 @@ def test_a_damaged_field_is_refused_naming_it(name: str, text: str) -> None:
         ("internal_data", {"a": math.nan}),
         ("internal_data", {"error": "\ud800"}),
         ("current_node", "\ud800"),
-        ("interrupt_data", {"a": {1}}),
+        ("interrupt_data", {"a": b"1"}),
     ],
 )
 def test_a_state_that_would_not_read_back_is_not_written(name: str, value: Any) -> None:

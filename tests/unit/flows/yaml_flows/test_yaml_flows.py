@@ -15,6 +15,7 @@ from perdure import (
     BranchingFlow,
     ControllerExecutorFlow,
     FlowNotFound,
+    InvalidAnswer,
     InvalidFlow,
     InvalidInput,
     RoundContext,
@@ -348,6 +349,30 @@ def test_a_command_that_fails_in_a_ring_of_code_fails_its_round_unless_the_file_
             4,
             "topology[1].name",
             "two nodes",
+        ),
+        (
+            "flow: circular\ntopology: [{name: A, flow: test.count}]\nanswer: {a: {type: text}}\n",
+            3,
+            "answer.a.type",
+            "not 'text'",
+        ),
+        (
+            "flow: circular\ntopology: [{name: A, flow: test.count}]\nanswer: {json: {}}\n",
+            3,
+            "answer.json",
+            "cannot name an entry of the answer",
+        ),
+        (
+            "flow: circular\ntopology: [{name: A, flow: test.count}]\nanswer: text\n",
+            3,
+            "answer",
+            "not 'text'",
+        ),
+        (
+            "flow: circular\ntopology: [{name: A, flow: test.count}]\nlifespan: nothing\n",
+            3,
+            "lifespan",
+            "no lifespan is named 'nothing'",
         ),
         (
             "flow: circular\ntopology: [{name: A, flow: test.count}]\ninputs: {a: {type: text}}\n",
@@ -779,3 +804,26 @@ subflows_config:
         f"{approval}.deadline",
         f"{approval}.default",
     ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "right", "wrong"),
+    [
+        ("integer", 5, "five"),
+        ("{city: {type: string}, euros: {type: number, default: 1}}", {"city": "Oslo"}, {"euros": 2}),
+        ("{goal: {type: string}}", {"goal": "x"}, {"goal": "x", "more": 1}),
+    ],
+)  # fmt: skip
+def test_an_answer_is_described_by_one_word_or_by_its_entries(
+    tmp_path: Path, answer: str, right: Any, wrong: Any
+) -> None:
+    file = tmp_path / "told.yaml"
+    file.write_text(
+        f"flow: circular\ntopology: [{{name: A, flow: test.count}}]\nanswer: {answer}\n"
+    )
+    flow = read_flow(file)()
+    assert flow.answer_type() is flow.answer_type() is not None
+    plain = flow.check_answer(right)
+    assert plain == ({"city": "Oslo", "euros": 1.0} if "euros" in answer else right)
+    with pytest.raises(InvalidAnswer, match="flow 'told': the answer does not fit"):
+        flow.check_answer(wrong)
