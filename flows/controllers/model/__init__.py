@@ -262,7 +262,7 @@ class ModelController(Controller):
         )
         return amounts if money is None else {**amounts, "money": money}
 
-    def prompt(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
+    def prompt_for(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
         """Return what a request to the model in this round contains, as JSON data for people."""
         names = ToolNames(each["name"] for each in context.commands)
         has_tools = tools if self.settings.reply == "auto" else self.settings.reply == "tools"
