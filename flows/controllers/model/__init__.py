@@ -46,9 +46,11 @@ from perdure.flows.controllers.model.parse_reply import (
     decisions_of,
     is_in_words,
     recorded,
+    summary_turn,
 )
 from perdure.flows.controllers.model.prompt import Prompt, prompt_of
-from perdure.flows.controllers.model.settings import PriceKeys, missing, read_settings
+from perdure.flows.controllers.model.setting_keys import PriceKeys
+from perdure.flows.controllers.model.settings import missing, read_settings
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.errors import BadReply, FatalError, RetryableError
 from perdure.flows.genai_attributes import (
@@ -107,6 +109,7 @@ class ModelController(Controller):
         provider: Mapping[str, Any] | None = None,
         models: Sequence[str | Mapping[str, Any]] | None = None,
         fallback: Mapping[str, Any] | None = None,
+        compaction: bool = False,
         allowed_models: Sequence[str | Mapping[str, Any]] | None = None,
     ) -> None:
         values: dict[str, Any] = {
@@ -130,6 +133,7 @@ class ModelController(Controller):
             "provider": None if provider is None else dict(provider),
             "models": _listed(models),
             "fallback": fallback,
+            "compaction": compaction,
             "allowed_models": _listed(allowed_models),
         }
         self.settings = read_settings(values)
@@ -167,6 +171,8 @@ class ModelController(Controller):
             return recorded_decision
         names = ToolNames(each["name"] for each in context.commands)
         reply, tools = await self._first_reply(names, context)
+        if reply.compacts_to is not None:
+            return summary_turn(reply)
         if reply.refusal:
             return refused(reply, self.settings.refusal)
         policy = self.settings.words
@@ -299,7 +305,7 @@ class ModelController(Controller):
             context.spend(**self.estimate(context))
             raise
         self._charge(reply, candidate.price, context)
-        return replace(reply, dropped_to=prompt.dropped_to)
+        return replace(reply, dropped_to=prompt.dropped_to, compacts_to=prompt.compacts_to)
 
     def _check_price(self, model: Model, candidate: Candidate, context: RoundContext) -> None:
         """Raise FatalError if a run limits money, but no price is known for its model.
