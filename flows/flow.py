@@ -170,7 +170,7 @@ class Flow(ABC):
         """
         return {}
 
-    def prompt(
+    def prompt_for(
         self, node: str, context: RoundContext, tools: bool = True
     ) -> Mapping[str, Any] | None:
         """Return what a round of a node sends to a model, as JSON data for people.

@@ -75,7 +75,7 @@ class Controller(ABC):
             Exception: RetryableError or any other error: the round is tried again.
         """
 
-    def prompt(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
+    def prompt_for(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
         """Return what ``decide`` sends to a model in this round, as JSON data for people.
 
         It depends on ``context`` alone, and sends nothing.

@@ -889,11 +889,11 @@ class ControllerExecutorFlow(CircularFlow):
             context,
         )
 
-    def prompt(
+    def prompt_for(
         self, node: str, context: RoundContext, tools: bool = True
     ) -> Mapping[str, Any] | None:
         """Return what the Controller's round sends to a model, or None for other nodes."""
-        prompt = getattr(self.controller, "prompt", None)
+        prompt = getattr(self.controller, "prompt_for", None)
         if node != "Controller" or self.decides() or not callable(prompt):
             return None
         held = context.committed.get(HELD)

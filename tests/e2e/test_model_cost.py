@@ -95,6 +95,69 @@ def test_each_request_begins_with_the_bytes_of_the_one_before_it_until_the_windo
         assert [each["name"] for each in document["tools"]] == ["add", "finish"]
 
 
+class Summing(InOrder):
+    """The same, which answers a request for a summary with one, and keeps these requests apart."""
+
+    def __init__(self, script: list[Says], *summaries: Says) -> None:
+        super().__init__(script)
+        self.summaries = list(summaries)
+        self.summed: list[Asked] = []
+
+    def reply_to(self, asked: Asked) -> Says:
+        if "Write a summary" in str(asked.body["messages"][-1]["content"]):
+            self.summed.append(asked)
+            return self.summaries[min(len(self.summed), len(self.summaries)) - 1]
+        return self.script[min(len(self.asked) - len(self.summed), len(self.script)) - 1]
+
+
+def test_a_model_writes_a_summary_in_a_round_of_its_own_before_its_window_drops(
+    driver: Driver, chat: ChatServer, client: Client
+) -> None:
+    summaries = [Says(f"Summary {number}.", tokens=(90, 9)) for number in range(9)]
+    play = chat.play = Summing([*ADDS, FINISH], *summaries)
+    run = client.submit("compacting", "add")
+    driver.play()
+    ended_run = client.get(run.id)
+    assert ended_run.status is RunStatus.COMPLETED, ended_run.error
+    assert len(play.asked) == REPLIES + 1 + len(play.summed) and len(play.summed) >= 6
+    summed, written = 0, 0
+    texts = [str(asked.body["messages"]) for asked in play.asked]
+    for before, now, asked in zip(texts, texts[1:], play.asked, strict=False):
+        if asked in play.summed:
+            written += 1
+            assert f"Summary {written - 1}." in now and "Write a summary" not in now
+            assert f"Summary {written - 2}." not in now, "the newest has what the others had"
+        elif "Write a summary" in now:
+            summed += 1
+            assert now.startswith(before[:-1]), "the request for it finds the others in the cache"
+        else:
+            assert now.startswith(before[:-1])
+    assert summed == written == len(play.summed)
+    history = client.transcript(run.id)["history"]
+    turns = [turn for turn in history if (turn["command"] or {}).get("name") == "summarize"]
+    assert [turn["observation"] for turn in turns] == [
+        f"Summary {number}." for number in range(len(turns))
+    ]
+    assert ended_run.details["spent"]["requests"] == len(play.asked)
+    steps = [event.step for event in client.events(run.id, follow=False) if "prompt" in event.data]
+    assert len(steps) == len(play.asked)
+    assert all(prompt_of_run(client, run.id, step)["exact"] for step in steps)
+
+
+@pytest.mark.parametrize("instead", [Says("", [("add", {"a": 1, "b": 1})]), Says(" ")])
+def test_a_run_whose_model_writes_no_summary_goes_on_without_one(
+    driver: Driver, chat: ChatServer, client: Client, instead: Says
+) -> None:
+    play = chat.play = Summing([*ADDS[:12], FINISH], instead)
+    run = client.submit("compacting", "add")
+    driver.play()
+    assert client.get(run.id).status is RunStatus.COMPLETED, client.get(run.id).error
+    assert len(play.summed) == 1 and len(play.asked) == 12 + 1 + 1
+    assert "earlier steps are left out; they have been carried out.)" in str(
+        play.asked[-1].body["messages"]
+    )
+
+
 def test_cached_tokens_are_told_with_the_round_and_with_the_run(
     driver: Driver, chat: ChatServer, client: Client
 ) -> None:

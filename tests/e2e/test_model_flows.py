@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -463,6 +464,6 @@ def test_the_thousandth_round_writes_no_more_than_the_tenth(
         then, now = min(early[kind::2]), min(late[kind::2])
         print(f"bytes of the {whose} rounds about 50 and 950: {then}, {now}")
         assert now <= 1.1 * then
-    assert "(Here 489 earlier steps are left out" in str(
-        chat.plays["go on and on"].asked[500].body["messages"]
-    )
+    messages = str(chat.plays["go on and on"].asked[500].body["messages"])
+    [left_out] = re.findall(r"\(Here (\d+) earlier steps are left out", messages)
+    assert 500 - 1 - 10 <= int(left_out) <= 500 - 1 - 5

@@ -68,7 +68,7 @@ def prompt_of_run(client: Client, run_id: str, step: int) -> dict[str, Any]:
     if record.budgets:
         account = BudgetAccount(record, 1, client._store.time())
         context = altered(context, budgets=account.budgets())
-    prompt = flow.prompt(record.node, context)
+    prompt = flow.prompt_for(record.node, context)
     if prompt is None:
         raise _asks_no_model(record, step, record.node, events)
     return _document(context, prompt, sent=False, exact=None)
@@ -89,7 +89,7 @@ def _sent(
         raise _asks_no_model(record, step, done.node, events)
     context = _context(client, record, flow, step, done.node, int(traces["turns"]))
     context = altered(context, budgets=_budgets_before(record, events, step))
-    prompt = flow.prompt(done.node, context, traces.get("tools", True))
+    prompt = flow.prompt_for(done.node, context, traces.get("tools", True))
     if prompt is None:
         raise _asks_no_model(record, step, done.node, events)
     return _document(context, prompt, sent=True, exact=prompt["digest"] == traces["digest"])

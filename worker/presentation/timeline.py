@@ -28,7 +28,7 @@ FRAME = (
     "took", "command", "args", "calls", "observation", "answer", "thought", "reasoning", "plan",
     "criticism", "speak",
     "did", "digest", "model", "tokens", "input_tokens", "output_tokens", "cached_tokens",
-    "money", "requests", "spent", "prompt",
+    "money", "requests", "spent", "prompt", "fallback",
 )  # fmt: skip
 
 
@@ -70,13 +70,19 @@ def row_of(event: Event) -> Row:
             event.step,
             event.node,
             event.attempt,
-            round_text(event.data),
+            round_text(event.data) + _fallback_text(event.data),
             seconds,
             is_round=True,
             thought=thought,
         )
     text, tone = _between(event)
     return Row(event.step, event.node, event.attempt, plain(text), tone=tone)
+
+
+def _fallback_text(data: Mapping[str, Any]) -> str:
+    """Return which models failed before another one answered in a round; '' if none did."""
+    failed = data.get("fallback")
+    return f" · went on with another model: {plain(str(failed))}" if failed else ""
 
 
 def round_text(data: Mapping[str, Any]) -> str:

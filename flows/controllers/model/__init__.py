@@ -49,9 +49,11 @@ from perdure.flows.controllers.model.parse_reply import (
     decisions_of,
     is_in_words,
     recorded,
+    summary_turn,
 )
 from perdure.flows.controllers.model.prompt import Prompt, prompt_of
-from perdure.flows.controllers.model.settings import PriceKeys, missing, read_settings
+from perdure.flows.controllers.model.setting_keys import PriceKeys
+from perdure.flows.controllers.model.settings import missing, read_settings
 from perdure.flows.controllers.model.stand_ins import opened as stand_in
 from perdure.flows.controllers.model.stand_ins import stand_in_for
 from perdure.flows.controllers.model.tool_names import ToolNames
@@ -112,6 +114,7 @@ class ModelController(Controller):
         provider: Mapping[str, Any] | None = None,
         models: Sequence[str | Mapping[str, Any]] | None = None,
         fallback: Mapping[str, Any] | None = None,
+        compaction: bool = False,
         allowed_models: Sequence[str | Mapping[str, Any]] | None = None,
     ) -> None:
         values: dict[str, Any] = {
@@ -135,6 +138,7 @@ class ModelController(Controller):
             "provider": None if provider is None else dict(provider),
             "models": _listed(models),
             "fallback": fallback,
+            "compaction": compaction,
             "allowed_models": _listed(allowed_models),
         }
         self.settings = read_settings(values)
@@ -172,6 +176,8 @@ class ModelController(Controller):
             return recorded_decision
         names = ToolNames(each["name"] for each in context.commands)
         reply, tools = await self._first_reply(names, context)
+        if reply.compacts_to is not None:
+            return summary_turn(reply)
         if reply.refusal:
             return refused(reply, self.settings.refusal)
         policy = self.settings.words
@@ -271,7 +277,7 @@ class ModelController(Controller):
         )
         return amounts if money is None else {**amounts, "money": money}
 
-    def prompt(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
+    def prompt_for(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
         """Return what a request to the model in this round contains, as JSON data for people."""
         names = ToolNames(each["name"] for each in context.commands)
         has_tools = tools if self.settings.reply == "auto" else self.settings.reply == "tools"
@@ -312,7 +318,7 @@ class ModelController(Controller):
         self._charge(reply, candidate.price, context)
         if context.traces_content:
             context.traced.update(traced_content.of_reply(reply))
-        return replace(reply, dropped_to=prompt.dropped_to)
+        return replace(reply, dropped_to=prompt.dropped_to, compacts_to=prompt.compacts_to)
 
     def _check_price(self, model: Model, candidate: Candidate, context: RoundContext) -> None:
         """Raise FatalError if a run limits money, but no price is known for its model.

@@ -14,12 +14,8 @@ from dataclasses import dataclass
 from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model.chat import ModelFailed
 from perdure.flows.controllers.model.endpoint import Target, target_of
-from perdure.flows.controllers.model.settings import (
-    FallbackKeys,
-    ModelKeys,
-    ModelSettings,
-    PriceKeys,
-)
+from perdure.flows.controllers.model.setting_keys import FallbackKeys, ModelKeys, PriceKeys
+from perdure.flows.controllers.model.settings import ModelSettings
 from perdure.flows.controllers.model.stand_ins import stand_in_for
 from perdure.flows.errors import FatalError, RetryableError
 from perdure.flows.names import suggest

@@ -107,6 +107,7 @@ class Reply:
         fault: What the provider found wrong with the model's output; empty if nothing.
         dropped_to: The number of the turn after the gap, if the window of the request had just
             dropped. See ``history_window``.
+        compacts_to: The number of the turn after the next gap, if the reply is a summary.
     """
 
     text: str
@@ -119,6 +120,7 @@ class Reply:
     refusal: str = ""
     fault: str = ""
     dropped_to: int | None = None
+    compacts_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

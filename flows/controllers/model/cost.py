@@ -13,7 +13,7 @@ from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model.chat import Usage
 from perdure.flows.controllers.model.endpoint import Target
 from perdure.flows.controllers.model.messages import BYTES_A_TOKEN, FRAME, text_of
-from perdure.flows.controllers.model.settings import PriceKeys
+from perdure.flows.controllers.model.setting_keys import PriceKeys
 from perdure.flows.reply_extras import FEEDBACK, bytes_of_reply, public
 
 #: Prices are for this many tokens.

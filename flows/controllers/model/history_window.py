@@ -13,7 +13,7 @@ follows from the history alone. See docs/internals/decisions/0054-a-window-moves
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from perdure.flows.context import forgotten_of
@@ -30,6 +30,9 @@ FIRST_SHARE = 0.25
 #: The name, among the extras of a reply's first command, of the number of the turn with which the
 #: newest turns of its request began. Only the first reply after a drop has it.
 MARK = "_window"
+#: The name, among the extras, that tells a summary of the turns before ``MARK`` from a command of
+#: this name.
+SUMMARY = "_summary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,16 @@ class WindowView:
         left_out: The number of turns in the gap, with those that the run no longer has.
         last: The groups after the gap.
         dropped_to: The number of the turn after the gap, if the window has just dropped.
+        compacts_to: The number of the turn after the next gap, if a summary is due before it.
+        summary: The model's summary of the turns in the gap, or an empty text.
     """
 
     first: tuple[Group, ...]
     left_out: int
     last: tuple[Group, ...]
     dropped_to: int | None = None
+    compacts_to: int | None = None
+    summary: str = ""
 
 
 class _Placed(NamedTuple):
@@ -73,70 +80,110 @@ class _Placed(NamedTuple):
     tokens_to_end: float
 
 
+class _Newest(NamedTuple):
+    """The newest groups of a history, newest first, without summaries.
+
+    Attributes:
+        has_gap: Whether older ones are left out. If the window overflows, the last group is the
+            first that does not fit.
+        dropped_to: The number of the turn with which the window began after its last drop, if the
+            last group begins there; else None.
+        summary: The model's summary of the turns before it, or an empty text.
+    """
+
+    groups: list[_Placed]
+    has_gap: bool
+    dropped_to: int | None = None
+    summary: str = ""
+
+
 def shown(
-    history: Sequence[Turn], window: Window, tokens_of: Callable[[Group], float]
+    history: Sequence[Turn],
+    window: Window,
+    tokens_of: Callable[[Group], float],
+    compacts: bool = False,
 ) -> WindowView:
     """Choose the turns of a run's history that a request to the model contains.
 
     If not all fit, they are the oldest and the newest. No more of the history is read than
     necessary. If the oldest are gone, it begins with the gap.
+
+    Args:
+        compacts: Whether a summary is due before the window drops. The request for it contains
+            what the request before it contained, and what came since.
     """
-    newest, has_gap = _newest(history, window, tokens_of)
-    if not has_gap:
-        begin = newest[-1].begin if newest else len(history)
-        return WindowView((), begin, _groups(newest))
-    dropped_before = _last_drop(newest) == newest[-1].begin
-    stop = newest[-1].begin if dropped_before else len(history)
+    oldest_room = window.tokens * FIRST_SHARE
+    view = _view(history, window, tokens_of, oldest_room)
+    if not compacts or view.dropped_to is None or is_summary((history[-1],)):
+        return view
+    # What does not fit twice the window is not of the last request: the window was made smaller.
+    wide = Window(window.first, 2 * window.last, 2 * window.tokens)
+    whole = _view(history, wide, tokens_of, oldest_room)
+    return view if whole.dropped_to is not None else replace(whole, compacts_to=view.dropped_to)
+
+
+def _view(
+    history: Sequence[Turn],
+    window: Window,
+    tokens_of: Callable[[Group], float],
+    oldest_room: float,
+) -> WindowView:
+    """Choose the turns, of which the oldest may take ``oldest_room`` tokens."""
+    newest = _newest(history, window, tokens_of)
+    groups = newest.groups
+    if not newest.has_gap:
+        begin = groups[-1].begin if groups else len(history)
+        return WindowView((), begin, _shown(groups))
+    stop = len(history) if newest.dropped_to is None else newest.dropped_to
     first: list[Group] = []
     first_tokens, end = 0.0, 0
     for group in _forwards(history, stop) if not forgotten_of(history) else ():
         first_tokens += (tokens := tokens_of(group))
-        if first_tokens > window.tokens * FIRST_SHARE or len(first) >= window.first:
+        if first_tokens > oldest_room or len(first) >= window.first:
             first_tokens -= tokens
             break
         first.append(group)
         end += len(group)
     room = window.tokens - first_tokens
-    last = newest
-    if not dropped_before or _fitting(newest, window.last, room) < len(newest):
-        last = newest[: _fitting(newest, window.last // 2, room / 2)]
+    if newest.dropped_to is not None and _fitting(groups, window.last, room) == len(groups):
+        gap = newest.dropped_to - end
+        return WindowView(tuple(first), gap, _shown(groups), summary=newest.summary)
+    last = groups[: _fitting(groups, window.last // 2, room / 2)]
     begin = last[-1].begin
-    dropped_to = None if last is newest else begin
-    return WindowView(tuple(first), begin - end, _groups(last), dropped_to)
+    return WindowView(tuple(first), begin - end, _shown(last), begin)
 
 
 def _newest(
     history: Sequence[Turn], window: Window, tokens_of: Callable[[Group], float]
-) -> tuple[list[_Placed], bool]:
-    """Return the newest groups, newest first, and whether older ones are left out.
-
-    They go back to the last drop, or else to the beginning, or to the first group that does not
-    fit.
-    """
+) -> _Newest:
+    """Return the newest groups back to the last drop, to the beginning, or to what does not fit."""
     newest: list[_Placed] = []
     begin, tokens = len(history), 0.0
-    mark = None
+    mark, summary = None, ""
     for group in _backwards(history):
-        tokens += tokens_of(group)
         begin -= len(group)
+        if mark is None and (mark := _mark_of(group)) is not None and is_summary(group):
+            summary = str(group[0].observation)
+        if is_summary(group):
+            continue
+        tokens += tokens_of(group)
         newest.append(_Placed(group, begin, tokens))
-        mark = _mark_of(group) if mark is None else mark
         if begin == mark:
-            return newest, True
+            return _Newest(newest, True, mark, summary)
         if len(newest) > 1 and (tokens > window.tokens or len(newest) > window.first + window.last):
-            return newest, True
-    return newest, False
-
-
-def _last_drop(newest: Sequence[_Placed]) -> int | None:
-    """Return where the window began after its last drop, if these groups know of one."""
-    marks = (_mark_of(place.group) for place in newest)
-    return next((mark for mark in marks if mark is not None), None)
+            return _Newest(newest, True)
+    return _Newest(newest, False)
 
 
 def _fitting(newest: Sequence[_Placed], most: int, room: float) -> int:
     """Return how many of the newest groups fit into a number of groups and tokens, at least one."""
     return max(1, sum(place.tokens_to_end <= room for place in newest[:most]))
+
+
+def is_summary(group: Group) -> bool:
+    """Return whether a group of the history is a summary of older turns."""
+    command = group[0].command
+    return command is not None and command.extras.get(SUMMARY) is True
 
 
 def _mark_of(group: Group) -> int | None:
@@ -146,7 +193,7 @@ def _mark_of(group: Group) -> int | None:
     return mark if isinstance(mark, int) else None
 
 
-def _groups(newest: Sequence[_Placed]) -> tuple[Group, ...]:
+def _shown(newest: Sequence[_Placed]) -> tuple[Group, ...]:
     return tuple(place.group for place in reversed(newest))
 
 

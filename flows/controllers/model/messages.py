@@ -16,7 +16,11 @@ from perdure.flows.controllers.model.chat import (
     ToolCall,
     UserMessage,
 )
-from perdure.flows.controllers.model.history_window import Group, WindowView
+from perdure.flows.controllers.model.history_window import (
+    Group,
+    WindowView,
+    is_summary,
+)
 from perdure.flows.controllers.model.parse_reply import MARK, answer_to
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.conversation import ThreadMessage
@@ -68,7 +72,7 @@ def history_messages(
 ) -> list[ChatMessage]:
     """Convert the shown part of a run's history to chat messages for the model.
 
-    A sentence replaces the turns that are left out.
+    A sentence replaces the turns that are left out, with the model's summary if there is one.
 
     Args:
         tools: Whether commands were called as tools. Otherwise both sides use JSON.
@@ -81,11 +85,7 @@ def history_messages(
         for message in group_messages(group, names, tools, artifact)
     ]
     if shown.left_out:
-        messages.append(
-            UserMessage(
-                f"(Here {shown.left_out} earlier steps are left out; they have been carried out.)"
-            )
-        )
+        messages.append(UserMessage(_gap_text(shown)))
     return [
         *messages,
         *(
@@ -103,6 +103,8 @@ def group_messages(
 
     These are an assistant message, and an answer to each of its calls.
     """
+    if is_summary(group):  # it is shown in the gap
+        return []
     called: list[tuple[Command, Any]] = []
     others: list[Turn] = []
     for turn in group:
@@ -130,6 +132,11 @@ def group_messages(
             if (feedback := feedback_of(turn)) is not None
         ),
     ]
+
+
+def _gap_text(shown: WindowView) -> str:
+    gap = f"Here {shown.left_out} earlier steps are left out; they have been carried out."
+    return f"({gap} Your summary of them:)\n\n{shown.summary}" if shown.summary else f"({gap})"
 
 
 def feedback_of(turn: Turn) -> Any:

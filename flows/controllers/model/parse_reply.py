@@ -15,6 +15,7 @@ from perdure.flows.answers import takes_text
 from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model.chat import Reply, ToolCall
 from perdure.flows.controllers.model.history_window import MARK as MARK_OF_DROP
+from perdure.flows.controllers.model.history_window import SUMMARY
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.errors import BadReply
 from perdure.flows.outcomes import Command, Interrupt, Turn
@@ -35,6 +36,8 @@ MARK = "_words"
 RECORDED = "words"
 #: Maximum bytes of the provider's form of a reply that are recorded with the text.
 MOST_RECORDED = 100_000
+#: Maximum characters of a summary.
+MOST_OF_SUMMARY = 12_000
 QUESTION = (
     "The model replied with text and called no command. Answer it to continue, "
     "or resume without an answer to make its text the run's answer."
@@ -117,6 +120,16 @@ def recorded(context: RoundContext) -> Command | Interrupt | Turn | None:
     if context.answer is None:
         return Command("finish", {"answer": record["text"]}, public(record["extras"]))
     return Turn(saying(record["extras"]), {"person": context.answer})
+
+
+def summary_turn(reply: Reply) -> Turn:
+    """Convert a reply to a turn that holds the model's summary of the turns before a gap.
+
+    A reply without text makes an empty summary, so that the run goes on.
+    """
+    extras = {SUMMARY: True, MARK_OF_DROP: reply.compacts_to}
+    text = "" if reply.refusal else safe_text(reply.text.strip(), MOST_OF_SUMMARY)
+    return Turn(Command("summarize", {}, extras), text)
 
 
 def answer_to(turn: Turn) -> Any:

@@ -37,6 +37,14 @@ from perdure.flows.controllers.model.settings import ModelSettings, rendered
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.json_values import canonical
 
+#: The message that asks for a summary, of about 500 words.
+SUMMARIZE = """\
+Before you go on: the oldest steps of this conversation will be left out from here on. Write a \
+summary of all steps so far, which will take their place. Reply with plain text, and call no \
+command now.
+
+State in at most 500 words: what has been done and found (names, numbers, paths and ids exactly), \
+what was tried and failed, what is decided, and what is left to do."""
 #: Characters of a prompt's digest in a round's event.
 DIGEST_LENGTH = 16
 
@@ -49,11 +57,13 @@ class Prompt:
         messages: The chat messages, oldest first.
         tools: The commands as tools; empty if the prompt lists them as text.
         dropped_to: The number of the turn after the gap, if the window has just dropped.
+        compacts_to: The number of the turn after the next gap, if the model is asked for a summary.
     """
 
     messages: tuple[ChatMessage, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
     dropped_to: int | None = None
+    compacts_to: int | None = None
 
     @property
     def data(self) -> dict[str, Any]:
@@ -100,7 +110,11 @@ def prompt_of(
     if not tools:
         system = f"{system}\n\n{instructions(context.commands)}".strip()
     window = Window(**settings.window.model_dump())
-    visible = shown(context.history, window, lambda group: _tokens(group, names, tools))
+    visible = shown(
+        context.history, window, lambda group: _tokens(group, names, tools), settings.compaction
+    )
+    # A round that a person has answered has something else to say. The next one asks for it.
+    compacts_to = None if context.answered else visible.compacts_to
     lasting = merged(
         [
             *([SystemMessage(system)] if system else []),
@@ -109,17 +123,21 @@ def prompt_of(
             *history_messages(visible, names, tools, context.artifact),
         ]
     )
-    passing = [
-        *_feedback(values.get("human_feedback"), context, visible),
-        *after_refusal(context),
-        *budget_message(context.budgets),
-    ]
+    if compacts_to is not None:
+        passing: list[ChatMessage] = [UserMessage(SUMMARIZE)]
+    else:
+        passing = [
+            *_feedback(values.get("human_feedback"), context, visible),
+            *after_refusal(context),
+            *budget_message(context.budgets),
+        ]
     return Prompt(
         tuple(_with_passing(lasting, passing)),
         tuple({**each, "name": names.tool(each["name"])} for each in context.commands)
         if tools
         else (),
         visible.dropped_to,
+        compacts_to,
     )
 
 

@@ -10,11 +10,21 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perdure.flows.controllers import InvalidController
-from perdure.flows.controllers.model.history_window import FIRST, LAST, TOKENS
 from perdure.flows.controllers.model.parse_reply import Words
+from perdure.flows.controllers.model.setting_keys import (
+    Count,
+    FallbackKeys,
+    ModelKeys,
+    ModelName,
+    Models,
+    PriceKeys,
+    Seconds,
+    ServerUrl,
+    WindowKeys,
+)
 from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.json_values import canonical
 from perdure.flows.names import suggest
@@ -115,85 +125,6 @@ def _environment() -> Any:
 PACKAGES = ("pydantic_ai", "openai", "jinja2")
 NEEDED = "it needs perdure[ai], which is not installed here (pip install 'perdure[ai]')"
 
-Count = Annotated[int, Field(ge=1)]
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-ModelName = Annotated[str, Field(min_length=1, max_length=300)]
-ServerUrl = Annotated[str, Field(pattern=r"^https?://[^\s]+$")]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class WindowKeys(BaseModel):
-    """The key ``window``; see ``history_window.Window``."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    first: Annotated[int, Field(ge=0)] = FIRST
-    last: Count = LAST
-    tokens: Count = TOKENS
-
-
-class PriceKeys(BaseModel):
-    """The price of a million tokens in US dollars.
-
-    Attributes:
-        cached: The price of input that the provider read from its cache; None for the price of
-            input.
-        cache_write: The price of input that the provider wrote to its cache; None for the price of
-            input.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    input: Amount
-    output: Amount
-    cached: Amount | None = None
-    cache_write: Amount | None = None
-
-
-class ModelKeys(BaseModel):
-    """A model among several: one entry of ``models`` or ``allowed_models``.
-
-    The attributes are those of ``ModelSettings``.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
-
-    model: ModelName | None = None
-    base_url: ServerUrl | None = None
-    api_key: str | None = None
-    provider: dict[str, Any] | None = None
-    price: PriceKeys | None = None
-
-
-def _as_keys(entry: Any) -> Any:
-    return {"model": entry} if isinstance(entry, str) else entry
-
-
-#: Several models, each a name or the keys of one.
-Models = Annotated[list[Annotated[ModelKeys, BeforeValidator(_as_keys)]], Field(min_length=1)]
-
-
-class FallbackKeys(BaseModel):
-    """When a round asks the next of several models; the key ``fallback``.
-
-    Attributes:
-        busy_seconds: How long a provider may be busy or away (429, 5xx, no connection) before. 0:
-            not at all. None: as long as the round waits for its provider.
-        incomplete: After the last attempt whose reply broke off or took too long.
-        gone: If the model cannot be used: it is unknown, its key is missing or refused, or its
-            quota is exhausted.
-        rejected: If the provider rejects the request (400, 413, 422, too long for the model).
-        refused: If the model refuses to reply.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    busy_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = 60.0
-    incomplete: bool = True
-    gone: bool = True
-    rejected: bool = False
-    refused: bool = False
-
 
 class ModelSettings(BaseModel):
     """The settings of the controller ``model``. None leaves a setting to the worker or provider.
@@ -213,6 +144,8 @@ class ModelSettings(BaseModel):
         temperature, max_tokens: As for each reply.
         timeout_seconds: Time limit of one whole request, including its reply.
         window: How much of the history a request contains.
+        compaction: Whether the model writes a summary, in a round of its own, before the window
+            drops.
         refusal: What happens when the model refuses: ``end`` ends the run errored, ``ask`` asks a
             person.
         price: The price of tokens, if the price list lacks it or should not be used.
@@ -237,6 +170,7 @@ class ModelSettings(BaseModel):
     max_tokens: Count | None = None
     timeout_seconds: Seconds = 300.0
     window: WindowKeys = WindowKeys()
+    compaction: bool = False
     refusal: Literal["end", "ask"] = "end"
     price: PriceKeys | None = None
     unpriced: Literal["say", "refuse"] = "say"

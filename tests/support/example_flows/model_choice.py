@@ -1,4 +1,4 @@
-"""A flow with several models, a choice of models, and a small window."""
+"""Flows with several models, a choice of models, and small windows."""
 
 from __future__ import annotations
 
@@ -14,3 +14,10 @@ class Choosing(Adding):
     controller = ModelController(
         models=["a", "b"], allowed_models=["b", "c"], window={"first": 1, "last": 8}
     )
+
+
+@register("compacting")
+class Compacting(Adding):
+    """The same with one model, which writes summaries of what its window leaves out."""
+
+    controller = ModelController(window={"first": 1, "last": 8}, compaction=True)

@@ -160,6 +160,14 @@ def test_tokens_that_the_provider_had_cached_are_told_beside_the_others() -> Non
     assert used_and_cached({**SPENT, "cached_tokens": "many"}) == used(SPENT)
 
 
+def test_a_round_that_went_on_with_another_model_says_what_failed() -> None:
+    told = {"fallback": "model 'a' answers 404: no such model", "prompt": {"turns": 1}}
+    for data in (DECIDED, {"command": "finish", "answer": "done"}):
+        said = row_of(event("committed", **data, **told)).said
+        assert said.endswith("went on with another model: model 'a' answers 404: no such model")
+        assert "turns" not in said
+
+
 def test_totals_name_a_limit_beside_what_is_spent_of_it() -> None:
     found = totals(a_run(None, spent=SPENT, budgets={"money": 0.2, "commands.note": 3}))
     assert [text for text, _ in found] == ["12,345 tokens", "$0.12 of $0.20", "3 of 3 note"]

@@ -18,7 +18,7 @@ from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import Usage
 from perdure.flows.controllers.model.cost import money_of
 from perdure.flows.controllers.model.provider import _usage
-from perdure.flows.controllers.model.settings import PriceKeys
+from perdure.flows.controllers.model.setting_keys import PriceKeys
 from tests.support.chat_server import ChatServer, Says, Sends, chat_server
 
 FINISHES = Says("", [("finish", {"answer": 1})])

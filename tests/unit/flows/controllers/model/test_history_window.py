@@ -20,10 +20,12 @@ from perdure.flows.controllers.model.chat import (
 from perdure.flows.controllers.model.history_window import (
     AT_ONCE,
     MARK,
+    SUMMARY,
     Group,
     Window,
     WindowView,
     groups_of,
+    is_summary,
     shown,
 )
 from perdure.flows.controllers.model.messages import bytes_of, group_messages, history_messages
@@ -270,3 +272,60 @@ def test_of_a_history_whose_oldest_turns_are_gone_whole_groups_are_shown_behind_
     else:
         assert len(seen.last) <= last and list(seen.last) == whole[-len(seen.last) :]
     assert seen.left_out == len(turns) - sum(map(len, seen.last))
+
+
+def summary(mark: int, text: str) -> Group:
+    """A summary that the model wrote before the window dropped to a turn."""
+    return (Turn(Command("summarize", {}, {SUMMARY: True, MARK: mark}), text),)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=200),
+    first=st.integers(0, 2),
+    last=st.integers(1, 40),
+    tokens=st.integers(10, 200),
+)
+def test_a_summary_is_asked_for_once_before_each_drop_and_takes_the_place_of_what_is_left_out(
+    sizes: list[int], first: int, last: int, tokens: int
+) -> None:
+    window = Window(first, last, tokens)
+    groups: list[Group] = []
+    seen = shown(history(groups), window, len, compacts=True)
+    for number, size in enumerate(sizes):
+        groups.append(reply(number, size))
+        before, seen = seen, shown(history(groups), window, len, compacts=True)
+        # The request for a summary too begins as the one before it.
+        assert seen.dropped_to is None and seen.left_out == before.left_out
+        assert [*seen.first, *seen.last] == [*before.first, *before.last, groups[-1]]
+        assert seen.summary == before.summary
+        if seen.compacts_to is None:
+            continue
+        groups.append(summary(seen.compacts_to, f"until {number}"))
+        seen = shown(history(groups), window, len, compacts=True)
+        assert (seen.compacts_to, seen.dropped_to) == (None, None), "it is not asked for twice"
+        assert seen.summary == f"until {number}" and groups[-2] in seen.last
+        assert len(seen.last) <= max(1, last // 2) and not any(map(is_summary, seen.last))
+        assert seen.left_out > before.left_out
+
+
+def test_a_summary_stands_in_the_gap_and_not_where_it_was_written() -> None:
+    groups = [*(reply(number, 1) for number in range(6)), summary(4, "All is well."), reply(6, 1)]
+    view = shown(history(groups), Window(1, 8, 100), len, compacts=True)
+    texts = [each.text for each in history_messages(view, NAMES, tools=True)]
+    gap = "(Here 3 earlier steps are left out; they have been carried out. Your summary of them:)"
+    assert texts == ["", "0", f"{gap}\n\nAll is well.", "", "4", "", "5", "", "6"]
+    empty = [*groups[:6], summary(4, ""), groups[7]]
+    view = shown(history(empty), Window(1, 8, 100), len, compacts=True)
+    assert history_messages(view, NAMES, tools=True)[2] == UserMessage(
+        "(Here 3 earlier steps are left out; they have been carried out.)"
+    )
+
+
+def test_a_summary_among_the_oldest_turns_is_not_shown() -> None:
+    assert group_messages(summary(4, "All is well."), NAMES, tools=True) == []
+
+
+def test_a_window_that_was_made_much_smaller_drops_without_a_summary() -> None:
+    groups = [reply(number, 1) for number in range(40)]
+    view = shown(history(groups), Window(1, 4, 100), len, compacts=True)
+    assert view.compacts_to is None and (view.dropped_to, len(view.last)) == (38, 2)

@@ -19,7 +19,7 @@ from perdure.flows.controllers.model.chat import Usage
 from perdure.flows.controllers.model.cost import figures, money_of
 from perdure.flows.controllers.model.prompt_cache import with_caching
 from perdure.flows.controllers.model.provider import _usage
-from perdure.flows.controllers.model.settings import PriceKeys
+from perdure.flows.controllers.model.setting_keys import PriceKeys
 from tests.support.chat_server import ChatServer, Fails, Says, chat_server
 
 COMMANDS = [{"name": "finish", "description": "", "parameters": {"type": "object"}}]
