@@ -80,7 +80,7 @@ class User:
 def test_each_exposed_flow_is_a_tool_with_the_schema_of_its_inputs(exposed: ExposedServer) -> None:
     listed = drive(exposed, lambda client: client.list_tools())
     tools = {tool.name: tool for tool in listed.tools}
-    flows = {"asks", "breaks", "pauses", "talk", "tidy"}
+    flows = {"asks", "breaks", "guarded", "pauses", "talk", "tidy"}
     assert set(tools) == {*flows, "status", "answer", "cancel"}
     schema = tools["tidy"].input_schema
     assert schema["required"] == ["goal", "inputs"]
@@ -202,6 +202,21 @@ def test_a_repeated_call_with_a_key_gets_the_same_run(exposed: ExposedServer) ->
         return {result.structured_content["run"] for result in results}
 
     assert len(drive(exposed, play)) == 1
+
+
+def test_who_started_a_guarded_run_cannot_approve_its_command(exposed: ExposedServer) -> None:
+    user = User(decision="approve")
+
+    async def play(client: Client) -> Any:
+        asked = await client.call_tool("guarded", TIDY)
+        assert asked.is_error and "another person" in text_of(asked)
+        run, question = (asked.structured_content[name] for name in ("run", "question"))
+        return await client.call_tool(
+            "answer", {"run": run, "question": question["id"], "answer": "approve"}
+        )
+
+    result = drive(exposed, play, elicitation_callback=user)
+    assert result.is_error and result.structured_content["code"] == "forbidden"
 
 
 def test_a_run_is_cancelled(exposed: ExposedServer) -> None:

@@ -52,7 +52,7 @@ def output(call_id: str, text: str) -> Any:
 
 
 def test_the_models_are_the_exposed_flows(ann: OpenAI) -> None:
-    flows = ["asks", "breaks", "pauses", "talk", "tidy"]
+    flows = ["asks", "breaks", "guarded", "pauses", "talk", "tidy"]
     assert [model.id for model in ann.models.list()] == flows
     assert ann.models.retrieve("talk").id == "talk"
 
@@ -136,6 +136,12 @@ def test_a_client_that_sends_the_whole_conversation_answers_too(ann: OpenAI) -> 
     refused = json.dumps({"refuse": "not today"})
     history = [*first, *asked.output, output(call.call_id, refused)]
     assert "not today" in ann.responses.create(model="tidy", input=history).output_text
+
+
+def test_who_started_a_guarded_run_cannot_approve_its_command(ann: OpenAI) -> None:
+    call = question_of(ann.responses.create(model="guarded", input="x", extra_body=INPUTS))
+    with pytest.raises(openai.PermissionDeniedError, match="another person"):
+        ann.responses.create(model="guarded", input=[output(call.call_id, "approve")])
 
 
 def test_a_background_response_is_polled_and_cancelled(exposed: ExposedServer, ann: OpenAI) -> None:

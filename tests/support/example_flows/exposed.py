@@ -56,6 +56,13 @@ class Tidy(ControllerExecutorFlow):
         return f"removed {path}"
 
 
+@register("guarded")
+class Guarded(Tidy):
+    """As ``tidy``, and who submits a run cannot approve its command."""
+
+    approvers = "others"
+
+
 @register("talk")
 class Talk(CircularFlow):
     """Says word by word what it is asked to say. Its first ``fails`` attempts stop half way."""

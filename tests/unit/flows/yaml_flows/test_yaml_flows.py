@@ -779,3 +779,9 @@ subflows_config:
         f"{approval}.deadline",
         f"{approval}.default",
     ]
+
+
+def test_a_file_says_who_else_may_start_its_flow(folder: Path) -> None:
+    (folder / "mine.yaml").write_text(GOOD + "expose: [mcp, openai]\n")
+    registry.add_directory(folder)
+    assert list(registry.make("mine").expose) == ["mcp", "openai"]
