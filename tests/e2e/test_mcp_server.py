@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field
 from perdure import RunStatus
 from perdure.worker.web.json_body import most_bytes
 from tests.support.protocol_clients import MODULE, ExposedServer, exposed_server
-from tests.support.server_processes import ServerProcess
+from tests.support.server_processes import ServerProcess, server_processes
 from tests.support.servers import CrashableServer, until
 from tests.support.workers import workers
 
@@ -441,17 +441,18 @@ def test_a_body_over_the_limit_is_refused(exposed: ExposedServer) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_run_survives_the_death_of_the_server_and_of_its_worker(
-    server: CrashableServer, exposed: ExposedServer, tmp_path: Any
+    server: CrashableServer, tmp_path: Any
 ) -> None:
     """The worker is killed while it carries out the approved command, the server while a client waits."""
-    settings = exposed.client.settings.model_copy(update={"prefix": f"lost{uuid4().hex[:8]}"})
     gate = tmp_path / "gate"
     gate.touch()
     call = {
         "goal": "tidy up",
         "inputs": {"target": {"path": "build"}, "gate": str(gate)},
         "key": "once",
+        "wait": 200,
     }
     with exposed_server(server, 0) as other:
         settings = other.client.settings
@@ -469,17 +470,21 @@ def test_a_run_survives_the_death_of_the_server_and_of_its_worker(
             async with connected(url, token) as client:
                 waiting = asyncio.ensure_future(client.call_tool("tidy", call))
                 if dying is not None:
-                    await asyncio.sleep(0.3)
+                    await asyncio.to_thread(until, is_watched, "the server waits for the run", 60)
                     dying.close()
                 return await waiting
 
-        first = ServerProcess(settings)
-        with workers(1, settings, PERDURE_FLOW_MODULES=MODULE) as [worker]:
-            run_id = asyncio.run(approve(first.url))
-            until(lambda: other.client.get(run_id).phase == "leased", "the command begins", 20)
-            worker.kill()
-        with pytest.raises(Exception):  # noqa: B017
-            asyncio.run(wait_on(first.url, first))
+        def is_watched() -> bool:
+            clients = other.client._store.redis.client_list()
+            return any(each["cmd"] == "xread" for each in clients)
+
+        with server_processes(1, settings) as [first]:
+            with workers(1, settings, PERDURE_FLOW_MODULES=MODULE) as [worker]:
+                run_id = asyncio.run(approve(first.url))
+                until(lambda: other.client.get(run_id).phase == "leased", "the command", 60)
+                worker.kill()
+            with pytest.raises(Exception):  # noqa: B017
+                asyncio.run(wait_on(first.url, first))
         gate.unlink()
         with workers(1, settings, PERDURE_FLOW_MODULES=MODULE):
             result = asyncio.run(wait_on(other.url, None))

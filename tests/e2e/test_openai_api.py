@@ -149,7 +149,7 @@ def test_a_background_response_is_polled_and_cancelled(exposed: ExposedServer, a
         model="tidy", input="tidy up", background=True, extra_body=INPUTS
     )
     assert started.status in ("queued", "in_progress") and started.output == []
-    until(lambda: ann.responses.retrieve(started.id).status == "incomplete", "its question", 20)
+    until(lambda: ann.responses.retrieve(started.id).status == "incomplete", "its question", 60)
     assert ann.responses.cancel(started.id).status == "cancelled"
     assert exposed.client.get(started.id).status is RunStatus.STOPPED
 
@@ -430,6 +430,7 @@ class _Cutting(httpx2.BaseTransport):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_run_survives_the_death_of_its_worker(server: CrashableServer, tmp_path: Path) -> None:
     """The worker is killed while it carries out the approved command, and a client follows the run."""
     gate = tmp_path / "gate"
@@ -441,7 +442,7 @@ def test_a_run_survives_the_death_of_its_worker(server: CrashableServer, tmp_pat
             asked = ann.responses.create(model="tidy", input="tidy up", extra_body=inputs)
             answer = [output(question_of(asked).call_id, "approve")]
             ann.responses.create(model="tidy", input=answer, background=True)  # type: ignore[arg-type]
-            until(lambda: exposed.client.get(asked.id).phase == "leased", "the command", 20)
+            until(lambda: exposed.client.get(asked.id).phase == "leased", "the command", 60)
             worker.kill()
         events: list[Any] = []
         stream = ann.responses.retrieve(asked.id, stream=True)
@@ -449,6 +450,6 @@ def test_a_run_survives_the_death_of_its_worker(server: CrashableServer, tmp_pat
         reader.start()
         gate.unlink()
         with workers(1, settings, PERDURE_FLOW_MODULES=MODULE):
-            reader.join(60)
+            reader.join(100)
         assert events[-1].type == "response.completed"
         assert events[-1].response.output_text == "removed build"
