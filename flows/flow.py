@@ -64,8 +64,8 @@ class Flow(ABC):
         round_timeout_seconds: time limit of one round.
         runs_shell: whether it runs a shell command of the submitter. Such a flow is off until a
             worker enables it.
-        expose: the protocols of other clients through which runs of this flow may be started, of
-            ``EXPOSED_TO``. Default: none.
+        expose: the protocols of other clients that may start runs of this flow: ``mcp`` and
+            ``openai``. Default: none.
         retry: when failed rounds are retried. The worker's settings complete it.
         keep_turns: number of the newest turns that a run's history keeps, or None for all.
         keep_events: number of the newest events that a run keeps, or None for all. The server trims

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from mcp import Client as McpClient
 
 from perdure import Client, Settings
 from perdure.flows import registry
@@ -72,3 +73,11 @@ def test_the_openai_client_of_the_guide_passes_the_answer_on(
 ) -> None:
     assert example("ask_openai.py").tidy(url, token) == "removed build"
     assert capsys.readouterr().out.startswith("approval {")
+
+
+def test_a_server_without_tokens_serves_mcp_clients_of_its_machine(url: str) -> None:
+    async def list_tools() -> set[str]:
+        async with McpClient(f"{url}/mcp") as client:
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+    assert asyncio.run(list_tools()) == {"tidy", "status", "answer", "cancel"}

@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field
 from perdure import RunStatus
 from perdure.worker.web.json_body import most_bytes
 from tests.support.protocol_clients import MODULE, ExposedServer, exposed_server
-from tests.support.server_processes import ServerProcess
+from tests.support.server_processes import ServerProcess, server_processes
 from tests.support.servers import CrashableServer, until
 from tests.support.workers import workers
 
@@ -80,7 +80,7 @@ class User:
 def test_each_exposed_flow_is_a_tool_with_the_schema_of_its_inputs(exposed: ExposedServer) -> None:
     listed = drive(exposed, lambda client: client.list_tools())
     tools = {tool.name: tool for tool in listed.tools}
-    flows = {"asks", "breaks", "pauses", "talk", "tidy"}
+    flows = {"asks", "breaks", "guarded", "pauses", "talk", "tidy"}
     assert set(tools) == {*flows, "status", "answer", "cancel"}
     schema = tools["tidy"].input_schema
     assert schema["required"] == ["goal", "inputs"]
@@ -136,6 +136,25 @@ def test_each_kind_of_question_is_a_form(
     assert text_of(result) == answer and len(user.messages) == 1
 
 
+def test_a_user_is_asked_one_question_after_another(exposed: ExposedServer) -> None:
+    user = User(answer="left")
+    call = {"goal": "twice"}
+    result = drive(
+        exposed, lambda client: client.call_tool("asks", call), elicitation_callback=user
+    )
+    assert text_of(result) == "left" and len(user.messages) == 2
+
+
+def test_the_state_of_a_call_opens_no_run_of_another_flow(exposed: ExposedServer) -> None:
+    run = exposed.client.submit("asks", "question", submitted_by="ann")
+
+    async def play(client: Client) -> Any:
+        return await client.call_tool("talk", {"goal": "x"}, request_state=run.id)
+
+    result = drive(exposed, play)
+    assert result.is_error and "is of flow asks" in text_of(result)
+
+
 def test_an_amount_that_is_too_small_is_refused_with_what_is_needed(exposed: ExposedServer) -> None:
     result = drive(
         exposed,
@@ -183,6 +202,21 @@ def test_a_repeated_call_with_a_key_gets_the_same_run(exposed: ExposedServer) ->
         return {result.structured_content["run"] for result in results}
 
     assert len(drive(exposed, play)) == 1
+
+
+def test_who_started_a_guarded_run_cannot_approve_its_command(exposed: ExposedServer) -> None:
+    user = User(decision="approve")
+
+    async def play(client: Client) -> Any:
+        asked = await client.call_tool("guarded", TIDY)
+        assert asked.is_error and "another person" in text_of(asked)
+        run, question = (asked.structured_content[name] for name in ("run", "question"))
+        return await client.call_tool(
+            "answer", {"run": run, "question": question["id"], "answer": "approve"}
+        )
+
+    result = drive(exposed, play, elicitation_callback=user)
+    assert result.is_error and result.structured_content["code"] == "forbidden"
 
 
 def test_a_run_is_cancelled(exposed: ExposedServer) -> None:
@@ -407,17 +441,18 @@ def test_a_body_over_the_limit_is_refused(exposed: ExposedServer) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_run_survives_the_death_of_the_server_and_of_its_worker(
-    server: CrashableServer, exposed: ExposedServer, tmp_path: Any
+    server: CrashableServer, tmp_path: Any
 ) -> None:
     """The worker is killed while it carries out the approved command, the server while a client waits."""
-    settings = exposed.client.settings.model_copy(update={"prefix": f"lost{uuid4().hex[:8]}"})
     gate = tmp_path / "gate"
     gate.touch()
     call = {
         "goal": "tidy up",
         "inputs": {"target": {"path": "build"}, "gate": str(gate)},
         "key": "once",
+        "wait": 200,
     }
     with exposed_server(server, 0) as other:
         settings = other.client.settings
@@ -435,17 +470,21 @@ def test_a_run_survives_the_death_of_the_server_and_of_its_worker(
             async with connected(url, token) as client:
                 waiting = asyncio.ensure_future(client.call_tool("tidy", call))
                 if dying is not None:
-                    await asyncio.sleep(0.3)
+                    await asyncio.to_thread(until, is_watched, "the server waits for the run", 60)
                     dying.close()
                 return await waiting
 
-        first = ServerProcess(settings)
-        with workers(1, settings, PERDURE_FLOW_MODULES=MODULE) as [worker]:
-            run_id = asyncio.run(approve(first.url))
-            until(lambda: other.client.get(run_id).phase == "leased", "the command begins", 20)
-            worker.kill()
-        with pytest.raises(Exception):  # noqa: B017
-            asyncio.run(wait_on(first.url, first))
+        def is_watched() -> bool:
+            clients = other.client._store.redis.client_list()
+            return any(each["cmd"] == "xread" for each in clients)
+
+        with server_processes(1, settings) as [first]:
+            with workers(1, settings, PERDURE_FLOW_MODULES=MODULE) as [worker]:
+                run_id = asyncio.run(approve(first.url))
+                until(lambda: other.client.get(run_id).phase == "leased", "the command", 60)
+                worker.kill()
+            with pytest.raises(Exception):  # noqa: B017
+                asyncio.run(wait_on(first.url, first))
         gate.unlink()
         with workers(1, settings, PERDURE_FLOW_MODULES=MODULE):
             result = asyncio.run(wait_on(other.url, None))

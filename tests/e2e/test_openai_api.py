@@ -52,7 +52,7 @@ def output(call_id: str, text: str) -> Any:
 
 
 def test_the_models_are_the_exposed_flows(ann: OpenAI) -> None:
-    flows = ["asks", "breaks", "pauses", "talk", "tidy"]
+    flows = ["asks", "breaks", "guarded", "pauses", "talk", "tidy"]
     assert [model.id for model in ann.models.list()] == flows
     assert ann.models.retrieve("talk").id == "talk"
 
@@ -110,6 +110,16 @@ def test_each_kind_of_question_is_a_call(
     assert done.output_text == answer
 
 
+def test_an_answer_to_an_older_question_does_not_answer_the_newer_one(ann: OpenAI) -> None:
+    first = question_of(ann.responses.create(model="asks", input="twice"))
+    second = question_of(ann.responses.create(model="asks", input=[output(first.call_id, "old")]))
+    assert second.call_id != first.call_id
+    repeated = ann.responses.create(model="asks", input=[output(first.call_id, "old")])
+    assert question_of(repeated) == second
+    done = ann.responses.create(model="asks", input=[output(second.call_id, "new")])
+    assert done.output_text == "new"
+
+
 def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays(ann: OpenAI) -> None:
     asked = ann.responses.create(model="tidy", input="tidy up", extra_body=INPUTS)
     answer = output(question_of(asked).call_id, "perhaps")
@@ -128,12 +138,18 @@ def test_a_client_that_sends_the_whole_conversation_answers_too(ann: OpenAI) -> 
     assert "not today" in ann.responses.create(model="tidy", input=history).output_text
 
 
+def test_who_started_a_guarded_run_cannot_approve_its_command(ann: OpenAI) -> None:
+    call = question_of(ann.responses.create(model="guarded", input="x", extra_body=INPUTS))
+    with pytest.raises(openai.PermissionDeniedError, match="another person"):
+        ann.responses.create(model="guarded", input=[output(call.call_id, "approve")])
+
+
 def test_a_background_response_is_polled_and_cancelled(exposed: ExposedServer, ann: OpenAI) -> None:
     started = ann.responses.create(
         model="tidy", input="tidy up", background=True, extra_body=INPUTS
     )
     assert started.status in ("queued", "in_progress") and started.output == []
-    until(lambda: ann.responses.retrieve(started.id).status == "incomplete", "its question", 20)
+    until(lambda: ann.responses.retrieve(started.id).status == "incomplete", "its question", 60)
     assert ann.responses.cancel(started.id).status == "cancelled"
     assert exposed.client.get(started.id).status is RunStatus.STOPPED
 
@@ -192,7 +208,9 @@ def test_text_of_an_attempt_that_was_given_up_ends_as_incomplete(ann: OpenAI) ->
         for event in events
         if event.type == "response.output_item.done" and event.item.type == "message"
     ]
-    assert ended == ["incomplete", "incomplete", "completed"]
+    # Text that an attempt has written last may come after its end, and is given up once more.
+    assert ended[-1] == "completed" and len(ended) >= 3
+    assert set(ended[:-1]) == {"incomplete"}
     assert text_of(events) == final.output_text == "you said all of it"
 
 
@@ -412,6 +430,7 @@ class _Cutting(httpx2.BaseTransport):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_run_survives_the_death_of_its_worker(server: CrashableServer, tmp_path: Path) -> None:
     """The worker is killed while it carries out the approved command, and a client follows the run."""
     gate = tmp_path / "gate"
@@ -423,7 +442,7 @@ def test_a_run_survives_the_death_of_its_worker(server: CrashableServer, tmp_pat
             asked = ann.responses.create(model="tidy", input="tidy up", extra_body=inputs)
             answer = [output(question_of(asked).call_id, "approve")]
             ann.responses.create(model="tidy", input=answer, background=True)  # type: ignore[arg-type]
-            until(lambda: exposed.client.get(asked.id).phase == "leased", "the command", 20)
+            until(lambda: exposed.client.get(asked.id).phase == "leased", "the command", 60)
             worker.kill()
         events: list[Any] = []
         stream = ann.responses.retrieve(asked.id, stream=True)
@@ -431,6 +450,6 @@ def test_a_run_survives_the_death_of_its_worker(server: CrashableServer, tmp_pat
         reader.start()
         gate.unlink()
         with workers(1, settings, PERDURE_FLOW_MODULES=MODULE):
-            reader.join(60)
+            reader.join(100)
         assert events[-1].type == "response.completed"
         assert events[-1].response.output_text == "removed build"

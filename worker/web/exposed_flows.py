@@ -38,6 +38,7 @@ def exposed_flow(runs: AuthorizedClient, protocol: Protocol, name: str) -> FlowI
     """Return the description of a flow that is exposed to clients of a protocol.
 
     Raises:
+        Forbidden: The caller may not read.
         UnknownFlow: The flow is not known, or is not exposed. The caller cannot tell which.
     """
     flows = exposed_flows(runs, protocol)

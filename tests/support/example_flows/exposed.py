@@ -56,6 +56,13 @@ class Tidy(ControllerExecutorFlow):
         return f"removed {path}"
 
 
+@register("guarded")
+class Guarded(Tidy):
+    """As ``tidy``, and who submits a run cannot approve its command."""
+
+    approvers = "others"
+
+
 @register("talk")
 class Talk(CircularFlow):
     """Says word by word what it is asked to say. Its first ``fails`` attempts stop half way."""
@@ -88,12 +95,17 @@ class Breaks(CircularFlow):
 
 @register("asks")
 class Asks(ControllerExecutorFlow):
-    """Asks a question of the kind that its goal names: question, in_doubt, or budget."""
+    """Asks a question of the kind that its goal names: question, in_doubt, or budget.
+
+    With the goal ``twice`` it asks two questions, and the answer is that to the second.
+    """
 
     expose = ("mcp", "openai")
     budgets = {"tokens": 10}  # noqa: RUF012
 
     def decide(self, context: RoundContext) -> Any:
+        if context.answered and context.goal == "twice" and context.observation is None:
+            return Command("idle")
         if context.answered:
             return Finish(context.answer)
         if context.goal == "budget":

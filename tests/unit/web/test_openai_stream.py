@@ -126,6 +126,14 @@ def test_text_whose_beginning_is_gone_is_not_complete() -> None:
     ]  # fmt: skip
 
 
+def test_text_that_comes_late_of_an_attempt_that_was_given_up_spoils_no_later_one() -> None:
+    late = [item(6, "trimmed"), item(6, "text", text="x"), item(7, "retracted")]
+    again = [replace(each, attempt=2) for each in WHOLE[1:4]]
+    told = events_of([WHOLE[0], item(2, "text", text="x"), item(3, "retracted"), *late, *again])
+    done = [event["item"] for event in told if event["type"] == "response.output_item.done"]
+    assert [each["status"] for each in done] == ["incomplete", "incomplete", "completed"]
+
+
 def test_ten_years_fit_into_a_number() -> None:
     late = 10 * 366 * 86_400_000
     told = events_of([item(late, "text", text="x", seq=10**6), item(late, "committed", seq=10**6)])

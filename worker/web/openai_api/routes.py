@@ -203,7 +203,8 @@ def _answer(runs: AuthorizedClient, output: PersonsOutput) -> Run:
         given = answer.get("add", answer) if isinstance(answer, dict) else answer
         answer, add = None, given if isinstance(given, dict) else {budget: given}
     try:
-        return runs.resume(run.id, None if waiting.kind == "pause" else answer, add, waiting.id)
+        answer = None if waiting.kind == "pause" else answer
+        return runs.resume(run.id, answer, add, output.question)
     except Stale:
         return runs.get(run.id)
 

@@ -90,8 +90,8 @@ class ResponseEvents:
         self._next_index = 0
         self._open: dict[tuple[int, int, str, str], ShownItem] = {}
         self._last_message: ShownItem | None = None
-        #: Steps of whose text a part is gone.
-        self._trimmed: set[int] = set()
+        #: Steps and attempts of whose text a part is gone.
+        self._trimmed: set[tuple[int, int]] = set()
 
     def begin(self) -> list[StreamEvent]:
         """Return the events with which a streamed response begins."""
@@ -117,11 +117,10 @@ class ResponseEvents:
                 return self._wanted(self._close(item.step, "incomplete"))
             case "trimmed":
                 # What is there of its text is not all, so no item of it can be complete.
-                self._trimmed.add(item.step)
+                self._trimmed.add((item.step, item.attempt))
                 return self._wanted(self._close(item.step, "incomplete"))
             case "committed":
-                status = "incomplete" if item.step in self._trimmed else "completed"
-                return self._wanted(self._close(item.step, status))
+                return self._wanted(self._close(item.step, "completed"))
             case "interrupted":
                 # The place of its question, which is there no more when it was answered.
                 self._next_index += 1
@@ -191,9 +190,10 @@ class ResponseEvents:
         for key, shown in list(self._open.items()):
             if step is None or shown.step == step:
                 del self._open[key]
-                if status == "completed" and shown.type == "message":
+                is_whole = status == "completed" and key[:2] not in self._trimmed
+                if is_whole and shown.type == "message":
                     self._last_message = shown
-                yield from self._done(shown, status)
+                yield from self._done(shown, "completed" if is_whole else "incomplete")
 
     def _done(self, shown: ShownItem, status: str) -> Iterator[StreamEvent]:
         event = {"type": f"response.{_text_name(shown)}.done", **_place(shown), "text": shown.text}

@@ -827,3 +827,9 @@ def test_an_answer_is_described_by_one_word_or_by_its_entries(
     assert plain == ({"city": "Oslo", "euros": 1.0} if "euros" in answer else right)
     with pytest.raises(InvalidAnswer, match="flow 'told': the answer does not fit"):
         flow.check_answer(wrong)
+
+
+def test_a_file_says_who_else_may_start_its_flow(folder: Path) -> None:
+    (folder / "mine.yaml").write_text(GOOD + "expose: [mcp, openai]\n")
+    registry.add_directory(folder)
+    assert list(registry.make("mine").expose) == ["mcp", "openai"]
