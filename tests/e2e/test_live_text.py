@@ -286,9 +286,12 @@ def test_watch_shows_the_text_of_the_round_in_flight_on_a_terminal(
 ) -> None:
     gate = tmp_path / "gate"
     gate.touch()
-    run = client.submit("telling", "go", {"gate": str(gate), "fails": 1, "words": 10})
+    run = client.submit("telling", "go", {"gate": str(gate), "fails": 99, "words": 10})
     with serving(settings) as url, workers(1, settings, PERDURE_FLOW_MODULES=MODULE):
-        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+        environment = {
+            name: text for name, text in os.environ.items() if not name.startswith("PERDURE_")
+        }
+        environment |= {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
         environment |= {
             "PERDURE_REDIS_URL": settings.redis_url or "",
             "PERDURE_PREFIX": settings.prefix,
