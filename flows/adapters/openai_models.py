@@ -161,16 +161,21 @@ class _Events:
         if whole is None:
             raise RetryableError("the model's stream ended before its response was complete")
         used = whole.usage
-        usage = Usage(requests=1)
-        if used is not None:
-            usage = Usage(
-                requests=1,
-                input_tokens=used.input_tokens,
-                output_tokens=used.output_tokens,
-                total_tokens=used.total_tokens,
-                input_tokens_details=used.input_tokens_details,
-                output_tokens_details=used.output_tokens_details,
+        if used is None:
+            # The SDK takes the end of a stream for the end of the response, wherever it comes. The
+            # usage is the last that a provider sends.
+            raise RetryableError(
+                "the model's stream ended without its usage: it was cut, or the provider does not "
+                "tell the usage of streams. For such a provider: run_agent(..., stream=False)"
             )
+        usage = Usage(
+            requests=1,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            total_tokens=used.total_tokens,
+            input_tokens_details=used.input_tokens_details,
+            output_tokens_details=used.output_tokens_details,
+        )
         return ModelResponse(
             output=list(whole.output) or self._items, usage=usage, response_id=whole.id
         )

@@ -72,7 +72,7 @@ class _Backend(JournalCallableOperationBackend[_Options]):
         assert steps is not None, "the agent runs in a workflow"
         if isinstance(operation_id, ModelRequestId):
             return await steps.step(
-                ModelStep(body),
+                ModelStep(body, operation_id.streaming),
                 name=_named(name),
                 role="controller",
                 idempotent=True,

@@ -28,7 +28,7 @@ from pydantic_ai.tools import RunContext
 from perdure.flows.adapters.approvals import arguments
 from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model.errors import failed
-from perdure.flows.errors import BadReply, PerdureError
+from perdure.flows.errors import BadReply, PerdureError, RetryableError
 from perdure.flows.json_values import canonical
 
 _response = TypeAdapter(ModelResponse)
@@ -39,8 +39,8 @@ _round: ContextVar[RoundContext | None] = ContextVar("perdure_round", default=No
 class ModelStep:
     """A request to a model, whose usage is charged to the budgets of the run."""
 
-    def __init__(self, body: Callable[[], Awaitable[object]]) -> None:
-        self._body = body
+    def __init__(self, body: Callable[[], Awaitable[object]], is_stream: bool) -> None:
+        self._body, self._is_stream = body, is_stream
 
     async def __call__(self, context: RoundContext) -> object:
         before = _round.set(context)
@@ -55,6 +55,13 @@ class ModelStep:
             _round.reset(before)
         response = _response.validate_python(payload)
         usage = response.usage
+        if self._is_stream and response.provider_name and usage.unmeasured_requests:
+            # The library takes the end of a stream for the end of the response, wherever it comes.
+            # The usage is the last that a provider sends.
+            raise RetryableError(
+                "the model's stream ended without its usage: it was cut, or the provider does not "
+                "tell the usage of streams. For such a provider: PerdureDurability(stream=False)"
+            )
         context.spend(
             tokens=usage.input_tokens + usage.output_tokens,
             input_tokens=usage.input_tokens,

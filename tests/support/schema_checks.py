@@ -36,3 +36,10 @@ def every_status_is_named(ctx: Any, response: Any, case: Any) -> None:
         assert str(response.status_code) in named, (
             f"{response.status_code} is not among {', '.join(named)}"
         )
+
+
+@schemathesis.hook
+def before_call(ctx: Any, case: Any, kwargs: Any) -> None:
+    """Streams of chats follow their runs, which no worker plays here, unless they are asked not to."""
+    if case.operation.path.endswith(("/ai-sdk", "/ag-ui", "/ai-sdk/{chat}/stream")):
+        case.query = {**(case.query or {}), "follow": "false"}

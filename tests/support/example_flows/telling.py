@@ -20,6 +20,7 @@ class Telling(CircularFlow):
         gate = context.inputs.get("gate")
         for number, word in enumerate(words):
             context.stream(word)
+            context.cancelled.wait(context.inputs.get("pause", 0))
             if gate and number == len(words) // 2 and context.attempt <= context.inputs["fails"]:
                 if not os.path.exists(gate):
                     raise RetryableError("half of it")

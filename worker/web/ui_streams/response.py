@@ -161,6 +161,8 @@ class UiResponse:
         yield from self._writer.add_text(self._texts[kind, part], kind, text)
 
     def _add_arguments(self, tool: str, text: str) -> Iterator[UiEvent]:
+        if tool in self._arguments and _is_next_call(self._arguments[tool][1], text):
+            yield from self._end_calls(known=False)
         if tool not in self._arguments:
             yield from self._end_texts(list(self._texts))
             call = UiToolCall(self._new_id(), tool)
@@ -256,3 +258,9 @@ class UiResponse:
         step, attempt = self._place
         self._parts += 1
         return f"{self._run_id}.{step}.{attempt}.{self._parts}"
+
+
+def _is_next_call(so_far: str, text: str) -> bool:
+    """Return whether a piece of arguments belongs to another call of the same tool."""
+    is_end = so_far.rstrip().endswith("}") and text.lstrip().startswith("{")
+    return is_end and arguments_of(so_far) is not None

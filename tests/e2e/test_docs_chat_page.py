@@ -1,0 +1,80 @@
+"""docs/guides/chat-page.md: its app serves its page, and a person chats there in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fastapi import FastAPI
+
+from perdure import Client
+from perdure.worker.settings import Settings
+from tests.support.browser import browsing, chromium, grave_findings, keep_picture
+from tests.support.example_flows import chatting  # noqa: F401 -- registers flows
+from tests.support.threaded_server import serving_app
+from tests.support.workers import workers
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+MODULE = "tests.support.example_flows.chatting"
+TEXT = (Path(__file__).parents[2] / "docs/guides/chat-page.md").read_text("utf-8")
+[APP] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+[PAGE] = re.findall(r"```html\n(.*?)```", TEXT, re.DOTALL)
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"flow_modules": (MODULE,)})
+
+
+@pytest.fixture
+def app(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+    """The app of the guide, for the flow of the tests."""
+    (tmp_path / "chat.html").write_text(PAGE.replace('"assistant"', '"chatting"'), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"SETTINGS": settings, "__name__": "chat_app"}
+    exec(APP.replace("Client()", "Client(settings=SETTINGS)"), names)
+    made = names["app"]
+    assert isinstance(made, FastAPI)
+    return made
+
+
+@pytest.fixture
+def page(app: FastAPI) -> Iterator[Page]:
+    with chromium() as browser, serving_app(app) as url, browsing(browser, url) as opened:
+        yield opened
+
+
+@pytest.mark.slow
+def test_a_person_chats_approves_and_sees_a_lost_attempt_taken_back(
+    page: Page, client: Client, settings: Settings
+) -> None:
+    from playwright.sync_api import expect
+
+    page.goto("/")
+    assert grave_findings(page) == []
+    page.get_by_label("Message").fill("tea, after a failure")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".person")).to_have_text("tea, after a failure")
+    with workers(1, settings, PERDURE_FLOW_MODULES=MODULE):
+        expect(page.locator(".note")).to_contain_text("given up")
+        expect(page.locator(".answer")).to_have_text("I look it up.")
+        expect(page.locator(".thinking")).to_have_text("What does it cost?")
+        expect(page.locator(".call").first).to_contain_text(
+            'look_up {"item": "tea, after a failure"}'
+        )
+        expect(page.get_by_role("button", name="Refuse")).to_be_visible()
+        keep_picture(page, "chat-page-asks")
+        assert grave_findings(page) == []
+        page.get_by_role("button", name="Approve").click()
+        expect(page.locator(".answer").last).to_have_text('Done: "paid 3"')
+        expect(page.locator(".question button")).to_have_count(0)
+        page.emulate_media(color_scheme="dark")
+        keep_picture(page, "chat-page-done")
+        assert grave_findings(page) == []
+    [run] = client.runs(flow="chatting")
+    assert run.finished and run.details["submitted_by"] == "guest"
