@@ -145,6 +145,7 @@ class GraphFlow(Flow):
             context=self.graph_context,
             durability="sync",
             stream_mode=["values", "custom"],
+            output_keys=graph.output_channels,  # as ainvoke has it
         ):
             if mode == "custom":
                 show_custom(context, chunk)

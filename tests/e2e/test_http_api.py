@@ -811,6 +811,9 @@ def test_openapi_describes_every_call_whole(http: httpx2.Client) -> None:
                     "get_artifact": ["text/plain"],
                     "get_events": ["application/json", "text/event-stream"],
                     "get_stream": ["text/event-stream"],
+                    "chat_with_ai_sdk": ["text/event-stream"],
+                    "resume_ai_sdk_chat": ["text/event-stream"],
+                    "chat_with_ag_ui": ["text/event-stream"],
                 }.get(name, wanted)
             assert kinds == wanted, (name, status)
         public = name in ("health", "ready", "call_hook")

@@ -175,9 +175,9 @@ class Submitter(Fleet):
                 )
             case "taken":
                 raise Taken(
-                    f"another live run, {detail}, holds the topic {submission.topic!r}, and one "
-                    "run at a time holds a topic. Signal it, or submit again when it has ended or "
-                    "was stopped",
+                    f"another live run holds the topic {submission.topic!r}, and one run at a "
+                    "time holds a topic. Signal it, or submit again when it has ended or was "
+                    "stopped",
                     detail,
                 )
             case "heard":
