@@ -102,7 +102,7 @@ def test_a_request_says_the_conversation_and_the_tools_and_its_usage_is_charged(
         )
         decide(server, controller, context)
     assert context.spent == {"tokens": 220, "input_tokens": 200, "output_tokens": 20, "requests": 2}
-    assert context.told.pop("prompt")["turns"] == len(context.history)
+    assert context.told.pop("prompt")["turns"] == 0
     assert context.told == {"model": "scripted"} and context.remembered == {
         "_model": [100, 10, None, 0]
     }
