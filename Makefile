@@ -37,10 +37,12 @@ test-core: .venv/.dev ## the store and its scripts, without workers, in seconds
 # Crash matrices keep a core busy by themselves. With four processes, tests that allow a second for
 # an answer would fail.
 test-all: .venv/.dev ## every test, including the slow ones
-	@$(PYTEST) --numprocesses 3
+	@$(PYTEST) --numprocesses 3 --durations 40 --durations-min 10
 
-test-slow: .venv/.dev ## only the slow tests
-	@$(PYTEST) --numprocesses 3 -m slow
+# SHARE=K/N: of tests with many cases, only each Nth from the Kth on (tests/support/shares.py).
+test-slow: .venv/.dev ## only the slow tests (SHARE=1/2: half of the cases of those that have many)
+	@$(PYTEST) --numprocesses 3 -m slow --durations 40 --durations-min 10 \
+	  $(if $(SHARE),--share $(SHARE))
 
 test-minimums: .venv-minimums/.dev ## the core suite at the lowest versions of pyproject.toml
 	@.venv-minimums/$(CORE_TESTS)

@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, Generic, overload
+
+from typing_extensions import TypeVar
 
 from perdure.flows.budgets import Budget
 from perdure.flows.children import (
@@ -29,6 +31,7 @@ from perdure.flows.children import (
     WaitOver,
     goal_of,
 )
+from perdure.flows.conversation import NOTHING_EARLIER, Earlier, ThreadMessage
 from perdure.flows.errors import Forgotten, InvalidFlow, RoundStopped, UnstorableValue
 from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
@@ -273,6 +276,25 @@ class Signals:
         return self._cancelled is not None and self._cancelled.is_set()
 
 
+#: The type of what the flow's lifespan yields.
+Deps = TypeVar("Deps", default=Any)
+
+
+class _NoDeps:
+    """What ``context.deps`` is in a flow without a lifespan."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise InvalidFlow(
+            f"context.deps.{name}: this flow has no lifespan, so it has no deps. Set lifespan of "
+            "the flow to what @lifespan has made"
+        )
+
+
+NO_DEPS: Any = _NoDeps()
+
+
 @dataclass(frozen=True, slots=True)
 class RoundPart:
     """What a round did beside other things at the same time. It has a span of its own.
@@ -292,8 +314,10 @@ class RoundPart:
 
 
 @dataclass(frozen=True)
-class RoundContext:
+class RoundContext(Generic[Deps]):
     """What a node sees of its run.
+
+    ``RoundContext[Deps]`` tells type checkers what ``deps`` is.
 
     Attributes:
         goal, inputs: as submitted; the inputs after validation.
@@ -315,7 +339,8 @@ class RoundContext:
         budgets: by name, the run's limits and what it spent before this round.
         spent, told: what this round reported with ``spend`` and ``tell``.
         traced: attributes of the round's span, named by OpenTelemetry's conventions. Never
-            questions, answers or arguments.
+            questions, answers or arguments, unless ``traces_content``.
+        traces_content: whether spans shall have what the round says and hears.
         parts: what the round did at the same time, for its trace.
         journal: what is stored before the commit. See ``once``.
         mailbox: the signals that were sent to the run. See ``wait_for``.
@@ -332,6 +357,9 @@ class RoundContext:
             policies say.
         kept: what the flow keeps in this process between two rounds.
         live_text: where text is shown before the round is over. See ``stream``.
+        earlier: the runs before this one in its thread. See ``conversation``.
+        model: the model that the submission chose for this run, or None.
+        deps: what the lifespan of the flow has opened in this process. See ``lifespan``.
         logger: a logger for the code of the flow.
     """
 
@@ -357,6 +385,7 @@ class RoundContext:
     spent: dict[str, float] = field(default_factory=dict)
     told: dict[str, Any] = field(default_factory=dict)
     traced: dict[str, str | int] = field(default_factory=dict)
+    traces_content: bool = False
     parts: list[RoundPart] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)
     mailbox: Mailbox = field(default_factory=Mailbox)
@@ -369,6 +398,9 @@ class RoundContext:
     may_retry: Callable[[BaseException], bool] = _no_retry
     kept: Kept = NOTHING_KEPT
     live_text: LiveText = NOT_WATCHED
+    earlier: Earlier = NOTHING_EARLIER
+    model: str | None = None
+    deps: Deps = NO_DEPS
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
     )
@@ -418,6 +450,15 @@ class RoundContext:
         the history is gone here too (``keep_turns``, ``Renew``).
         """
         return [turn.observation[SAY] for turn in self._remarks() if SAY in turn.observation]
+
+    @property
+    def conversation(self) -> list[ThreadMessage]:
+        """The messages of the runs before this one in its thread (``Client.send``), oldest first.
+
+        They are at most 100, with 60,000 characters: the newest. They stay the same for the whole
+        run. A run that was not started by a message to a thread, or by the first, has none.
+        """
+        return self.earlier.read()
 
     @property
     def questions(self) -> list[Any]:
@@ -869,7 +910,7 @@ class RoundContext:
             on_failure=on_failure,
         )
 
-    def carrying_out(self, command: Command) -> RoundContext:
+    def carrying_out(self, command: Command) -> RoundContext[Deps]:
         """Return a copy of the round's context for the function of ``command``.
 
         Its idempotency key is that of the command.

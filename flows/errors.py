@@ -77,6 +77,13 @@ class UnstorableValue(FatalError):
     exit_code = 2
 
 
+class InvalidAnswer(FatalError):
+    """An answer that does not fit the type of its flow's answers (``Answer``), or ``as_type``."""
+
+    code = "invalid-answer"
+    title = "The answer has another type"
+
+
 class TopicTaken(FatalError):
     """A topic that a run takes in a round is held by another live run.
 

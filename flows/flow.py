@@ -8,13 +8,12 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from perdure.flows.answers import AnswerType, type_text
 from perdure.flows.budgets import check_budgets
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import InvalidFlow, InvalidInput
@@ -24,10 +23,18 @@ from perdure.flows.outcomes import End, Outcome
 from perdure.flows.retry import Retry, retry_of
 from perdure.flows.validation import check_limit, is_seconds
 
+if TYPE_CHECKING:
+    from perdure.flows.lifespans import Lifespan
+
 #: The workers that take the rounds of a node: "controller" workers wait for models, "executor"
 #: workers run tools.
 Role = Literal["controller", "executor"]
 
+
+#: Values of ``expose``: the Model Context Protocol, and OpenAI's API.
+EXPOSED_TO = ("mcp", "openai")
+#: Tools that the MCP server has itself, so no flow that is exposed there can have their names.
+MCP_TOOLS = ("status", "answer", "cancel")
 
 #: The modules of the base flows. A docstring there describes the base, not the flows made of it.
 SHAPES = frozenset(
@@ -57,6 +64,8 @@ class Flow(ABC):
         round_timeout_seconds: time limit of one round.
         runs_shell: whether it runs a shell command of the submitter. Such a flow is off until a
             worker enables it.
+        expose: the protocols of other clients through which runs of this flow may be started, of
+            ``EXPOSED_TO``. Default: none.
         retry: when failed rounds are retried. The worker's settings complete it.
         keep_turns: number of the newest turns that a run's history keeps, or None for all.
         keep_events: number of the newest events that a run keeps, or None for all. The server trims
@@ -64,6 +73,10 @@ class Flow(ABC):
         budgets: limits of what each run may spend, unless its submission sets others. See
             ``perdure.flows.budgets``.
         Inputs: pydantic model of the inputs, or None to accept any inputs.
+        Answer: type of the answer: a pydantic model, a dataclass, a TypedDict, or any type that
+            pydantic can read. None accepts any JSON value.
+        lifespan: what its rounds need in each worker process, as ``context.deps``. See
+            ``perdure.lifespan``.
     """
 
     name: str = ""
@@ -74,11 +87,15 @@ class Flow(ABC):
     lease_seconds: float | None = None
     round_timeout_seconds: float | None = None
     runs_shell: bool = False
+    expose: Sequence[str] = ()
     keep_turns: int | None = None
     keep_events: int | None = None
     budgets: Mapping[str, float] = MappingProxyType({})
     retry: Retry | None = None
+    lifespan: Lifespan[Any] | None = None
     Inputs: ClassVar[type[BaseModel] | None] = None
+    Answer: ClassVar[Any] = None
+    _answers: ClassVar[AnswerType | None] = None
     _passed: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -153,6 +170,19 @@ class Flow(ABC):
         """
         return {}
 
+    def prompt(
+        self, node: str, context: RoundContext, tools: bool = True
+    ) -> Mapping[str, Any] | None:
+        """Return what a round of a node sends to a model, as JSON data for people.
+
+        Args:
+            tools: whether the model can call tools.
+
+        Returns:
+            ``messages``, ``tools`` and their ``digest``, or None if the node asks no model.
+        """
+        return None
+
     @classmethod
     def is_checked(cls) -> bool:
         """Return whether exactly this flow class, not a base of it, was checked and is valid."""
@@ -182,15 +212,58 @@ class Flow(ABC):
             owner.retry = policy
         check_nodes(self)
         check_limits(self)
+        check_exposure(self, own_name)
         if self.Inputs is not None and not _is_model(self.Inputs):
             raise InvalidFlow(
                 f"{own_name}: Inputs is {self.Inputs!r}; "
                 "expected a pydantic model: class Inputs(BaseModel)"
             )
+        self.answer_type()
+        if self.lifespan is not None and not callable(getattr(self.lifespan, "open", None)):
+            raise InvalidFlow(
+                f"{own_name}: lifespan is {self.lifespan!r}; expected what @lifespan makes of a "
+                "function"
+            )
+
+    @classmethod
+    def answer_type(cls) -> AnswerType | None:
+        """Return the type of this flow's answers, or None if an answer may be any JSON value.
+
+        Raises:
+            InvalidFlow: ``Answer`` is not a type that pydantic can read.
+        """
+        if cls.Answer is None:
+            return None
+        answers = cls.__dict__.get("_answers")
+        if answers is None:
+            # Made once for each class, because it takes longer than a round.
+            name = cls.__dict__.get("name") or cls.__name__
+            answers = cls._answers = AnswerType(cls.Answer, f"{name}: Answer")
+        return answers
+
+    def check_answer(self, answer: Any, where: str = "") -> Any:
+        """Return an answer of this flow as JSON data.
+
+        Args:
+            where: the run and the step, for the error text.
+
+        Raises:
+            InvalidAnswer: the answer does not fit ``Answer``.
+            UnstorableValue: the answer is not JSON.
+        """
+        answers = self.answer_type()
+        if answers is None:
+            return storable(answer, "the answer")
+        return answers.check(answer, f"{where}{title(self)}: ")
 
     @property
     def command_names(self) -> Sequence[str]:
         """The commands that a budget ``commands.NAME`` of this flow's runs can limit."""
+        return ()
+
+    @property
+    def allowed_models(self) -> Sequence[str]:
+        """The models of which a submission may choose one for its run."""
         return ()
 
     @property
@@ -229,7 +302,7 @@ class Flow(ABC):
             raise InvalidInput(
                 f"flow {self.name!r} {', and '.join(faults)}. It expects: {_described(self.Inputs)}"
             ) from cause
-        return dict(storable(_written(checked.model_dump()), "the inputs"))
+        return dict(storable(checked.model_dump(), "the inputs"))
 
 
 def check_nodes(flow: Flow) -> None:
@@ -278,6 +351,21 @@ def check_limits(flow: Flow) -> None:
         raise InvalidFlow(str(error)) from error
 
 
+def check_exposure(flow: Flow, name: str) -> None:
+    """Raise InvalidFlow if ``expose`` of a flow is no list of protocols, or its name is taken."""
+    for protocol in [flow.expose] if isinstance(flow.expose, str) else flow.expose:
+        if isinstance(flow.expose, str) or protocol not in EXPOSED_TO:
+            raise InvalidFlow(
+                f"{title(flow)}: expose is {flow.expose!r}; expected a list of: "
+                f"{', '.join(EXPOSED_TO)}"
+            )
+    if "mcp" in flow.expose and name in MCP_TOOLS:
+        raise InvalidFlow(
+            f"{title(flow)}: the MCP server has a tool {name!r} of its own; give the flow another "
+            "name, or do not expose it to mcp"
+        )
+
+
 def title(flow: Flow) -> str:
     """Return the text by which error messages name a flow."""
     return f"flow {flow.name or type(flow).__name__!r}"
@@ -286,32 +374,10 @@ def title(flow: Flow) -> str:
 def _described(model: type[BaseModel]) -> str:
     """Return the fields of a model with their types, for an error message."""
     fields = (
-        f"{name} ({_type_text(field.annotation)}{'' if field.is_required() else ', optional'})"
+        f"{name} ({type_text(field.annotation)}{'' if field.is_required() else ', optional'})"
         for name, field in model.model_fields.items()
     )
     return ", ".join(fields) or "none"
-
-
-def _type_text(annotation: Any) -> str:
-    is_plain = isinstance(annotation, type) and get_origin(annotation) is None
-    return annotation.__name__ if is_plain else str(annotation).replace("typing.", "")
-
-
-def _written(value: Any) -> Any:
-    """Return a value with what JSON does not have, such as a ``datetime``, as pydantic writes it.
-
-    Numbers stay as they are: pydantic would write null for NaN.
-    """
-    if isinstance(value, Mapping):
-        return {name: _written(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_written(each) for each in value]
-    if value is None or (isinstance(value, int | float | str) and not isinstance(value, Enum)):
-        return value
-    try:
-        return to_jsonable_python(value)
-    except PydanticSerializationError:
-        return value  # Storing it fails, with its name.
 
 
 def _is_model(value: object) -> bool:

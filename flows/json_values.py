@@ -5,10 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Set
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
 from typing import Any
+from uuid import UUID
 
 from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from perdure.flows.errors import UnstorableValue
 
@@ -48,6 +55,10 @@ _encode_plain = _writer()
 _encode_canonical = _writer(sort_keys=True, separators=(",", ":"))
 _decode = json.JSONDecoder().raw_decode
 
+#: Types whose values are texts or numbers in JSON, as pydantic writes them. They may be keys, too.
+#: A ``datetime`` is a ``date``.
+SCALARS = (date, time, timedelta, Decimal, Enum, PurePath, UUID)
+
 #: Maximum nesting. JSON readers (pydantic's among them) give up near 200 levels.
 MAX_DEPTH = 100
 
@@ -55,10 +66,12 @@ MAX_DEPTH = 100
 def storable(value: Any, what: str) -> Any:
     """Convert a value to plain JSON data that reads back equal after it was stored.
 
-    Models and dataclasses become objects, and tuples become lists.
+    Models and dataclasses become objects, and tuples become lists. A ``datetime``, ``Decimal``,
+    ``UUID``, ``Path`` or enum becomes what pydantic writes for it. A set becomes a list in the
+    order of its items' JSON, so that every process writes the same.
 
     Args:
-        value: JSON data, pydantic models or dataclasses, nested at most ``MAX_DEPTH`` deep.
+        value: JSON data or such objects, nested at most ``MAX_DEPTH`` deep.
         what: the name of the value in an error ("the answer", "the input 'repo'").
 
     Raises:
@@ -164,24 +177,73 @@ def _plain(value: Any, what: str, path: str, depth: int) -> Any:
             )
         return float(value)
     if isinstance(value, BaseModel):
-        return _plain(value.model_dump(mode="python"), what, path, depth)
+        return _plain(_written_by(value), what, path, depth)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         shallow = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         return _plain(shallow, what, path, depth)
     if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise UnstorableValue(
-                    f"{what}{where} has the key {key!r}; JSON objects have text keys only"
-                )
-            _plain(key, what, f"{path}.{key!r}", depth)
-        return {
-            str.__str__(k): _plain(v, what, f"{path}.{k}" if path else k, depth + 1)
-            for k, v in value.items()
-        }
-    if isinstance(value, (list, tuple)):
+        return _plain_object(value, what, path, depth)
+    if isinstance(value, list | tuple | deque):
         return [_plain(item, what, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+    if isinstance(value, Set):
+        items = [_plain(item, what, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+        return sorted(items, key=canonical)
+    if isinstance(value, SCALARS) or _is_of_pydantic(value):
+        try:
+            written = to_jsonable_python(value)
+        except PydanticSerializationError:
+            written = value
+        if type(written) is not type(value):
+            return _plain(written, what, path, depth)
     raise UnstorableValue(
         f"{what}{where} is a {type(value).__name__}, which JSON does not have; "
-        "expected null, bool, number, text, list, object, a pydantic model or a dataclass"
+        "expected null, bool, number, text, list, object, a set, a pydantic model, a dataclass, "
+        "or a value that pydantic writes as one of these (datetime, Decimal, UUID, Path, enum)"
     )
+
+
+def _written_by(model: BaseModel) -> Any:
+    """Return what a model writes for JSON, or what it holds if that cannot be written.
+
+    Pydantic writes null for NaN, and a set in an order that differs between processes. Both are put
+    right here.
+    """
+    held = model.model_dump(mode="python")
+    try:
+        return _put_right(model.model_dump(mode="json"), held)
+    except (PydanticSerializationError, ValueError):
+        return held  # Storing it fails, with the place of what cannot be written.
+
+
+def _put_right(written: Any, held: Any) -> Any:
+    if isinstance(held, float) and not isinstance(written, str):
+        return held
+    if isinstance(held, Mapping) and isinstance(written, dict) and len(held) == len(written):
+        both = zip(written.items(), held.values(), strict=True)
+        return {key: _put_right(item, inner) for (key, item), inner in both}
+    if isinstance(written, list) and isinstance(held, Set):
+        return sorted(written, key=canonical)
+    if isinstance(written, list) and isinstance(held, list | tuple) and len(held) == len(written):
+        return [_put_right(*each) for each in zip(written, held, strict=True)]
+    return written
+
+
+def _is_of_pydantic(value: Any) -> bool:
+    """Return whether a value is of a type that pydantic has made, such as a URL or a secret."""
+    return type(value).__module__.partition(".")[0] in ("pydantic", "pydantic_core")
+
+
+def _plain_object(value: Mapping[Any, Any], what: str, path: str, depth: int) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for key, item in value.items():
+        where = f" at {path}" if path else ""
+        name = to_jsonable_python(key) if isinstance(key, SCALARS) else key
+        if not isinstance(name, str):
+            raise UnstorableValue(
+                f"{what}{where} has the key {key!r}; JSON objects have text keys only"
+            )
+        name = _plain(name, what, f"{path}.{name!r}", depth)
+        if name in plain:
+            raise UnstorableValue(f"{what}{where} has two keys that are {name!r} in JSON")
+        plain[name] = _plain(item, what, f"{path}.{name}" if path else name, depth + 1)
+    return plain

@@ -6,7 +6,7 @@ Nodes and flows make them. The runtime turns each into a transition of the run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -150,3 +150,15 @@ class Renew:
 
 #: Any outcome of a round.
 Outcome = Advance | End | Interrupt | Renew
+
+
+def with_artifacts(outcome: Outcome, artifacts: Mapping[str, str]) -> Outcome:
+    """Return a round's outcome that also keeps these artifacts, even if its end is put off."""
+    if not artifacts or isinstance(outcome, Interrupt):
+        return outcome
+    added = replace(outcome, artifacts={**outcome.artifacts, **artifacts})
+    if isinstance(added, End) and added.otherwise is not None:
+        other = added.otherwise
+        otherwise = replace(other, artifacts={**other.artifacts, **artifacts})
+        return replace(added, otherwise=otherwise)
+    return added

@@ -1,9 +1,11 @@
-"""Checks of single values in a flow's definition."""
+"""Checks of single values in a flow's definition, and the words for what pydantic finds wrong."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
+
+from pydantic import ValidationError
 
 from perdure.flows.errors import InvalidFlow
 
@@ -41,4 +43,13 @@ def is_seconds(value: object) -> bool:
         and not isinstance(value, bool)
         and math.isfinite(value)
         and value > 0
+    )
+
+
+def faults_text(error: ValidationError) -> str:
+    """Return what pydantic found wrong with a value: each place in it, and what was expected."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(
+        f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" if fault["loc"] else fault["msg"]
+        for fault in faults
     )

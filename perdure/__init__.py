@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from perdure.flows.context import History, RoundContext, Signals
     from perdure.flows.controllers import Controller, controller
     from perdure.flows.controllers.scripted import ScriptedController
+    from perdure.flows.conversation import ThreadMessage
     from perdure.flows.errors import (
         BadReply,
         FatalError,
         Forgotten,
+        InvalidAnswer,
         InvalidFlow,
         InvalidInput,
         OutcomeUnknown,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     )
     from perdure.flows.flow import Flow, Role
     from perdure.flows.human import human_feedback
+    from perdure.flows.lifespans import Lifespan, LifespanFailed, lifespan
     from perdure.flows.memory import memory_read, memory_write
     from perdure.flows.names import node
     from perdure.flows.outcomes import (
@@ -84,6 +87,7 @@ if TYPE_CHECKING:
     from perdure.worker.domain.interrupt import PendingInterrupt, Waiting
     from perdure.worker.domain.run import Run, RunStatus
     from perdure.worker.domain.run_tree import AlikeRuns, RunTree
+    from perdure.worker.domain.sent_message import SentMessage
     from perdure.worker.domain.signal import SignalReceipt, SignalReply
     from perdure.worker.domain.stop import StopReceipt
     from perdure.worker.domain.stream import StreamItem
@@ -99,6 +103,7 @@ if TYPE_CHECKING:
         MailboxFull,
         NotReplicated,
         RunExists,
+        RunFailed,
         RunNotFound,
         Stale,
         StoreUnavailable,
@@ -147,12 +152,15 @@ _HOMES = {
     "History": "perdure.flows.context",
     "Inbox": "perdure.worker.client",
     "Interrupt": "perdure.flows.outcomes",
+    "InvalidAnswer": "perdure.flows.errors",
     "InvalidChild": "perdure.flows.children",
     "InvalidFlow": "perdure.flows.errors",
     "InvalidInput": "perdure.flows.errors",
     "InvalidSettings": "perdure.worker.errors",
     "InvalidTransition": "perdure.worker.errors",
     "Mailbox": "perdure.flows.waits",
+    "Lifespan": "perdure.flows.lifespans",
+    "LifespanFailed": "perdure.flows.lifespans",
     "MailboxFull": "perdure.worker.errors",
     "NOT_DONE": "perdure.flows.commands.in_doubt",
     "Node": "perdure.flows.shapes.circular",
@@ -173,6 +181,7 @@ _HOMES = {
     "RoundStopped": "perdure.flows.errors",
     "Run": "perdure.worker.domain.run",
     "RunExists": "perdure.worker.errors",
+    "RunFailed": "perdure.worker.errors",
     "RunNotFound": "perdure.worker.errors",
     "RunStatus": "perdure.worker.domain.run",
     "RunTree": "perdure.worker.domain.run_tree",
@@ -180,7 +189,9 @@ _HOMES = {
     "ScriptedController": "perdure.flows.controllers.scripted",
     "Settings": "perdure.worker.settings",
     "SignalReceipt": "perdure.worker.domain.signal",
+    "SentMessage": "perdure.worker.domain.sent_message",
     "SignalReply": "perdure.worker.domain.signal",
+    "ThreadMessage": "perdure.flows.conversation",
     "Signals": "perdure.flows.context",
     "Stale": "perdure.worker.errors",
     "Step": "perdure.flows.workflows",
@@ -208,6 +219,7 @@ _HOMES = {
     "human_feedback": "perdure.flows.human",
     "install": "perdure.worker.app",
     "interface": "perdure.flows.shapes.circular",
+    "lifespan": "perdure.flows.lifespans",
     "load_failures": "perdure.flows.registry",
     "load_modules": "perdure.flows.registry",
     "make": "perdure.flows.registry",
@@ -276,11 +288,14 @@ __all__ = [
     "History",
     "Inbox",
     "Interrupt",
+    "InvalidAnswer",
     "InvalidChild",
     "InvalidFlow",
     "InvalidInput",
     "InvalidSettings",
     "InvalidTransition",
+    "Lifespan",
+    "LifespanFailed",
     "Mailbox",
     "MailboxFull",
     "Node",
@@ -301,10 +316,12 @@ __all__ = [
     "RoundStopped",
     "Run",
     "RunExists",
+    "RunFailed",
     "RunNotFound",
     "RunStatus",
     "RunTree",
     "ScriptedController",
+    "SentMessage",
     "Settings",
     "SignalReceipt",
     "SignalReply",
@@ -318,6 +335,7 @@ __all__ = [
     "StoreUnavailable",
     "StreamItem",
     "Taken",
+    "ThreadMessage",
     "TopicTaken",
     "Turn",
     "UnknownCaller",
@@ -335,6 +353,7 @@ __all__ = [
     "human_feedback",
     "install",
     "interface",
+    "lifespan",
     "load_failures",
     "load_modules",
     "make",

@@ -1,4 +1,4 @@
-"""The crash lab: run your own flows through every crash, in your own tests.
+"""Tests of your own flows: the crash lab runs them through every crash, ``FakeModel`` is a model.
 
 Names are imported when they are first used: importing this module loads no Celery and no Redis.
 """
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from perdure.worker.testing import (
         Call,
         CrashFound,
+        FakeMessage,
+        FakeModel,
+        FakeReply,
+        FakeRequest,
         Lab,
         LabError,
         NotDeterministic,
@@ -26,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Call",
     "CrashFound",
+    "FakeMessage",
+    "FakeModel",
+    "FakeReply",
+    "FakeRequest",
     "Lab",
     "LabError",
     "NotDeterministic",

@@ -5,6 +5,8 @@ Each message names the run, says what was expected and what to do.
 
 from __future__ import annotations
 
+from typing import Any
+
 from perdure.flows.errors import InvalidInput, PerdureError, UnstorableValue
 
 
@@ -35,6 +37,22 @@ class ValueNotFound(PerdureError):
     exit_code = 3
 
 
+class RunFailed(PerdureError):
+    """A run whose answer was awaited ended without one: errored, stopped or unfinished.
+
+    Args:
+        message: why, and how to continue the run.
+        run: the run (``perdure.Run``), as it was when it was read.
+    """
+
+    code = "run-failed"
+    title = "The run has no answer"
+
+    def __init__(self, message: str, run: Any = None) -> None:
+        super().__init__(message)
+        self.run = run
+
+
 class UnknownFlow(PerdureError):
     """Neither this client nor any live worker knows a flow of this name."""
 
@@ -63,12 +81,20 @@ class Conflict(PerdureError):
 
 
 class Taken(PerdureError):
-    """Another live run holds the topic. Nothing was stored."""
+    """Another live run holds the topic. Nothing was stored.
+
+    Attributes:
+        run_id: that run, if it is known.
+    """
 
     code = "taken"
     title = "Another live run holds the topic"
     http_status = 409
     exit_code = 8
+
+    def __init__(self, message: str = "", run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
 
 
 class MailboxFull(PerdureError):
@@ -212,6 +238,7 @@ __all__ = [
     "NotReplicated",
     "PerdureError",
     "RunExists",
+    "RunFailed",
     "RunNotFound",
     "ServerFull",
     "Stale",

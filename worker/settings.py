@@ -138,6 +138,8 @@ class Settings(BaseSettings):
     #: Log format of a worker: text for people, or json with one object per line that has run, step
     #: and attempt.
     log_format: LogFormat = "text"
+    #: Whether spans have what the rounds said and were told: prompts, replies, arguments, results.
+    trace_content: bool = False
 
     max_goal_bytes: int = Field(default=64 * 1024, ge=1)
     max_addition_bytes: int = Field(default=256 * 1024, ge=1)

@@ -26,8 +26,8 @@ __all__ = ["GraphFlow", "fork", "graph_of", "register_graph"]
 
 #: The settings of a flow that ``register_graph`` takes.
 _SETTINGS = (
-    "Inputs", "budgets", "description", "keep_events", "keep_turns", "lease_seconds", "max_rounds",
-    "retry", "round_timeout_seconds",
+    "Inputs", "budgets", "description", "expose", "keep_events", "keep_turns", "lease_seconds",
+    "max_rounds", "retry", "round_timeout_seconds",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 from perdure.flows.commands.approval import Approval, approval_of
+from perdure.flows.commands.docstrings import read_docstring
 from perdure.flows.commands.execute import carry_out, check_repeatable
 from perdure.flows.commands.in_doubt import policy_of
 from perdure.flows.commands.signature import Signature, arguments_of
@@ -78,8 +79,9 @@ def command(
     """Mark a method of a flow, or a plain function, as a command.
 
     It stays callable as before. Its arguments are validated against the annotations; ``self`` and a
-    parameter named ``context`` are not arguments. Its description is the first line of the
-    docstring.
+    parameter named ``context`` are not arguments. Its description is the docstring, up to the
+    sections about arguments, results and errors. ``Args:`` describes each argument (also NumPy's
+    ``Parameters`` and ``:param name:``), unless its annotation does (``Field(description=...)``).
 
     It returns JSON values, pydantic models, dataclasses, an ``Interrupt`` to ask a person, or a
     ``Finish`` to end the run.
@@ -159,7 +161,7 @@ class CommandSpec:
     Attributes:
         name: the exact name by which a controller chooses it.
         function: a plain or coroutine function, or a bound method.
-        description: a sentence for the controller.
+        description: what it does, for the controller.
         idempotent, timeout, runs_shell, approval, in_doubt, errors, retry, waits: see
             ``command``.
         takes: describes and validates the arguments. None reads the function's signature.
@@ -289,11 +291,10 @@ def spec_of(
             "give the function a name"
         )
     arguments_of(offered)
-    lines = (inspect.getdoc(offered) or "").strip().splitlines()
     return CommandSpec(
         named,
         offered,
-        lines[0] if lines else "",
+        read_docstring(inspect.getdoc(offered) or "").description,
         chosen.idempotent,
         chosen.timeout,
         chosen.runs_shell,

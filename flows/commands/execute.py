@@ -14,7 +14,14 @@ from perdure.flows.commands.in_doubt import CarryOut, settled
 from perdure.flows.commands.signature import Signature
 from perdure.flows.context import RoundContext, altered
 from perdure.flows.errors import FatalError, OutcomeUnknown, RetryableError
-from perdure.flows.genai_attributes import EXECUTE_TOOL, OPERATION, TOOL
+from perdure.flows.genai_attributes import (
+    EXECUTE_TOOL,
+    MOST_CONTENT,
+    OPERATION,
+    TOOL,
+    TOOL_ARGUMENTS,
+    TOOL_RESULT,
+)
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.outcomes import Command, Finish, Interrupt
 from perdure.flows.retry import Retry
@@ -104,6 +111,8 @@ def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> 
     named = spec.check(command.args)
     if spec.arguments.wants_context:
         named["context"] = inside
+    if inside.traces_content:
+        inside.traced[TOOL_ARGUMENTS] = canonical(dict(command.args))[:MOST_CONTENT]
     inside.journal.carried_out = spec.name
     inside.journal.is_repeatable = spec.idempotent and inside.journal.is_repeatable is not False
     try:
@@ -122,7 +131,10 @@ def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> 
         _withdraw_intent(inside, key)  # A command asks before it does anything.
     if isinstance(result, Interrupt | Finish):
         return result
-    return storable(result, f"the result of command {spec.name!r}")
+    plain = storable(result, f"the result of command {spec.name!r}")
+    if inside.traces_content:
+        inside.traced[TOOL_RESULT] = canonical(plain)[:MOST_CONTENT]
+    return plain
 
 
 def _withdraw_intent(context: RoundContext, key: str) -> None:

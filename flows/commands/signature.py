@@ -12,12 +12,15 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
+from perdure.flows.commands.docstrings import read_docstring
 from perdure.flows.errors import BadReply, InvalidFlow
+from perdure.flows.validation import faults_text
 
 
-class _Schema(GenerateJsonSchema):
+class ArgumentSchema(GenerateJsonSchema):
     """A generator of JSON schemas that omits, without a warning, defaults that JSON cannot hold."""
 
     ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {  # type: ignore[misc]
@@ -68,12 +71,9 @@ class Arguments:
         try:
             read = self.model.model_validate(dict(args))
         except ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
-                for fault in error.errors()
-            )
             raise BadReply(
-                f"{what} does not accept these arguments: {faults}. It takes: {self.described()}"
+                f"{what} does not accept these arguments: {faults_text(error)}. "
+                f"It takes: {self.described()}"
             ) from error
         by_name = {
             self.names[field]: getattr(read, field)
@@ -88,7 +88,7 @@ class Arguments:
 
     @cached_property
     def _schema(self) -> dict[str, Any]:
-        schema = self.model.model_json_schema(schema_generator=_Schema)
+        schema = self.model.model_json_schema(schema_generator=ArgumentSchema)
         schema.pop("title", None)
         return schema
 
@@ -120,6 +120,7 @@ def _read(function: Callable[..., Any], is_method: bool) -> Arguments:
     fields: dict[str, Any] = {}
     names: dict[str, str] = {}
     own_parameters = [p for p in parameters if p.name != "context"]
+    told = read_docstring(inspect.getdoc(function) or "").arguments
     hints = _hints(function, name, [p for p in own_parameters if p.kind is not p.VAR_KEYWORD])
     for parameter in own_parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
@@ -132,7 +133,11 @@ def _read(function: Callable[..., Any], is_method: bool) -> Arguments:
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
         field = f"argument_{len(fields)}"
-        fields[field] = (hints[parameter.name], Field(default, alias=parameter.name))
+        hint = hints[parameter.name]
+        # A description in the annotation has precedence.
+        text = None if _is_described(hint) else told.get(parameter.name)
+        described: dict[str, Any] = {} if text is None else {"description": text}
+        fields[field] = (hint, Field(default, alias=parameter.name, **described))
         names[field] = parameter.name
     try:
         # protected_namespaces is empty so that an argument may be named model_name.
@@ -146,6 +151,12 @@ def _read(function: Callable[..., Any], is_method: bool) -> Arguments:
             f"command {name!r} has an argument that JSON cannot hold: {error.message}"
         ) from error
     return arguments
+
+
+def _is_described(hint: Any) -> bool:
+    """Return whether a type annotation describes its argument: ``Annotated[int, Field(...)]``."""
+    metadata = typing.get_args(hint)[1:] if typing.get_origin(hint) is typing.Annotated else ()
+    return any(isinstance(each, FieldInfo) and each.description for each in metadata)
 
 
 def _hints(

@@ -46,6 +46,11 @@ class Controller(ABC):
     reads_errors: bool = False
 
     @property
+    def allowed_models(self) -> Sequence[str]:
+        """The names of the models of which a submission may choose one for its run."""
+        return ()
+
+    @property
     def missing(self) -> str | None:
         """Why this process cannot use the controller (a missing package, say); None if it can.
 
@@ -69,6 +74,19 @@ class Controller(ABC):
             FatalError: The run ends errored.
             Exception: RetryableError or any other error: the round is tried again.
         """
+
+    def prompt(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
+        """Return what ``decide`` sends to a model in this round, as JSON data for people.
+
+        It depends on ``context`` alone, and sends nothing.
+
+        Args:
+            tools: Whether the model can call tools.
+
+        Returns:
+            ``messages``, ``tools`` and their ``digest``, or None if it asks no model.
+        """
+        return None
 
     def estimate(self, context: RoundContext) -> Mapping[str, float]:
         """Return an estimate of what one attempt of the round will spend, by budget.

@@ -159,10 +159,12 @@ class CircularFlow(Flow):
         "lease_seconds",
         "round_timeout_seconds",
         "runs_shell",
+        "expose",
         "keep_turns",
         "keep_events",
         "budgets",
         "retry",
+        "lifespan",
         "topology",
         "early_exit_key",
         "output_keys",
@@ -258,7 +260,7 @@ class CircularFlow(Flow):
         if isinstance(result, Finish):
             return {
                 self.early_exit_key: True,
-                "answer": storable(result.answer, "the answer"),
+                "answer": self.check_answer(result.answer),
                 "status": "finished",
             }
         # The arguments are stored as one value, so no argument of an earlier command is left over.

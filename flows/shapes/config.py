@@ -76,10 +76,13 @@ class FinishConfig(_Strict):
             )
         return dict(args)
 
-    def schema_of_command(self) -> dict[str, Any]:
+    def schema_of_command(self, answer: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the command ``finish`` as a tool definition for language models.
 
         It has the form of ``CommandSpec.schema``.
+
+        Args:
+            answer: the JSON schema of the answer. None accepts any.
         """
         properties: dict[str, Any] = {name: {} for name in self.input_args}
         parameters = {
@@ -88,6 +91,11 @@ class FinishConfig(_Strict):
             "required": self.input_args,
             "additionalProperties": False,
         }
+        if answer is not None:
+            # References in a schema begin at its root, so the definitions move there.
+            own = {name: part for name, part in answer.items() if name != "$defs"}
+            properties["answer"] = own
+            parameters |= {name: part for name, part in answer.items() if name == "$defs"}
         return {"name": "finish", "description": self.description, "parameters": parameters}
 
 

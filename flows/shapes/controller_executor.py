@@ -13,9 +13,9 @@ from perdure.flows.budgets import COMMANDS, check_commands
 from perdure.flows.children import ONLY, Ended, InvalidChild
 from perdure.flows.commands.calls import call, playing
 from perdure.flows.commands.command import CommandSpec, Schemas, commands_of, spec_of
-from perdure.flows.context import OPEN_ASKS, RoundContext, altered
+from perdure.flows.context import EMPTY_HISTORY, OPEN_ASKS, RoundContext, altered
 from perdure.flows.controllers import Controller
-from perdure.flows.errors import BadReply, FatalError, InvalidFlow, InvalidInput
+from perdure.flows.errors import BadReply, FatalError, InvalidAnswer, InvalidFlow, InvalidInput
 from perdure.flows.flow import title
 from perdure.flows.names import suggest
 from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Renew, Turn
@@ -35,7 +35,7 @@ from perdure.flows.reply_extras import public, with_long_replies_apart
 from perdure.flows.retry import Retry
 from perdure.flows.shapes.branching_flow import BranchingFlow, choose, told
 from perdure.flows.shapes.call_queue import QueuedCall, data_of, queued, take
-from perdure.flows.shapes.circular import CircularFlow, Node
+from perdure.flows.shapes.circular import CircularFlow, Node, resolve
 from perdure.flows.shapes.config import (
     APPROVERS,
     DESCRIPTION,
@@ -255,6 +255,11 @@ class ControllerExecutorFlow(CircularFlow):
         return list(self.offered())
 
     @property
+    def allowed_models(self) -> Sequence[str]:
+        """The models of which a submission may choose one, as the flow's controller says."""
+        return tuple(getattr(self.controller, "allowed_models", ()))
+
+    @property
     def missing(self) -> str | None:
         """What this process lacks for the flow's controller or commands, as a sentence, or None."""
         needing = [self.controller, *(spec.arguments for spec in self.offered().values())]
@@ -297,9 +302,10 @@ class ControllerExecutorFlow(CircularFlow):
 
     def schemas(self) -> list[dict[str, Any]]:
         """Return the flow's commands, ``finish`` included, as tool definitions for models."""
+        answers = self.answer_type()
         return [
             *(spec.schema() for spec in self.offered().values()),
-            self.finish.schema_of_command(),
+            self.finish.schema_of_command(None if answers is None else answers.schema),
         ]
 
     def choose_command(
@@ -321,6 +327,8 @@ class ControllerExecutorFlow(CircularFlow):
         decision = read_reply(decided)
         if isinstance(decision, Command):
             return self._checked(decision, bool(open_asks(context)))
+        if isinstance(decision, Finish):
+            return Finish(self._accepted_answer(decision.answer))
         return decision
 
     def _with_commands(self, context: RoundContext, node_goal: str = "") -> RoundContext:
@@ -349,14 +357,29 @@ class ControllerExecutorFlow(CircularFlow):
             )
         try:
             if decision.name == "finish":
-                self.finish.check(decision.args)
-            else:
-                offered = self._with_reply(self.offered()) if asked else self.offered()
-                choose(offered, decision.name, decision.args, also=["finish"])
+                args = self.finish.check(decision.args)
+                answer = self._accepted_answer(args["answer"])
+                return replace(decision, args={**args, "answer": answer})
+            offered = self._with_reply(self.offered()) if asked else self.offered()
+            choose(offered, decision.name, decision.args, also=["finish"])
         except BadReply as error:
             error.command = decision
             raise
         return decision
+
+    def _accepted_answer(self, answer: Any) -> Any:
+        """Return a controller's answer as JSON data of the flow's type, or as it is without a type.
+
+        Raises:
+            BadReply: it is of another type.
+        """
+        answers = self.answer_type()
+        if answers is None:
+            return answer
+        try:
+            return answers.check(answer, "command 'finish': ")
+        except InvalidAnswer as error:
+            raise BadReply(str(error)) from error
 
     @property
     def tells_errors(self) -> bool:
@@ -865,6 +888,23 @@ class ControllerExecutorFlow(CircularFlow):
             ),
             context,
         )
+
+    def prompt(
+        self, node: str, context: RoundContext, tools: bool = True
+    ) -> Mapping[str, Any] | None:
+        """Return what the Controller's round sends to a model, or None for other nodes."""
+        prompt = getattr(self.controller, "prompt", None)
+        if node != "Controller" or self.decides() or not callable(prompt):
+            return None
+        held = context.committed.get(HELD)
+        seen = self._seen(context if held is None else with_held(context, held))
+        place = self._place(node)
+        if place.reset:
+            seen = altered(seen, history=EMPTY_HISTORY, remembered={})
+        state = resolve(place.input_interface)(self.state_for(place, seen))
+        full = self._with_commands(seen, str(state.get("node_goal") or ""))
+        made: Mapping[str, Any] | None = prompt(full, tools)
+        return made
 
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
         """Return an estimate of what a round will spend from the run's budgets.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import random
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Protocol
@@ -67,7 +66,7 @@ class BaseSteps:
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._asked: Counter[str] = Counter()
+        self._asked: dict[str, int] = {}
 
     @property
     def context(self) -> RoundContext:
@@ -83,6 +82,11 @@ class BaseSteps:
     def inputs(self) -> Mapping[str, Any]:
         """The inputs, after validation."""
         return self.context.inputs
+
+    @property
+    def deps(self) -> Any:
+        """What the lifespan of the workflow has opened in this process. See ``lifespan``."""
+        return self.context.deps
 
     @property
     def run_id(self) -> str:
@@ -156,13 +160,13 @@ class BaseSteps:
                 "Ask for it in the function of the workflow"
             )
         chosen = default if name is None else name
-        if not is_name(chosen) or chosen.rpartition(".")[2].isdecimal():
+        number = self._asked.get(chosen, 0) + 1
+        if number == 1 and (not is_name(chosen) or chosen.rpartition(".")[2].isdecimal()):
             raise InvalidFlow(
                 f"{chosen!r} cannot name a step; expected letters, digits, '_', '.' or '-', at "
                 "most 90, and no '.' with a number at its end. Give it a name: name='...'"
             )
-        self._asked[chosen] += 1
-        number = self._asked[chosen]
+        self._asked[chosen] = number
         return chosen if number == 1 else f"{chosen}.{number}"
 
     def _step(
@@ -181,7 +185,7 @@ class BaseSteps:
         listener: str = "workflow",
         summarize: Callable[[Any], Any] | None = None,
         **unknown: Any,
-    ) -> StepRequest:
+    ) -> Request:
         if not callable(function):
             if inspect.iscoroutine(function):
                 function.close()
@@ -191,7 +195,7 @@ class BaseSteps:
             )
         key = self._key(str(getattr(function, "__name__", type(function).__name__)), name)
         if self._script.found(key) is not None:
-            return StepRequest(key, "step")  # It is done, so only its key counts.
+            return Request(key, "step")  # It is done, so only its key counts.
         for option in unknown:
             raise InvalidFlow(
                 f"step {key} has no option {option!r}; {suggest(option, OPTIONS)}. Arguments of "

@@ -132,13 +132,13 @@ def entry_of(key: str, told: Any, artifact: Callable[[str], str]) -> JournalEntr
     Raises:
         FatalError: it is not an entry.
     """
+    if type(told) is dict and "result" in told:  # as most are; a pattern takes longer
+        return JournalEntry(key, told.get("kind", "step"), told["result"])
     match told:
         case {"error": {"type": str(name), "message": str(message)}}:
             return JournalEntry(key, told.get("kind", "step"), None, (name, message))
         case {"artifact": str(name)}:
             return JournalEntry(key, told.get("kind", "step"), json.loads(artifact(name)))
-        case {"result": result}:
-            return JournalEntry(key, told.get("kind", "step"), result)
     raise FatalError(
         f"the history has a turn {key!r} that is not an entry of a workflow's journal: "
         f"{str(told)[:200]}. Was the run submitted to another flow of this name?"

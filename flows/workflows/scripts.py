@@ -122,7 +122,10 @@ class PlainScript(_Script):
         raise self.suspended
 
     def _entries(self, requests: Sequence[Request]) -> list[JournalEntry] | Outcome | Exception:
-        found = {each.key: entry for each in requests if (entry := self._take(each)) is not None}
+        taken = [entry for each in requests if (entry := self._take(each)) is not None]
+        if len(taken) == len(requests):
+            return taken
+        found = {entry.key: entry for entry in taken}
         while missing := [each for each in requests if each.key not in found]:
             if self._left:
                 raise self.diverged(missing[0].key)

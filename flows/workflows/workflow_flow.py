@@ -14,9 +14,11 @@ from typing import Any, ClassVar, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, create_model
 
+from perdure.flows.answers import AnswerType
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import (
     FatalError,
+    InvalidAnswer,
     InvalidFlow,
     RoundStopped,
     UnstorableValue,
@@ -150,11 +152,16 @@ class WorkflowFlow(Flow):
         if script.is_replaying():
             raise script.diverged("its end")
         try:
-            plain = storable(answer, "what the workflow returned")
-        except UnstorableValue as error:
+            plain = self._plain_answer(answer, script.context)
+        except (InvalidAnswer, UnstorableValue) as error:
             return self._failed(this_round, script.context, error)
         turns, artifacts = this_round.turns()
         return End(plain, {}, turns, {}, this_round.summary(), artifacts)
+
+    def _plain_answer(self, answer: Any, context: RoundContext) -> Any:
+        if self.Answer is None:
+            return storable(answer, "what the workflow returned")
+        return self.check_answer(answer, f"run {context.run_id}, step {context.step}: ")
 
     def _failed(
         self, this_round: WorkflowRound, context: RoundContext, error: Exception
@@ -210,7 +217,8 @@ def workflow(name: Any = None, **settings: Any) -> Any:
 
     The function gets ``Steps`` (a coroutine function ``AsyncSteps``) as its first argument. Its
     other parameters are the inputs of a run, with their types. A parameter named ``goal`` gets the
-    goal, unless it has a default. What it returns is the run's answer.
+    goal, unless it has a default. What it returns is the run's answer, of the type in its signature
+    (``Answer``).
 
     Args:
         name: of the flow. None: that of the function.
@@ -233,6 +241,7 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
     attributes = {
         "function": staticmethod(function),
         "Inputs": settings.get("Inputs") or _inputs_of(function, name),
+        "Answer": _answer_of(function),
         "parameters": tuple(inspect.signature(function).parameters)[1:],
         "__doc__": function.__doc__ or f"The workflow {name}.",
         "__module__": function.__module__,
@@ -243,9 +252,21 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
 
 
 _SETTINGS = (
-    "Inputs", "budgets", "description", "keep_events", "lease_seconds", "max_rounds", "retry",
-    "round_timeout_seconds",
+    "Answer", "Inputs", "budgets", "description", "expose", "keep_events", "lease_seconds",
+    "lifespan", "max_rounds", "retry", "round_timeout_seconds",
 )  # fmt: skip
+
+
+def _answer_of(function: Callable[..., Any]) -> Any:
+    """Return the type of what a function returns, or None if it names no type that can be read."""
+    kind = inspect.signature(function, eval_str=True).return_annotation
+    if kind in (inspect.Signature.empty, Any, None):
+        return None
+    try:
+        AnswerType(kind, "")
+    except InvalidFlow:
+        return None
+    return kind
 
 
 def _inputs_of(function: Callable[..., Any], name: str) -> type[BaseModel] | None:

@@ -25,6 +25,7 @@ from perdure.flows.yaml_flows.resolve import (
     also_choosing,
     commands_at,
     controller_named,
+    lifespan_named,
     ring_of,
     subflows_of,
     tools_at,
@@ -34,6 +35,7 @@ from perdure.flows.yaml_flows.schema import (
     CircularKeys,
     ControllerExecutorKeys,
     Keys,
+    answer_of,
     model_of,
 )
 from perdure.flows.yaml_flows.validate import read_keys
@@ -48,6 +50,7 @@ _SETTINGS = (
     "lease_seconds",
     "round_timeout_seconds",
     "runs_shell",
+    "expose",
     "keep_turns",
     "keep_events",
     "early_exit_key",
@@ -101,6 +104,9 @@ def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
             check_budgets({budget: limit})
         except InvalidInput as error:
             faults.add(("budgets", budget), str(error))
+    if keys.lifespan is not None:
+        with faults.at("lifespan"):
+            settings["lifespan"] = lifespan_named(keys.lifespan)
     if isinstance(keys, BranchingKeys):
         commands = commands_at(("subflows_config",), keys.subflows_config, faults)
         _check_pauses(keys, ["Branch"], faults)
@@ -109,6 +115,8 @@ def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
         )
     if "inputs" in keys.model_fields_set:
         settings["Inputs"] = model_of(keys.inputs, faults)
+    if keys.answer is not None:
+        settings["Answer"] = answer_of(keys.answer, faults)
     if isinstance(keys, CircularKeys):
         parts = subflows_of(keys.subflows_config, faults)
         settings["topology"] = ring_of(keys.topology, parts, faults, own=False, inputs=keys.inputs)

@@ -12,6 +12,7 @@ from perdure.flows.commands.command import CommandSpec, registered_commands, spe
 from perdure.flows.controllers import Controller, InvalidController, registered_controllers
 from perdure.flows.errors import InvalidFlow, InvalidInput
 from perdure.flows.executors.mcp.config import ServerConfig
+from perdure.flows.lifespans import Lifespan, registered_lifespans
 from perdure.flows.names import Names, registered_nodes, suggest
 from perdure.flows.shapes.branching_flow import BranchingFlow
 from perdure.flows.shapes.circular import Interface, Node, resolve
@@ -109,6 +110,15 @@ def controller_named(name: str, config: ControllerConfig, faults: FileFaults) ->
                 if as_written:  # otherwise it may be caused by the settings that were dropped
                     raise
     return made
+
+
+def lifespan_named(name: str) -> Lifespan[Any]:
+    """Return the lifespan that a flow file names.
+
+    Raises:
+        InvalidFlow: The name is unknown.
+    """
+    return _registered(registered_lifespans, name)
 
 
 def ring_of(

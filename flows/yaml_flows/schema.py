@@ -1,7 +1,7 @@
 """The keys of a flow written in YAML, with one pydantic model for each shape.
 
-The defaults equal those of the Python classes. A further model is made from a flow's key
-``inputs``: each input and its type become a field.
+The defaults equal those of the Python classes. Further models are made from a flow's keys
+``inputs`` and ``answer``: each name in them and its type become a field.
 """
 
 from __future__ import annotations
@@ -123,10 +123,12 @@ class _FlowKeys(_Keys):
     lease_seconds: Seconds | None = None
     round_timeout_seconds: Seconds | None = None
     runs_shell: bool = False
+    expose: list[Literal["mcp", "openai"]] = []
     keep_turns: Count | None = None
     keep_events: Count | None = None
     budgets: dict[str, float] = {}
     retry: RetryConfig | None = None
+    lifespan: str | None = None
 
 
 class _RingKeys(_FlowKeys):
@@ -134,6 +136,7 @@ class _RingKeys(_FlowKeys):
     early_exit_key: Name = "EARLY_EXIT"
     output_keys: list[str] = []
     inputs: dict[str, InputKeys] = {}
+    answer: Kind | dict[str, InputKeys] | None = None
 
 
 class CircularKeys(_RingKeys):
@@ -192,33 +195,54 @@ _TYPES: dict[str, Any] = {
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
+def answer_of(answer: Kind | Mapping[str, InputKeys], faults: FileFaults) -> Any:
+    """Return the type of a flow's answer that its file describes, by one word or by its fields.
+
+    What is wrong with the file's keys is added to the faults.
+    """
+    if isinstance(answer, str):
+        return _TYPES[answer]
+    closed = ConfigDict(protected_namespaces=(), extra="forbid")
+    return create_model("Answer", __config__=closed, **_fields_of("answer", answer, faults))
+
+
 def model_of(inputs: Mapping[str, InputKeys], faults: FileFaults) -> type[BaseModel]:
     """Create the pydantic model that validates the inputs of a submission, from a flow file.
 
     What is wrong with the file's keys is added to the faults.
     """
+    fields = _fields_of("inputs", inputs, faults)
+    return create_model("Inputs", __config__=ConfigDict(protected_namespaces=()), **fields)
+
+
+def _fields_of(
+    place: str, described: Mapping[str, InputKeys], faults: FileFaults
+) -> dict[str, Any]:
+    """Return the fields of a model of inputs or of an answer, from the key of the flow file."""
+    what = "input" if place == "inputs" else "entry of the answer"
     fields: dict[str, Any] = {}
-    for name, keys in inputs.items():
-        if not _NAME.fullmatch(name) or hasattr(BaseModel, name) or name == "goal":
+    for name, keys in described.items():
+        is_goal = name == "goal" and place == "inputs"
+        if not _NAME.fullmatch(name) or hasattr(BaseModel, name) or is_goal:
             why = (
                 "every flow has a goal"
-                if name == "goal"
+                if is_goal
                 else "expected a letter, then letters, digits or '_', and no attribute of BaseModel"
             )
-            faults.add(("inputs", name), f"{name!r} cannot name an input; {why}")
+            faults.add((place, name), f"{name!r} cannot name an {what}; {why}")
             continue
         kind, has_default = _TYPES[keys.type], "default" in keys.model_fields_set
         if has_default and keys.required:
             faults.add(
-                ("inputs", name, "required"),
-                "an input with a default is not required; remove one of the two keys",
+                (place, name, "required"),
+                f"an {what} with a default is not required; remove one of the two keys",
             )
         if has_default and keys.default is not None:
             try:
                 TypeAdapter(kind).validate_python(keys.default, strict=True)
             except ValidationError as error:
                 faults.add(
-                    ("inputs", name, "default"), f"{error.errors()[0]['msg']}, not {keys.default!r}"
+                    (place, name, "default"), f"{error.errors()[0]['msg']}, not {keys.default!r}"
                 )
         optional = has_default or keys.required is False
         if optional and keys.default is None:
@@ -227,4 +251,4 @@ def model_of(inputs: Mapping[str, InputKeys], faults: FileFaults) -> type[BaseMo
             kind,
             Field(keys.default if optional else ..., description=keys.description or None),
         )
-    return create_model("Inputs", __config__=ConfigDict(protected_namespaces=()), **fields)
+    return fields

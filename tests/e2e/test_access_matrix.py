@@ -16,6 +16,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from httpx2 import Response
 
+from perdure import CircularFlow, Node, RoundContext, register
 from perdure.worker.store import Claim
 from perdure.worker.web import Scope
 from perdure.worker.web.dashboard.page import NOTICE
@@ -64,7 +65,7 @@ class Row:
 
     @property
     def is_a_page(self) -> bool:
-        return not self.path.startswith((API, "/metrics"))
+        return not self.path.startswith((API, "/metrics", "/mcp", "/v1"))
 
 
 def row(
@@ -83,6 +84,41 @@ def row(
 def api(call: str, *rest: Any, **given: Any) -> Row:
     method, _, path = call.partition(" ")
     return row(f"{method} {API}{path}", *rest, **given)
+
+
+#: What an MCP client sends to list the tools.
+LIST_TOOLS = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/list",
+    "params": {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+    },
+}
+MCP_HEADERS = {
+    "accept": "application/json, text/event-stream",
+    "mcp-protocol-version": "2026-07-28",
+    "mcp-method": "tools/list",
+}
+#: A chat that ends with what a person says to a run.
+TOLD = {
+    "model": "exposed",
+    "messages": [{"role": "tool", "tool_call_id": "nothing/0:0", "content": "approve"}],
+}
+
+
+@register("exposed")
+class Exposed(CircularFlow):
+    """As little as can be exposed to other clients."""
+
+    expose = ("mcp", "openai")
+    topology = (Node("Controller", "end", role="controller"),)
+
+    def end(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        return {self.early_exit_key: True, "answer": "played"}
 
 
 LATER = {"follow": "false"}
@@ -119,6 +155,8 @@ ROWS = [
     api("GET /runs/{run_id}/values",           READ,             "queued",  200),
     api("GET /runs/{run_id}/values/{name}",    READ,             "queued",  404),  # it has none yet
     api("POST /topics/{topic}/signals/{name}", SIGNAL,           "",        202),
+    api("POST /threads/{thread}/messages",     SUBMIT,           "",        202, json={"flow": "countdown", "text": "g"}),
+    api("GET /threads/{thread}/messages",      READ,             "",        200),
     api("GET /runs/{run_id}/children",         READ,             "queued",  200),
     api("GET /runs/{run_id}/tree",             READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts",        READ,             "queued",  200),
@@ -138,6 +176,13 @@ ROWS = [
     api("GET /workers",                        READ,             "",        200),
     api("GET /doctor",                         ADMIN,            "",        200),
     row("GET /metrics",                        READ,             "",        200),
+    row("POST /mcp",                           READ,             "",        200, json=LIST_TOOLS, headers=MCP_HEADERS),
+    row("GET /v1/models",                      READ,             "",        200),
+    row("GET /v1/models/{name}",               READ,             "",        404),  # it is not exposed
+    row("POST /v1/responses",                  (READ, SUBMIT),   "",        200, json={"model": "exposed", "input": "g", "background": True}),
+    row("GET /v1/responses/{run_id}",          READ,             "exposed", 200),
+    row("POST /v1/responses/{run_id}/cancel",  (READ, STOP),     "exposed", 200),
+    row("POST /v1/chat/completions",           (READ, ANSWER),   "",        404, json=TOLD),  # there is no such run
     row("GET /login",                          PUBLIC,           "",        200),
     row("POST /login",                         PUBLIC,           "",        401, data={"token": "x"}),
     row("POST /logout",                        PUBLIC,           "",        303),
@@ -212,6 +257,7 @@ class Asker:
             .replace("{name:path}", "log")
             .replace("{name}", "countdown")
             .replace("{topic}", "order:1")
+            .replace("{thread}", "talk")
             .replace("{chat}", "none")
             .replace("{run}", "run-000001")
             .replace("{secret}", "0" * 32)
@@ -251,8 +297,9 @@ def run_of(room: Room, owner: str, state: str) -> str:
     """A run of theirs; all ids are of one length."""
     run_id, store = f"run-{next(numbers):06d}", room.client._store
     nodes = ["Controller"] if state == "asks" else None
+    flow, inputs = ("exposed", {}) if state == "exposed" else ("countdown", {"rounds": 1})
     room.client.submit(
-        "countdown", "g", {"rounds": 1}, run_id=run_id, submitted_by=owner, interrupt_before=nodes,
+        flow, "g", inputs, run_id=run_id, submitted_by=owner, interrupt_before=nodes,
         budgets={"seconds": 1_000},
     )  # fmt: skip
     store.redis.hset(store.keys.artifacts(run_id), "log", "all is well")

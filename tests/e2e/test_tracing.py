@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 from collections.abc import Iterator
@@ -28,6 +29,18 @@ from perdure import (
     register,
     workflow,
 )
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.chat import UserMessage
+from perdure.flows.controllers.model.traced_content import of_request
+from perdure.flows.genai_attributes import (
+    DEFINITIONS,
+    INPUT,
+    OUTPUT,
+    SYSTEM,
+    TOOL_ARGUMENTS,
+    TOOL_RESULT,
+)
+from perdure.testing import FakeModel, FakeReply
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, NotReplicated, Store
@@ -47,6 +60,8 @@ from tests.support.tracing import traced_to
 
 CANARY = "canary-of-what-nobody-may-see"
 ERROR = 2
+#: Attributes with what was said and told.
+CONTENT = (SYSTEM, INPUT, OUTPUT, DEFINITIONS, TOOL_ARGUMENTS, TOOL_RESULT)
 
 
 @register("canary")
@@ -374,6 +389,54 @@ def test_nothing_that_a_run_says_or_is_told_is_in_a_span(
     assert {
         span.attributes["gen_ai.operation.name"] for span in rounds if span["node"] == "Executor"
     } == {"execute_tool"}
+
+
+@register("said_aloud")
+class SaidAloud(ControllerExecutorFlow):
+    """Asks a model."""
+
+    controller = ModelController(model="openai:gpt-5-mini", system="Be kind.")
+
+    @command(idempotent=True)
+    def sing(self, text: str) -> str:
+        """Sing a text."""
+        return f"la {text}"
+
+
+@pytest.mark.parametrize("asked_for", [True, False])
+def test_what_is_said_is_in_spans_only_if_that_is_asked_for(
+    client: Client, settings: Settings, collected: Collector, asked_for: bool
+) -> None:
+    settings = settings.model_copy(update={"trace_content": asked_for})
+    runtime = Runtime(runtime_of(client).app, settings)
+    replies = [FakeReply("I sing.", calls=[Command("sing", {"text": CANARY})]), Finish("sung")]
+    with traced_to(collected), FakeModel(replies):
+        run = client.submit("said_aloud", "sing")
+        play(runtime, run.id)
+    runtime.close()
+    _, rounds = collected.tree(run.id, 3)
+    assert client.get(run.id).answer == "sung"
+    assert any(CANARY.encode() in body for body in collected.raw) is asked_for
+    asked, sung, ended = (span.attributes for span in rounds)
+    names = {name for name in (*asked, *sung) if name in CONTENT}
+    assert names == (set(CONTENT) if asked_for else set())
+    if not asked_for:
+        return
+    assert json.loads(asked[SYSTEM]) == [{"type": "text", "content": "Be kind."}]
+    assert json.loads(asked[INPUT])[0]["role"] == "user"
+    [reply] = json.loads(asked[OUTPUT])
+    assert reply["parts"][0] == {"type": "text", "content": "I sing."}
+    assert (reply["parts"][1]["name"], reply["parts"][1]["arguments"]) == ("sing", {"text": CANARY})
+    assert {each["name"] for each in json.loads(asked[DEFINITIONS])} >= {"sing", "finish"}
+    assert json.loads(sung[TOOL_ARGUMENTS]) == {"text": CANARY}
+    assert json.loads(sung[TOOL_RESULT]) == f"la {CANARY}"
+    kinds = [part["type"] for each in json.loads(ended[INPUT]) for part in each["parts"]]
+    assert kinds == ["text", "text", "tool_call", "tool_call_response"]
+
+
+def test_a_long_request_is_traced_without_its_oldest_messages() -> None:
+    told = of_request([UserMessage(letter * 40_000) for letter in "abcd"], [])
+    assert [each["parts"][0]["content"][0] for each in json.loads(told[INPUT])] == ["c", "d"]
 
 
 def test_what_a_node_traces_is_within_its_round(

@@ -25,7 +25,7 @@ SUBJECTS = {
         "What clients return: runs, their state, their events, and what became of a request.",
         (
             "Run", "RunStatus", "RunTree", "AlikeRuns", "Event", "StreamItem", "Verdict", "VerdictCode", "PendingInterrupt", "StopReceipt",
-            "SignalReceipt", "SignalReply", "Finding", "ExecutionState", "ExecutionStatus", "StopRequestStatus", "START", "END",
+            "SignalReceipt", "SignalReply", "SentMessage", "ThreadMessage", "Finding", "ExecutionState", "ExecutionStatus", "StopRequestStatus", "START", "END",
             "Waiting",
         ),
     ),
@@ -34,7 +34,7 @@ SUBJECTS = {
         "Flows say which nodes a run has and which one runs next. The registry finds them by name.",
         (
             "Flow", "ControllerExecutorFlow", "CircularFlow", "BranchingFlow", "Node", "node",
-            "interface", "Role", "Retry", "register", "registered", "make", "load_modules",
+            "interface", "Role", "Retry", "lifespan", "Lifespan", "register", "registered", "make", "load_modules",
             "add_directory", "load_failures",
         ),
     ),
@@ -74,10 +74,10 @@ SUBJECTS = {
         "Every error of Perdure is a `PerdureError`. [Errors](../errors.md) has the HTTP status and"
         " the exit code of each.",
         (
-            "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue",
+            "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue", "InvalidAnswer",
             "RoundStopped", "Forgotten", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
-            "UnknownFlow", "RunNotFound", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
-            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "TopicTaken", "StepFailed", "Diverged", "InvalidTransition", "Stale",
+            "UnknownFlow", "RunNotFound", "RunFailed", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
+            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "TopicTaken", "LifespanFailed", "StepFailed", "Diverged", "InvalidTransition", "Stale",
             "DamagedRun", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",
         ),
@@ -89,9 +89,9 @@ SUBJECTS = {
     ),
     "testing": Subject(
         "Testing",
-        "The crash lab runs your own flows through every crash, in your own tests.",
+        "The crash lab runs your own flows through every crash. A fake model stands in for a provider.",
         (
-            "crash_lab", "Lab", "Report", "Story", "Call", "Question", "point", "CrashFound",
+            "crash_lab", "Lab", "FakeModel", "FakeReply", "FakeRequest", "FakeMessage", "Report", "Story", "Call", "Question", "point", "CrashFound",
             "NotDeterministic", "LabError",
         ),
         "perdure.testing",

@@ -87,7 +87,7 @@ def test_a_run_that_took_the_topic_at_its_submission_has_it(store: Store) -> Non
 
 def test_a_run_is_woken_by_a_signal_to_the_topic_that_it_took(store: Store) -> None:
     park(store, listening(store), "1", {"paid": 1}, None)
-    assert submit(store, "s", topic=TOPIC) == ("taken", TOPIC)
+    assert submit(store, "s", topic=TOPIC) == ("taken", "r")
     assert signal_topic(store) == ["unmade", "r", "1", "parked", "0", "0"]
     assert wake(store) == "queued"
 
@@ -202,7 +202,7 @@ def test_a_run_that_lost_its_topic_may_take_another(store: Store) -> None:
     assert listen(store, claim(store, epoch=1), topic="order:2") == ("ok", "")
     assert hash_of(store)["topic"] == "order:2"
     assert room(store)["run"] == "s"
-    assert submit(store, "t", topic="order:2") == ("taken", "order:2")
+    assert submit(store, "t", topic="order:2") == ("taken", "r")
 
 
 def test_only_the_round_that_is_played_takes_a_topic(store: Store) -> None:
@@ -252,7 +252,7 @@ def test_a_round_whose_stop_was_requested_takes_the_topic(store: Store) -> None:
     assert commit_next(store, granted) == ("ok", "stopped")
     assert signal_topic(store) == ["ok", "r", "1", "stopped"]
     resume(store)
-    assert submit(store, "s", topic=TOPIC) == ("taken", TOPIC)
+    assert submit(store, "s", topic=TOPIC) == ("taken", "r")
 
 
 def test_the_ends_of_a_run_that_listened_are_those_of_one_that_was_submitted_so(

@@ -158,7 +158,7 @@ def test_another_live_run_cannot_take_a_topic(store: Store) -> None:
     before = room(store)
     for go_on in (lambda: None, lambda: claim(store), lambda: pause_here(store, claim(store))):
         store.redis.delete(store.keys.run("x"))
-        assert submit(store, "s", topic=TOPIC) == ("taken", TOPIC)
+        assert submit(store, "s", topic=TOPIC) == ("taken", "r")
         go_on() if phase(store) == "queued" else None
     assert (store.fields("s"), room(store)) == (None, before)
 
@@ -408,3 +408,76 @@ def test_a_completed_run_leaves_the_topic_what_it_knew_of_earlier_runs(store: St
     end(store, "s")
     assert room(store) == {"before": "s nonce-s\nr nonce-r"}
     assert signal_topic(store, **sent)[1] == "r"
+
+
+# Messages of a thread, which a run hears under a key, or begins with (worker/client/threads.py)
+
+
+def heard(store: Store, run_id: str = "r", place: int = 1, step: int = 0) -> None:
+    """A round of the run takes what was said to it."""
+    granted = claim(store, run_id, step=step)
+    commit_next(store, granted, "Controller", options={"take": f"say {place}"})
+
+
+def say(store: Store, key: str = "k", run_id: str = "r") -> None:
+    """A message for a run, under a key."""
+    told = signal(store, run_id=run_id, name="say", payload='"more"', key=key, content="c")
+    assert told[0] == "ok"
+
+
+def test_a_message_that_a_run_has_heard_starts_no_other_run(store: Store) -> None:
+    holder(store)
+    say(store)
+    assert submit(store, "s", topic=TOPIC, said="k") == ("taken", "r"), "not heard yet"
+    heard(store)
+    before = room(store)
+    assert submit(store, "s", topic=TOPIC, said="k") == ("heard", "r"), "first, though r is live"
+    assert submit(store, "s", topic=TOPIC, said="other") == ("taken", "r")
+    commit_end(store, claim(store, step=1))
+    assert submit(store, "s", topic=TOPIC, said="k") == ("heard", "r")
+    assert store.fields("s") is None and room(store)["before"].startswith(before["run"])
+    assert submit(store, "s", topic=TOPIC, said="other") == ("ok", "s")
+    assert submit(store, "t", topic=TOPIC, said="k") == ("heard", "r"), "one before the holder"
+
+
+def test_a_message_that_its_run_has_not_heard_starts_another(store: Store) -> None:
+    holder(store)
+    say(store, "j")
+    say(store)
+    heard(store, place=1)
+    stop(store)
+    assert submit(store, "s", topic=TOPIC, said="j") == ("heard", "r")
+    assert submit(store, "s", topic=TOPIC, said="k") == ("ok", "s")
+
+
+def test_another_signal_under_the_same_key_is_no_message(store: Store) -> None:
+    holder(store)
+    signal(store, key="k", content="c")
+    commit_next(store, claim(store), "Controller", options={"take": "paid 1"})
+    assert submit(store, "s", topic=TOPIC, said="k") == ("taken", "r")
+
+
+def test_a_run_of_the_same_id_has_not_heard_it(store: Store) -> None:
+    holder(store)
+    say(store)
+    heard(store)
+    store.redis.hset(store.keys.run("r"), "nonce", "another")
+    assert submit(store, "s", topic=TOPIC, said="k") == ("ok", "s")
+
+
+def test_a_run_follows_the_last_holder_of_its_thread(store: Store) -> None:
+    ada: dict[str, Any] = {"topic": TOPIC, "fields": {"thread_id": "ada"}}
+    assert submit(store, "r", **ada) == ("ok", "r")
+    assert "follows" not in hash_of(store)
+    commit_end(store, claim(store))
+    assert submit(store, "s", **ada) == ("ok", "s")
+    assert hash_of(store, "s")["follows"] == "r"
+    stop(store, run_id="s")
+    assert submit(store, "t", **ada) == ("ok", "t")
+    assert hash_of(store, "t")["follows"] == "s"
+    stop(store, run_id="t")
+    assert submit(store, "u", topic=TOPIC) == ("ok", "u")
+    assert "follows" not in hash_of(store, "u"), "it belongs to no thread"
+    stop(store, run_id="u")
+    assert submit(store, "v", **ada) == ("ok", "v")
+    assert "follows" not in hash_of(store, "v"), "the holder before belonged to none"

@@ -24,13 +24,17 @@ LOOK_EVERY = 0.02
 
 @dataclass(frozen=True)
 class Says:
-    """A reply: what the model says, and its calls, each a name and arguments (text is sent as it is, so it need not be JSON)."""
+    """A reply: what the model says, and its calls, each a name and arguments (text is sent as it is, so it need not be JSON).
+
+    ``cached`` is the part of the input tokens that the server found in its cache.
+    """
 
     text: str = ""
     calls: Sequence[tuple[str, Any]] = ()
     tokens: tuple[int, int] | None = (100, 10)
     ended: str | None = None
     thinking: str = ""
+    cached: int = 0
 
 
 @dataclass(frozen=True)
@@ -337,11 +341,17 @@ def _ended(says: Says) -> str:
     return says.ended or ("tool_calls" if says.calls else "stop")
 
 
-def _usage(says: Says) -> dict[str, int] | None:
+def _usage(says: Says) -> dict[str, Any] | None:
     if says.tokens is None:
         return None
     read, wrote = says.tokens
-    return {"prompt_tokens": read, "completion_tokens": wrote, "total_tokens": read + wrote}
+    cached = {"prompt_tokens_details": {"cached_tokens": says.cached}} if says.cached else {}
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": wrote,
+        "total_tokens": read + wrote,
+        **cached,
+    }
 
 
 def _events(asked: Asked, says: Says) -> list[dict[str, Any]]:

@@ -34,6 +34,28 @@ def block(kind: str) -> str:
     return text
 
 
+def flow_of_the_guide() -> str:
+    return next(text for kind, text in BLOCKS if kind == "yaml" and "flow:" in text)
+
+
+KEYS_ALONE = [text for kind, text in BLOCKS if kind == "yaml" and "flow:" not in text]
+
+
+@pytest.mark.parametrize("keys", KEYS_ALONE)
+def test_the_keys_for_several_models_can_be_read_as_they_stand(tmp_path: Path, keys: str) -> None:
+    lines = "".join(f"    {line}\n" for line in keys.splitlines())
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "flow: controller_executor\ncontroller: model\nsubflows_config:\n  Controller:\n" + lines,
+        "utf-8",
+    )
+    flow = read_flow(path)()
+    assert isinstance(flow, ControllerExecutorFlow)
+    assert isinstance(flow.controller, ModelController)
+    settings = flow.controller.settings
+    assert settings.models or flow.allowed_models
+
+
 @pytest.mark.parametrize("line", LINES)
 def test_each_command_line_has_the_options_that_it_shows(line: str) -> None:
     _, name, *words = shlex.split(line)
@@ -52,7 +74,7 @@ def test_the_settings_can_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_flow_can_be_read_and_its_prompt_filled_in(tmp_path: Path) -> None:
-    (tmp_path / "researcher.yaml").write_text(block("yaml"), "utf-8")
+    (tmp_path / "researcher.yaml").write_text(flow_of_the_guide(), "utf-8")
     flow = read_flow(tmp_path / "researcher.yaml")()
     assert isinstance(flow, ControllerExecutorFlow) and isinstance(flow.controller, ModelController)
     assert flow.budgets == {"tokens": 200_000, "money": 0.5}

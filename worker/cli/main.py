@@ -35,6 +35,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("resume", "Continue an interrupted, stopped or unfinished run."),
     "add": ("add", "Add to the budgets of a run, whatever it does."),
     "signal": ("signal", "Send a signal to a run that waits for it, or will."),
+    "send": ("send", "Send a message to a conversation."),
+    "thread": ("send", "Show the messages of a conversation."),
     "say": ("say", "Say something to a run that works."),
     "ask": ("say", "Ask a run that works, and wait for its reply."),
     "value": ("value", "Show what the rounds of a run have returned so far."),

@@ -5,15 +5,13 @@ from __future__ import annotations
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.control import RunControl
 from perdure.worker.client.inbox import InboxReads
-from perdure.worker.client.signal import RunSignals
-from perdure.worker.client.steer import RunSteering
 from perdure.worker.client.stuck import StuckRuns
-from perdure.worker.client.submit import Submitter
+from perdure.worker.client.threads import Threads
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Page
 
 
-class Client(Submitter, RunControl, RunSignals, RunSteering, InboxReads, StuckRuns, BulkOperations):
+class Client(Threads, RunControl, InboxReads, StuckRuns, BulkOperations):
     """Client of the runs on one server.
 
     Args:

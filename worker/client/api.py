@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from perdure.flows.conversation import ThreadMessage
 from perdure.flows.retry import Retry
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
+from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.stream import StreamItem
@@ -52,6 +54,7 @@ class ClientApi(metaclass=ABCMeta):
         on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
         topic: str | None = None,
+        model: str | None = None,
     ) -> Run:
         """Submit a goal. Once this returns, the run is stored and will not be lost.
 
@@ -85,6 +88,8 @@ class ClientApi(metaclass=ABCMeta):
                 returns the run that it made. None makes a new nonce.
             topic: A name of your own, of an order for example, for which the run gets signals. One
                 live run holds a topic. Signals that wait there are in the new run's mailbox.
+            model: The model that the run asks, one of the flow's ``allowed_models``. None means the
+                flow's own.
 
         Raises:
             UnknownFlow, InvalidInput, UnstorableValue: The submission is not acceptable. Nothing
@@ -94,6 +99,47 @@ class ClientApi(metaclass=ABCMeta):
             RunExists: Another submission used the run id.
             Conflict: The idempotency key was used with different content.
             Taken: Another live run holds the topic.
+        """
+
+    @abstractmethod
+    def send(
+        self,
+        thread: str,
+        text: str,
+        *,
+        flow: str,
+        inputs: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        budgets: Mapping[str, float] | None = None,
+        submitted_by: str | None = None,
+    ) -> SentMessage:
+        """Send a message to a thread: to the run that works on it, or to a new run.
+
+        A live run of the thread hears the message (``say``). If there is none, a new run begins,
+        with the message as its goal. It knows the messages before (``RoundContext.conversation``).
+        One run of a thread is live at a time. A run that is errored or stopped is not live.
+
+        Args:
+            thread: Your name for the conversation: letters, digits and ``_.:@+-``.
+            text: The message.
+            flow: Name of the flow of a new run.
+            inputs, labels, budgets: Of a new run.
+            key: Your own id of the message. Sent again under it, the message is stored once.
+            submitted_by: Owner of the run, and author of the message.
+
+        Raises:
+            UnknownFlow, InvalidInput, UnsafeServer: As for ``submit``. Nothing was stored.
+            Conflict: The key is that of another message.
+            MailboxFull: As for ``signal``.
+        """
+
+    @abstractmethod
+    def conversation(self, thread: str) -> list[ThreadMessage]:
+        """Return the messages of a thread, oldest first: what was sent to it, and the answers.
+
+        They are those of its runs that are still there, up to the newest 100 runs. A thread that
+        nothing was sent to has none.
         """
 
     # Read runs
@@ -120,6 +166,7 @@ class ClientApi(metaclass=ABCMeta):
         look: int | None = None,
         children: bool = False,
         parent: str | None = None,
+        thread_id: str | None = None,
     ) -> Page:
         """Return a page of runs, newest first.
 
@@ -136,6 +183,7 @@ class ClientApi(metaclass=ABCMeta):
                 none, and still have a cursor.
             children: Child runs too, which are left out otherwise.
             parent: Only the children of this run, in the order of their start.
+            thread_id: Only runs of this thread.
 
         Raises:
             RunNotFound: No run has the id ``parent``.
@@ -155,6 +203,29 @@ class ClientApi(metaclass=ABCMeta):
 
         Raises:
             TimeoutError: That did not happen within ``timeout`` seconds. The run continues.
+        """
+
+    @abstractmethod
+    def result(
+        self, run: Run | str, timeout: float | timedelta | None = None, *, as_type: Any = None
+    ) -> Any:
+        """Return the answer of a run as soon as the run has ended, as a value of its type.
+
+        It goes on waiting while the run waits for a person.
+
+        Args:
+            run: The run, or its id.
+            as_type: The type of the answer: a pydantic model, a dataclass, a TypedDict, or any type
+                that pydantic can read. None: the type of the run's flow (``Answer``), if this
+                process knows the flow. Otherwise the answer is returned as JSON data.
+
+        Raises:
+            RunFailed: The run ended errored, stopped or unfinished. ``run`` of the error is the
+                run.
+            TimeoutError: The run did not end within ``timeout`` seconds. It continues.
+            InvalidAnswer: The answer is of another type.
+            InvalidInput: ``as_type`` is no type that pydantic can read.
+            RunNotFound: No run has this id.
         """
 
     @abstractmethod

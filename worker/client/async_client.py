@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
 from perdure.flows.outcomes import ASK
 from perdure.worker.client import Client, validation
 from perdure.worker.client.api import ClientApi
+from perdure.worker.client.results import answer_of, has_ended, id_of, rests, still
 from perdure.worker.client.steer import PATIENCE, pauses, seconds_of, too_late
 from perdure.worker.domain.event import LAST, Event
-from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.domain.run import Run
 from perdure.worker.domain.signal import SignalReply
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.errors import ValueNotFound
@@ -63,6 +64,8 @@ class AsyncClient:
         self.settings = self._client.settings
 
     submit = _in_thread(ClientApi.submit)
+    send = _in_thread(ClientApi.send)
+    conversation = _in_thread(ClientApi.conversation)
 
     get = _in_thread(ClientApi.get)
     runs = _in_thread(ClientApi.runs)
@@ -106,18 +109,45 @@ class AsyncClient:
     close = _in_thread(ClientApi.close)
 
     async def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:  # noqa: ASYNC109  the same signature as ClientApi.wait
-        timeout = validation.timeout(timeout)
-        patience = None if timeout is None else time.monotonic() + timeout
+        return await self._run_when(run_id, rests, validation.timeout(timeout))
+
+    @overload
+    async def result(
+        self,
+        run: Run | str,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109
+        *,
+        as_type: type[T],
+    ) -> T: ...
+    @overload
+    async def result(
+        self,
+        run: Run | str,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109
+        *,
+        as_type: Any = None,
+    ) -> Any: ...
+    async def result(
+        self,
+        run: Run | str,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109  the same signature as ClientApi.result
+        *,
+        as_type: Any = None,
+    ) -> Any:
+        ended = await self._run_when(id_of(run), has_ended, validation.timeout(timeout))
+        return await asyncio.to_thread(answer_of, ended, as_type, self._client._find_flows)
+
+    async def _run_when(
+        self, run_id: str, is_awaited: Callable[[Run], bool], seconds: float | None
+    ) -> Run:
+        patience = None if seconds is None else time.monotonic() + seconds
         pause = FIRST_LOOK
         while True:
             run = await self.get(run_id)
-            if run.status.ended or run.status is RunStatus.INTERRUPTED:
+            if is_awaited(run):
                 return run
             if patience is not None and time.monotonic() >= patience:
-                raise TimeoutError(
-                    f"run {run_id} is still {run.status.value} at step {run.state.step} "
-                    f"after {timeout:g} s; it continues"
-                )
+                raise still(run, seconds or 0.0)
             await asyncio.sleep(
                 pause if patience is None else max(0.0, min(pause, patience - time.monotonic()))
             )
@@ -197,5 +227,6 @@ class AsyncClient:
             executor.shutdown(wait=False)
 
     wait.__doc__, events.__doc__ = ClientApi.wait.__doc__, ClientApi.events.__doc__
+    result.__doc__ = ClientApi.result.__doc__
     ask.__doc__, reply.__doc__ = ClientApi.ask.__doc__, ClientApi.reply.__doc__
     value.__doc__, stream.__doc__ = ClientApi.value.__doc__, ClientApi.stream.__doc__

@@ -6,7 +6,7 @@ It also reads the events of several runs at once, for a server through which man
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, cast
@@ -14,8 +14,8 @@ from typing import Any, cast
 from perdure.flows.outcomes import Turn
 from perdure.flows.reply_extras import FEEDBACK, public
 from perdure.worker.client import validation
-from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import ClientConnection, not_found
+from perdure.worker.client.results import RunResults, rests, still
 from perdure.worker.client.run_list import RunFilter, list_runs, status_counts
 from perdure.worker.client.tree import TreeReader
 from perdure.worker.diagnostics.why import verdict_of
@@ -138,7 +138,7 @@ EVENT_BLOCK = 1.0
 MOST_IDS = 10_000
 
 
-class RunReads(ClientConnection, ClientApi):
+class RunReads(ClientConnection, RunResults):
     """Methods that change nothing."""
 
     def get(self, run_id: str) -> Run:
@@ -156,16 +156,17 @@ class RunReads(ClientConnection, ClientApi):
         look: int | None = None,
         children: bool = False,
         parent: str | None = None,
+        thread_id: str | None = None,
     ) -> Page:
         validation.limit(limit)
-        validation.optional_texts(parent=parent)
+        validation.optional_texts(parent=parent, thread_id=thread_id)
         validation.flag(children, "children")
         validation.optional_texts(flow=flow)
         validation.mapping(labels, "labels", of_texts=True)
         validation.submitter(submitted_by)
         validation.look(look)
         status_filter = validation.status(status)
-        wanted = RunFilter(status_filter, flow, labels or {}, submitted_by, children)
+        wanted = RunFilter(status_filter, flow, labels or {}, submitted_by, children, thread_id)
         if parent is not None:
             return self._children(parent, wanted, limit, look, cursor)
         place = validation.cursor(cursor)
@@ -193,21 +194,22 @@ class RunReads(ClientConnection, ClientApi):
         return status_counts(self._store, submitted_by)
 
     def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
-        timeout = validation.timeout(timeout)
+        return self._run_when(run_id, rests, validation.timeout(timeout))
+
+    def _run_when(
+        self, run_id: str, is_awaited: Callable[[Run], bool], timeout: float | None
+    ) -> Run:
         patience = None if timeout is None else time.monotonic() + timeout
         last: str | None = None
         while True:
             run = self.get(run_id)
-            if run.status.ended or run.status is RunStatus.INTERRUPTED:
+            if is_awaited(run):
                 return run
             left = (
                 EVENT_BLOCK if patience is None else min(EVENT_BLOCK, patience - time.monotonic())
             )
             if left <= 0:
-                raise TimeoutError(
-                    f"run {run_id} is still {run.status.value} at step {run.state.step} "
-                    f"after {timeout:g} s; it continues"
-                )
+                raise still(run, timeout or 0.0)
             entries = self._store.events(run_id, last, block=max(1, round(left * 1000)))
             last = entries[-1][0] if entries else last
 

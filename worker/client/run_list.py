@@ -85,6 +85,7 @@ class RunFilter:
     labels: Mapping[str, str] = field(default_factory=dict)
     submitted_by: str | None = None
     children: bool = False  # child runs too
+    thread_id: str | None = None
 
     @property
     def indexes(self) -> tuple[str, ...]:
@@ -113,6 +114,8 @@ class RunFilter:
         if self.flow is not None and fields.get("flow") != self.flow:
             return False
         if self.submitted_by is not None and fields.get("submitted_by") != self.submitted_by:
+            return False
+        if self.thread_id is not None and fields.get("thread_id") != self.thread_id:
             return False
         if self.status is not None and status_of(fields) is not self.status:
             return False

@@ -39,6 +39,11 @@ FULL_TOPIC = {
 }
 
 
+def stored_key(key: str) -> str:
+    """Return a sender's own id of a signal as mailboxes have it."""
+    return sha256(key.encode()).hexdigest()[:32]
+
+
 class RunSignals(RunReads):
     """Sends signals to runs."""
 
@@ -72,7 +77,7 @@ class RunSignals(RunReads):
             "names": MOST_NAMES,
             "size": MOST_BYTES,
             "by": by,
-            "key": None if key is None else sha256(key.encode()).hexdigest()[:32],
+            "key": None if key is None else stored_key(key),
             "content": None if key is None else sha256(text.encode()).hexdigest()[:32],
         }
         if topic is not None:

@@ -30,6 +30,18 @@ from perdure.worker.store import StoreUnavailable
 from perdure.worker.tracing import traced_submission
 
 
+class AlreadyHeard(Exception):
+    """A run that held the topic before has heard the message already.
+
+    Attributes:
+        run_id: that run.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
+
 class Submitter(Fleet):
     """Creates runs."""
 
@@ -54,6 +66,7 @@ class Submitter(Fleet):
         on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
         topic: str | None = None,
+        model: str | None = None,
     ) -> Run:
         validation.text(flow, "flow")
         validation.text(goal, "goal")
@@ -61,7 +74,7 @@ class Submitter(Fleet):
         validation.names(interrupt_before, "interrupt_before")
         validation.names(interrupt_after, "interrupt_after")
         validation.mapping(labels, "labels", of_texts=True)
-        validation.optional_texts(thread_id=thread_id)
+        validation.optional_texts(thread_id=thread_id, model=model)
         validation.submitter(submitted_by)
         validation.key(idempotency_key)
         validation.nonce(nonce)
@@ -89,7 +102,26 @@ class Submitter(Fleet):
             submitted_by=submitted_by,
             on_end=on_end_text,
             topic=topic,
+            model=model,
         )
+        return self._submit(submission, run_id, idempotency_key, nonce)
+
+    def _submit(
+        self,
+        submission: Submission,
+        run_id: str | None = None,
+        idempotency_key: str | None = None,
+        nonce: str | None = None,
+        said: str | None = None,
+    ) -> Run:
+        """Make the run of a submission.
+
+        Args:
+            said: the key of the message with which it continues a conversation, as it is stored.
+
+        Raises:
+            AlreadyHeard: a run that held the topic before has heard this message.
+        """
         if run_id is None:
             run_id = uuid.uuid4().hex[:16]
         elif (
@@ -100,11 +132,12 @@ class Submitter(Fleet):
                 "a-z, A-Z, 0-9 and _ . : @ -, a letter or digit first, "
                 f"and not {', '.join(OWN_KEYS)} at the end"
             )
+        description = submission.description
         role = description["nodes"][description["first"]]
         fields = submission.fields(self.settings, TASKS[role], self._store.keys.queue(role))
         now = time.time()
-        delay = from_now(not_before, "not_before", now)
-        until = from_now(deadline, "deadline", now)
+        delay = from_now(submission.not_before, "not_before", now)
+        until = from_now(submission.deadline, "deadline", now)
         if until is not None and until <= 0:
             raise InvalidInput(f"the deadline passed {-until / 1000:g} s ago; pass a later one")
         delay = delay if delay is not None and delay > 0 else None
@@ -114,7 +147,7 @@ class Submitter(Fleet):
         message = self._connection.publisher.message(
             role, run_id, 1 if phase == "interrupted" else 0, 0
         )
-        with traced_submission(flow, run_id) as root:
+        with traced_submission(submission.flow, run_id) as root:
             reply, detail, written = self._store.submit_and_tell(
                 run_id,
                 {**fields, **root.fields},
@@ -125,8 +158,9 @@ class Submitter(Fleet):
                 deadline=until,
                 idempotency_key=idempotency_key,
                 content=submission.content() if idempotency_key is not None else None,
-                submitted_by=submitted_by,
-                topic=topic,
+                submitted_by=submission.submitted_by,
+                topic=submission.topic,
+                said=said,
             )
             root.made = reply == "ok" and (nonce is None or self._has(run_id, root.fields))
         match reply:
@@ -141,9 +175,13 @@ class Submitter(Fleet):
                 )
             case "taken":
                 raise Taken(
-                    f"another live run holds the topic {topic!r}, and one run at a time holds a "
-                    "topic. Signal it, or submit again when it has ended or was stopped"
+                    f"another live run, {detail}, holds the topic {submission.topic!r}, and one "
+                    "run at a time holds a topic. Signal it, or submit again when it has ended or "
+                    "was stopped",
+                    detail,
                 )
+            case "heard":
+                raise AlreadyHeard(detail)
             case "conflict":
                 raise Conflict(
                     f"the idempotency key {idempotency_key!r} belongs to run {detail} with "

@@ -44,6 +44,8 @@ INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})", re.ASCII)
 SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
 #: Form of a topic that may have the name of its owner in front.
 OWNED_TOPIC = re.compile(rf"({SUBMITTER.pattern}/)?{TOPIC.pattern}")
+#: Characters of the name of a thread.
+MOST_OF_A_THREAD = 180
 #: Seconds for which a signal waits for a run that takes its topic, and at most.
 KEPT, MOST_KEPT = 3600, 30 * 86_400
 NONCE = re.compile(r"[A-Za-z0-9]{16,64}")
@@ -165,6 +167,16 @@ def topic(value: object, over_http: bool = False) -> None:
     if value is not None and not (isinstance(value, str) and pattern.fullmatch(value)):
         raise wrong(
             "topic", "letters, digits and _ . : @ + -, at most 200, a letter or digit first", value
+        )
+
+
+def thread(value: object) -> None:
+    """Raise InvalidInput unless the value is a valid name of a thread."""
+    if not (isinstance(value, str) and TOPIC.fullmatch(value) and len(value) <= MOST_OF_A_THREAD):
+        raise wrong(
+            "thread",
+            f"letters, digits and _ . : @ + -, at most {MOST_OF_A_THREAD}, a letter or digit first",
+            value,
         )
 
 

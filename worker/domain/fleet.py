@@ -90,11 +90,15 @@ class FlowInfo(TypedDict, total=False):
 
     Workers run such a flow only if it is enabled for them.
     """
+    expose: list[str]
+    """The protocols of other clients through which runs may be started: ``mcp``, ``openai``."""
     shipped: Flag
     """Whether the flow comes with Perdure."""
     budgets: dict[str, float]
     commands: list[str]
     """The commands that a budget ``commands.NAME`` can limit."""
+    allowed_models: list[str]
+    """The models of which a submission may choose one. Not set: none."""
     missing: list[str]
     """What the server lacks to run the flow."""
     inputs: Required[dict[str, Any] | None]
@@ -245,11 +249,13 @@ def describe(flow: Flow) -> dict[str, Any]:
         "lease_seconds": flow.lease_seconds,
         "round_timeout_seconds": flow.round_timeout_seconds,
         "runs_shell": flow.runs_shell,
+        "expose": list(flow.expose),
         "shipped": registry.is_shipped(flow.name),
         "budgets": dict(flow.budgets),
         "missing": [flow.missing] if flow.missing else [],
         "commands": sorted(flow.command_names),
         "inputs": flow.Inputs.model_json_schema() if flow.Inputs else None,
+        **({"allowed_models": list(models)} if (models := flow.allowed_models) else {}),
     }
 
 

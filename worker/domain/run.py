@@ -103,6 +103,8 @@ class RunDetails(TypedDict, total=False):
     """The run's owner."""
     topic: MaybeText
     """The topic that the run took, see ``Client.submit``. Another run may hold it by now."""
+    model: MaybeText
+    """The model that the submission chose for the run."""
     owner: MaybeText
     """The worker that runs the round in flight, or ran the last one."""
     waiting_for: MaybeText
@@ -350,6 +352,7 @@ def status_of(fields: Mapping[str, str]) -> RunStatus:
 DETAILS = (
     "submitted_by",
     "topic",
+    "model",
     "owner",
     "waiting_for",
     "last_error",

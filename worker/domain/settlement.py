@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
+from perdure.flows.children import ONLY
 from perdure.flows.durations import as_seconds
 from perdure.flows.errors import FatalError, InvalidInput, UnstorableValue
 from perdure.flows.flow import Flow
@@ -173,6 +174,8 @@ def settle(
         FatalError: The flow has no node of the requested name.
     """
     node = record.node
+    if isinstance(outcome, End) and flow.Answer is not None:
+        outcome = _typed_end(record, flow, outcome)
     settlement = _settled(record, flow, node, outcome, remembered, event_data or {})
     if flow.keep_events is not None and settlement.is_done:
         keep = flow.keep_events
@@ -190,6 +193,22 @@ def settle(
         return replace(settlement, options={**options, "insist": 1})
     instead = settle(record, flow, otherwise, remembered, settings, event_data)
     return replace(settlement, options=options, otherwise=instead)
+
+
+def _typed_end(record: Record, flow: Flow, end: End) -> End:
+    """Return the end of a run with its answer as JSON data of the flow's type.
+
+    A run that is unfinished has no answer of that type, and the run of one command ends with what
+    the command observed.
+
+    Raises:
+        InvalidAnswer: The answer is of another type.
+    """
+    if end.output.get("status") == "unfinished" or VALUE + ONLY in record.fields:
+        return end
+    answer = flow.check_answer(end.answer, f"run {record.id}, step {record.step}: ")
+    output = {**end.output, "answer": answer} if "answer" in end.output else end.output
+    return replace(end, answer=answer, output=output)
 
 
 GIVE_BACK = Settlement("give_back")

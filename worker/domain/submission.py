@@ -14,6 +14,7 @@ from typing import Any
 from perdure.flows.budgets import check_budgets, check_commands
 from perdure.flows.errors import InvalidInput, UnstorableValue
 from perdure.flows.json_values import canonical, storable
+from perdure.flows.names import suggest
 from perdure.flows.retry import Retry
 from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.record import digest_of, version_of
@@ -59,6 +60,7 @@ class Submission:
     submitted_by: str | None = None
     on_end: str | None = None
     topic: str | None = None
+    model: str | None = None
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
         """Validate the submission, and return the fields of the new run's Redis hash.
@@ -97,6 +99,8 @@ class Submission:
             fields["submitted_by"] = self.submitted_by
         if self.on_end is not None:
             fields["on_end"] = self.on_end
+        if self.model is not None:
+            fields["model"] = self.model
         timeout = self.description["round_timeout_seconds"] or settings.round_timeout_seconds
         if timeout:
             fields["round_timeout"] = str(_ms(timeout))
@@ -151,6 +155,8 @@ class Submission:
             subject["on_end"] = self.on_end
         if self.topic is not None:
             subject["topic"] = self.topic
+        if self.model is not None:
+            subject["model"] = self.model
         return hashlib.sha256(canonical(subject).encode()).hexdigest()
 
     @property
@@ -179,6 +185,15 @@ class Submission:
                         f"{option} names {node!r}; flow {self.flow!r} has the nodes "
                         f"{', '.join(self.description['nodes'])}"
                     )
+        allowed = self.description.get("allowed_models", [])
+        if self.model is not None and self.model not in allowed:
+            raise InvalidInput(
+                f"model: flow {self.flow!r} does not allow the model {self.model!r}; "
+                f"{suggest(self.model, allowed)}"
+                if allowed
+                else f"model: flow {self.flow!r} allows no choice of models, so {self.model!r} "
+                "cannot be chosen; its allowed_models would name those that can"
+            )
         if self.max_rounds is not None and (
             type(self.max_rounds) is not int or self.max_rounds < 1
         ):

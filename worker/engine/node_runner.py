@@ -24,6 +24,7 @@ from perdure.flows.errors import (
     ends_process,
 )
 from perdure.flows.flow import Flow, Role
+from perdure.flows.outcomes import with_artifacts
 from perdure.flows.retry import tightening
 from perdure.flows.waits import TIMED_OUT, Mailbox, Parked
 from perdure.worker.domain.budget import (
@@ -227,6 +228,8 @@ class NodeRunner:
             own_limit = flow.time_limit(context.node, record.values)
             if own_limit is not None:
                 self._heartbeat.limit(lease, own_limit)
+            if flow.lifespan is not None:
+                context = altered(context, deps=flow.lifespan.open())
             outcome = flow.play(context.node, context)
             if lease.broken is not None:
                 raise lease.broken
@@ -235,7 +238,7 @@ class NodeRunner:
             settlement = settle(
                 record,
                 flow,
-                outcome,
+                with_artifacts(outcome, context.earlier.artifacts),
                 context.remembered,
                 self._settings,
                 {**context.told, **context.spent},

@@ -16,12 +16,14 @@ from perdure.flows.context import (
     RoundContext,
     made,
 )
+from perdure.flows.conversation import NOTHING_EARLIER
 from perdure.flows.flow import Flow
 from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.outcomes import Turn
 from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
 from perdure.worker.domain.failed_attempt import may_retry
-from perdure.worker.domain.record import RETRIED, VALUE, Record, unpack_turns
+from perdure.worker.domain.record import FOLLOWS, RETRIED, VALUE, Record, unpack_turns
+from perdure.worker.engine.earlier import StoredEarlier
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
 from perdure.worker.engine.mailbox import StoreMailbox
@@ -109,6 +111,11 @@ def context_of(
             "may_retry": partial(may_retry, record, settings, flow),
             "kept": kept,
             "live_text": live_text,
+            "earlier": StoredEarlier(store, record, broken)
+            if FOLLOWS in record.fields
+            else NOTHING_EARLIER,
+            "model": record.fields.get("model"),
+            "traces_content": settings.trace_content,
             "remembered": {},
             "spent": {},
             "told": {},

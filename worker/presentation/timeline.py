@@ -27,8 +27,8 @@ GIT_ID = re.compile(r"\b([0-9a-f]{12})(?:[0-9a-f]{28}|[0-9a-f]{52})\b")
 FRAME = (
     "took", "command", "args", "calls", "observation", "answer", "thought", "reasoning", "plan",
     "criticism", "speak",
-    "did", "digest", "model", "tokens", "input_tokens", "output_tokens", "money", "requests",
-    "spent",
+    "did", "digest", "model", "tokens", "input_tokens", "output_tokens", "cached_tokens",
+    "money", "requests", "spent", "prompt",
 )  # fmt: skip
 
 

@@ -49,23 +49,42 @@ def used(spent: Mapping[str, Any]) -> str:
     Returns:
         The text. It is '' if nothing was used or the amounts are not numbers.
     """
+    return " · ".join(_tokens_and_money(spent))
+
+
+def used_and_cached(spent: Mapping[str, Any]) -> str:
+    """Return what was used, like ``12,345 tokens · 9,800 of them cached · $0.12``.
+
+    Cached tokens are those that a provider read from its cache, for less money.
+    """
+    parts = _tokens_and_money(spent)
+    cached = spent.get("cached_tokens")
+    if not isinstance(cached, int | float) or not cached or not parts:
+        return " · ".join(parts)
+    return " · ".join([parts[0], f"{amount('tokens', cached)} of them cached", *parts[1:]])
+
+
+def _tokens_and_money(spent: Mapping[str, Any]) -> list[str]:
     tokens, dollars = (
         spent.get(name) if isinstance(spent.get(name), int | float) else None
         for name in ("tokens", "money")
     )
-    return " · ".join(
-        [
-            *([f"{amount('tokens', tokens)} tokens"] if tokens else []),
-            *([money(dollars)] if dollars else []),
-        ]
-    )
+    return [
+        *([f"{amount('tokens', tokens)} tokens"] if tokens else []),
+        *([money(dollars)] if dollars else []),
+    ]
 
 
 def used_in_all(spent: Mapping[str, Any]) -> str:
     """Return as text everything that a run has used: tokens, money, requests and commands."""
     read, written = (spent.get(f"{way}_tokens") for way in ("input", "output"))
+    cached = (
+        f", {amount('tokens', spent['cached_tokens'])} of them cached"
+        if spent.get("cached_tokens")
+        else ""
+    )
     halves = (
-        f" ({amount('tokens', read)} read, {amount('tokens', written)} written)"
+        f" ({amount('tokens', read)} read{cached}, {amount('tokens', written)} written)"
         if read is not None and written is not None
         else ""
     )
@@ -156,7 +175,8 @@ def _seconds(run: Run) -> float:
 
 def facts(data: Mapping[str, Any]) -> list[str]:
     """Return the model, tokens and money of a committed round as texts, from its event."""
+    used_text = used_and_cached(data)
     return [
         *([str(data["model"])] if data.get("model") else []),
-        *([used(data)] if used(data) else []),
+        *([used_text] if used_text else []),
     ]

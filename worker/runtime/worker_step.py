@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery, bootsteps, signals
 
 from perdure.flows.errors import ends_process
+from perdure.flows.lifespans import close_lifespans
 from perdure.worker.engine.fast_path import NO_FAST_PATH, REQUEST_ATTRIBUTE
 from perdure.worker.engine.redirect import flow_set
 from perdure.worker.errors import InvalidSettings
@@ -98,6 +99,9 @@ def install_rounds(engine: Runtime) -> None:
     signals.worker_process_init.connect(watch_parent(engine), weak=False)
     signals.worker_process_shutdown.connect(_flush_spans, weak=False, dispatch_uid="perdure-spans")
     signals.worker_process_shutdown.connect(_write_stats_of(engine), weak=False)
+    signals.worker_process_shutdown.connect(
+        _close_lifespans, weak=False, dispatch_uid="perdure-lifespans"
+    )
     signals.celeryd_init.connect(_declare_queues, weak=False, dispatch_uid="perdure")
 
 
@@ -126,6 +130,11 @@ def _write_stats_of(engine: Runtime) -> Callable[..., None]:
             engine.write_stats()
 
     return write
+
+
+def _close_lifespans(**_: Any) -> None:
+    """Close what the flows have opened in a pool process that ends."""
+    close_lifespans()
 
 
 def _flush_spans(**_: Any) -> None:
@@ -280,6 +289,7 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
             give_back_not_begun()
 
         def _leave(self, **_: Any) -> None:
+            close_lifespans()
             engine.write_stats()
             if engine.sweeper is not None:
                 engine.sweeper.stop()

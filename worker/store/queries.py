@@ -105,6 +105,13 @@ class Queries(StoreConnection):
             fields = cast("list[str]", self.redis.hkeys(self.keys.mailbox(run_id)))
         return sorted(name.removesuffix(":last") for name in fields if name.endswith(":last"))
 
+    def newest_of_topic(self, topic: str) -> str | None:
+        """Return the id of the run that holds a topic, or held it last; None if there is none."""
+        with self._answered():
+            found = self.redis.hmget(self.keys.topic(topic), ["run", "before"])
+        holder, before = cast("list[str | None]", found)
+        return holder or (before or "").partition(" ")[0] or None
+
     def reply(self, run_id: str, name: str, number: int) -> str | None:
         """Return what a run replied to a signal, as JSON text; None if it did not."""
         with self._answered():

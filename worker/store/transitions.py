@@ -76,6 +76,7 @@ class Store(Queries):
         content: str | None = None,
         submitted_by: str | None = None,
         topic: str | None = None,
+        said: str | None = None,
     ) -> tuple[str, str, dict[str, str] | None]:
         """Create a run on the state server, once per idempotency key (submit_run.lua).
 
@@ -84,6 +85,8 @@ class Store(Queries):
         Args:
             submitted_by: lists the run in this submitter's index.
             topic: name that the run takes, with the signals that wait there.
+            said: digest of the key of a message that may have been said to a run that held the
+                topic before. The new run follows the last of them.
 
         Returns:
             The word of submit_run.lua, the id that it concerns, and the run's hash. The hash is
@@ -98,7 +101,7 @@ class Store(Queries):
             "deadline": deadline,
         }
         named |= {"content": content, "idempotency_key": idempotency_key}
-        named |= {"submitted_by": submitted_by, "topic": topic}
+        named |= {"submitted_by": submitted_by, "topic": topic, "said": said}
         keys = self.keys.of_run(run_id, idempotency_key)
         keys += [self.keys.submitted(submitted_by)] if submitted_by is not None else []
         reply = self._call("submit_run", keys, named, fields, run_id=run_id)

@@ -1,4 +1,4 @@
-"""Testing: a crash laboratory for your own flows.
+"""Testing: a crash laboratory for your own flows, and a model without a provider.
 
 ``crash_lab(flow, goal)`` runs a flow once undisturbed, then again for each of its boundaries with a
 fault there. The worker dies, the message is delivered twice, the run is stopped, or a worker
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.worker.testing.errors import CrashFound, LabError, NotDeterministic
+    from perdure.worker.testing.fake_model import FakeMessage, FakeModel, FakeReply, FakeRequest
     from perdure.worker.testing.faults import point
     from perdure.worker.testing.lab import Lab, crash_lab
     from perdure.worker.testing.report import Report
@@ -24,6 +25,10 @@ _HOMES = {
     "CrashFound": "perdure.worker.testing.errors",
     "LabError": "perdure.worker.testing.errors",
     "NotDeterministic": "perdure.worker.testing.errors",
+    "FakeMessage": "perdure.worker.testing.fake_model",
+    "FakeModel": "perdure.worker.testing.fake_model",
+    "FakeReply": "perdure.worker.testing.fake_model",
+    "FakeRequest": "perdure.worker.testing.fake_model",
     "Lab": "perdure.worker.testing.lab",
     "crash_lab": "perdure.worker.testing.lab",
     "point": "perdure.worker.testing.faults",
@@ -43,6 +48,10 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "Call",
     "CrashFound",
+    "FakeMessage",
+    "FakeModel",
+    "FakeReply",
+    "FakeRequest",
     "Lab",
     "LabError",
     "NotDeterministic",

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
+from perdure.flows.lifespans import close_lifespans
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.testing.answers import Answers
 from perdure.worker.testing.checks import Check, Violation, fault_of_check, faults_of
@@ -155,6 +156,8 @@ class Experiment:
             story.world = (
                 stack.enter_context(world) if isinstance(world, AbstractContextManager) else world
             )
+            # Each story opens its own, since a lifespan may use the story's world.
+            stack.callback(close_lifespans)
             make = maker(self._flow, story.world)
             engine, flow = self._ground.engine, make()
             client = self._ground.client(flow)

@@ -128,7 +128,7 @@ class WatchedStore(Store):
     def forget(self, run_id: str) -> None:
         """Delete the crash lab's run from the server, and all else under the lab's prefix."""
         fields = self.fields(run_id) or {}
-        own = [*self.keys.of_run(run_id), self.keys.mailbox(run_id)]
+        own = [*self.keys.of_run(run_id), self.keys.mailbox(run_id), self.keys.live_text(run_id)]
         own += [self.keys.group(run_id, group) for group in fields.get(GROUPS, "").split()]
         for child in self.children(run_id, fields.get("nonce", "")):
             self.forget(child)

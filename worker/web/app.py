@@ -20,6 +20,8 @@ from perdure.worker.web.dashboard import PAGES, Assets
 from perdure.worker.web.dashboard.page import login_router
 from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.json_body import most_bytes
+from perdure.worker.web.mcp_server import mcp_router
+from perdure.worker.web.openai_api import openai_router
 
 API = "/api/v1"
 #: Security scheme for OpenAPI. The Authenticator itself reads the token.
@@ -74,6 +76,7 @@ def create_app(
     app.state.client, app.state.authenticator, app.state.hub = runs, authenticator, hub
     app.include_router(api_router(runs, authenticator.caller, [Depends(TOKEN)], hub), prefix=API)
     app.include_router(bound(runs, authenticator.caller, fleet.metrics_router))
+    app.include_router(bound(runs, authenticator.caller, mcp_router(runs, hub), openai_router(hub)))
     # The body of a form is read before the caller is known, so its size is limited. The API has its
     # own limit, which it reports as problem details.
     pages = APIRouter(

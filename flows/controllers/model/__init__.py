@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from perdure.flows.context import PROGRESS_LENGTH, RoundContext
 from perdure.flows.controllers import Controller, controller
+from perdure.flows.controllers.model import traced_content
+from perdure.flows.controllers.model.candidates import (
+    IN_USE,
+    Candidate,
+    Failure,
+    candidates_of,
+    error_of,
+    goes_on,
+)
 from perdure.flows.controllers.model.chat import (
     ChatMessage,
     Model,
@@ -17,8 +27,6 @@ from perdure.flows.controllers.model.chat import (
     Piece,
     Reply,
     RequestSettings,
-    SystemMessage,
-    UserMessage,
 )
 from perdure.flows.controllers.model.cost import (
     LAST,
@@ -30,20 +38,9 @@ from perdure.flows.controllers.model.cost import (
     next_estimate,
     price_of,
 )
-from perdure.flows.controllers.model.endpoint import Target, target_of
-from perdure.flows.controllers.model.errors import after_refusal, refused
-from perdure.flows.controllers.model.history_window import Group, Window, shown
-from perdure.flows.controllers.model.messages import (
-    BYTES_A_TOKEN,
-    budget_message,
-    bytes_of,
-    feedback_message,
-    feedback_of,
-    group_messages,
-    history_messages,
-    instructions,
-    merged,
-)
+from perdure.flows.controllers.model.endpoint import Target
+from perdure.flows.controllers.model.errors import refused
+from perdure.flows.controllers.model.messages import bytes_of
 from perdure.flows.controllers.model.parse_reply import (
     MAX_LENGTH,
     beside,
@@ -53,10 +50,14 @@ from perdure.flows.controllers.model.parse_reply import (
     is_in_words,
     recorded,
 )
-from perdure.flows.controllers.model.settings import missing, read_settings, rendered
+from perdure.flows.controllers.model.prompt import Prompt, prompt_of
+from perdure.flows.controllers.model.settings import PriceKeys, missing, read_settings
+from perdure.flows.controllers.model.stand_ins import opened as stand_in
+from perdure.flows.controllers.model.stand_ins import stand_in_for
 from perdure.flows.controllers.model.tool_names import ToolNames
-from perdure.flows.errors import BadReply, FatalError
+from perdure.flows.errors import BadReply, FatalError, RetryableError
 from perdure.flows.genai_attributes import (
+    CACHED_TOKENS,
     CHAT,
     INPUT_TOKENS,
     OPERATION,
@@ -109,6 +110,9 @@ class ModelController(Controller):
         unpriced: str = "say",
         settings: Mapping[str, Any] | None = None,
         provider: Mapping[str, Any] | None = None,
+        models: Sequence[str | Mapping[str, Any]] | None = None,
+        fallback: Mapping[str, Any] | None = None,
+        allowed_models: Sequence[str | Mapping[str, Any]] | None = None,
     ) -> None:
         values: dict[str, Any] = {
             "model": model,
@@ -129,13 +133,20 @@ class ModelController(Controller):
         values |= {
             "settings": None if settings is None else dict(settings),
             "provider": None if provider is None else dict(provider),
+            "models": _listed(models),
+            "fallback": fallback,
+            "allowed_models": _listed(allowed_models),
         }
         self.settings = read_settings(values)
-        self._window = Window(**self.settings.window.model_dump())
         checked = self.settings
         self._request = RequestSettings(
             checked.timeout_seconds, checked.temperature, checked.max_tokens, checked.settings or {}
         )
+
+    @property
+    def allowed_models(self) -> Sequence[str]:
+        """The names of the models of which a submission may choose one for its run."""
+        return [each.model for each in self.settings.allowed_models or () if each.model]
 
     @property
     def missing(self) -> str | None:
@@ -159,26 +170,8 @@ class ModelController(Controller):
         recorded_decision = recorded(context)
         if recorded_decision is not None:
             return recorded_decision
-        # Imported here, because the library takes seconds and much memory, and few flows need it.
-        from perdure.flows.controllers.model.provider import opened
-
         names = ToolNames(each["name"] for each in context.commands)
-        target = self._target(context)
-        context.providers.enter(target.limits, context)
-        try:
-            async with opened(target, self.settings.reply, self.settings.timeout_seconds) as model:
-                tools = (
-                    model.has_tools
-                    if self.settings.reply == "auto"
-                    else self.settings.reply == "tools"
-                )
-                reply = await self._request_reply(model, names, context, tools)
-        except ModelFailed as failed:
-            raise context.providers.failed(target.limits, context, failed.error) from None
-        except BaseException:
-            context.providers.left(target.limits, context)
-            raise
-        context.providers.answered(target.limits, context)
+        reply, tools = await self._first_reply(names, context)
         if reply.refusal:
             return refused(reply, self.settings.refusal)
         policy = self.settings.words
@@ -193,6 +186,72 @@ class ModelController(Controller):
             raise decisions[0]
         return decisions[0]
 
+    async def _first_reply(self, names: ToolNames, context: RoundContext) -> tuple[Reply, bool]:
+        """Return the reply of the first model that gives one, and whether it was offered tools.
+
+        Raises:
+            BadReply: The reply decides nothing.
+            RetryableError, FatalError: There was no reply; see ``candidates.error_of``.
+        """
+        candidates = candidates_of(self.settings, context)
+        failures: list[Failure] = []
+        for candidate in candidates:
+            is_last = len(failures) + 1 == len(candidates)
+            try:
+                reply, tools = await self._ask(candidate, names, context)
+            except ModelFailed as failed:
+                failures.append(Failure(candidate, failed))
+                if is_last or not goes_on(failures[-1], self.settings.fallback, context):
+                    raise error_of(failures) from None
+                continue
+            if reply.refusal and self.settings.fallback.refused and not is_last:
+                refusal = FatalError(f"model {reply.model!r} refuses: {reply.refusal}")
+                failures.append(Failure(candidate, ModelFailed(refusal, True, "refused")))
+                continue
+            if failures:
+                context.remembered[IN_USE] = candidate.target.limits
+                context.tell(fallback="; ".join(map(str, failures)))
+            return reply, tools
+        raise AssertionError("a round asks at least one model")
+
+    async def _ask(
+        self, candidate: Candidate, names: ToolNames, context: RoundContext
+    ) -> tuple[Reply, bool]:
+        """Send the round's request to one model, and return its reply.
+
+        Returns:
+            The reply, and whether commands were offered as tools.
+
+        Raises:
+            ModelFailed: There was no reply.
+        """
+        limits, reply_format = candidate.target.limits, self.settings.reply
+        try:
+            context.providers.enter(limits, context)
+        except RetryableError as error:
+            raise ModelFailed(error, billed=False) from None
+        try:
+            async with self._opened(candidate.target, context) as model:
+                tools = model.has_tools if reply_format == "auto" else reply_format == "tools"
+                reply = await self._request_reply(model, candidate, names, context, tools)
+        except ModelFailed as failed:
+            failed.error = context.providers.failed(limits, context, failed.error)
+            raise
+        except BaseException:
+            context.providers.left(limits, context)
+            raise
+        context.providers.answered(limits, context)
+        return reply, tools
+
+    def _opened(self, target: Target, context: RoundContext) -> AbstractAsyncContextManager[Model]:
+        """Open the model of a target for the request of this round."""
+        if stand_in_for(target.model) is not None:
+            return nullcontext(stand_in(str(target.model), context))
+        # Imported here, because the library takes seconds and much memory, and few flows need it.
+        from perdure.flows.controllers.model.provider import opened
+
+        return opened(target, self.settings.reply, self.settings.timeout_seconds)
+
     def estimate(self, context: RoundContext) -> Mapping[str, float]:
         """Return an estimate of what a request to the model in this round will cost, by budget.
 
@@ -202,73 +261,47 @@ class ModelController(Controller):
         if last:
             return next_estimate(last, context, self.settings.max_tokens)
         try:
-            target = self._target(context)
+            first = candidates_of(self.settings, context)[0]
             size = bytes_of(self.messages(context, ToolNames(()), tools=False), context.commands)
         except FatalError:  # no model is configured, or a template fails: there will be no request
             return {}
         amounts = first_estimate(size, self.settings.max_tokens)
         money = price_of(
-            target, amounts["input_tokens"], amounts["output_tokens"], self.settings.price
+            first.target, amounts["input_tokens"], amounts["output_tokens"], first.price
         )
         return amounts if money is None else {**amounts, "money": money}
 
-    def _target(self, context: RoundContext) -> Target:
-        """Return the model, the server and the key that this flow's requests use."""
-        own = self.settings
-        if own.provider is not None:  # it requires a model, and uses only its own key
-            return Target(own.model, None, own.api_key, provider=own.provider)
-        return target_of(own.model, own.base_url, own.api_key, context.endpoint)
+    def prompt(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
+        """Return what a request to the model in this round contains, as JSON data for people."""
+        names = ToolNames(each["name"] for each in context.commands)
+        has_tools = tools if self.settings.reply == "auto" else self.settings.reply == "tools"
+        prompt = prompt_of(self.settings, context, names, has_tools)
+        return {**prompt.data, "digest": prompt.digest}
 
     def messages(self, context: RoundContext, names: ToolNames, tools: bool) -> list[ChatMessage]:
-        """Build the chat messages of a request to the model in this round.
-
-        Args:
-            tools: Whether the model calls commands as tools. Otherwise the prompt lists the
-                commands and the format of replies.
-        """
-        values = {name: value for name, value in context.values.items() if not name.startswith("_")}
-        variables = {
-            "goal": context.goal,
-            "inputs": dict(context.inputs),
-            "node_goal": context.node_goal,
-            "commands": list(context.commands),
-            "budgets": dict(context.budgets),
-            "values": values,
-            "recalled": values.get("recalled", []),
-        }
-        system = rendered(self.settings.system, "system", variables)
-        if not tools:
-            system = f"{system}\n\n{instructions(context.commands)}".strip()
-        visible = shown(context.history, self._window, lambda group: _tokens(group, names, tools))
-        feedback = values.get("human_feedback") if len(context.history) else None
-        if feedback is not None and any(
-            feedback_of(turn) == feedback
-            for group in (*visible.first, *visible.last)
-            for turn in group
-        ):
-            feedback = None  # it is shown with its turn
-        chat = [
-            *([SystemMessage(system)] if system else []),
-            UserMessage(rendered(self.settings.user, "user", variables) or context.goal),
-            *history_messages(visible, names, tools, context.artifact),
-            *([feedback_message(feedback)] if feedback not in (None, "") else []),
-            *after_refusal(context),
-            *budget_message(context.budgets),
-        ]
-        return merged(chat)
+        """Build the chat messages of a request to the model in this round; see ``prompt_of``."""
+        return list(prompt_of(self.settings, context, names, tools).messages)
 
     async def _request_reply(
-        self, model: Model, names: ToolNames, context: RoundContext, tools: bool
+        self,
+        model: Model,
+        candidate: Candidate,
+        names: ToolNames,
+        context: RoundContext,
+        tools: bool,
     ) -> Reply:
         """Send the round's request to the model, and charge its cost to the run's budgets."""
         context.traced.update(
             {OPERATION: CHAT, PROVIDER: model.provider[:200], REQUEST_MODEL: model.name[:200]}
         )
-        self._check_price(model, context)
-        messages = self.messages(context, names, tools)
-        schemas = _as_tools(context.commands, names) if tools else []
+        self._check_price(model, candidate, context)
+        prompt = prompt_of(self.settings, context, names, tools)
+        request = replace(self._request, run_id=context.run_id)
+        context.tell(prompt=_traces_of(prompt, context, tools))
+        if context.traces_content:
+            context.traced.update(traced_content.of_request(prompt.messages, prompt.tools))
         try:
-            reply = await model.request(messages, schemas, self._request, _shower(context))
+            reply = await model.request(prompt.messages, prompt.tools, request, _shower(context))
         except ModelFailed as failed:
             if failed.billed:
                 context.spend(**self.estimate(context))
@@ -276,10 +309,12 @@ class ModelController(Controller):
         except asyncio.CancelledError:
             context.spend(**self.estimate(context))
             raise
-        self._charge(reply, context)
-        return reply
+        self._charge(reply, candidate.price, context)
+        if context.traces_content:
+            context.traced.update(traced_content.of_reply(reply))
+        return replace(reply, dropped_to=prompt.dropped_to)
 
-    def _check_price(self, model: Model, context: RoundContext) -> None:
+    def _check_price(self, model: Model, candidate: Candidate, context: RoundContext) -> None:
         """Raise FatalError if a run limits money, but no price is known for its model.
 
         This applies only to flows that set ``unpriced: refuse``.
@@ -290,16 +325,17 @@ class ModelController(Controller):
             or model.provider in TELLS_MONEY
         ):
             return
-        target = self._target(context)
-        if (
-            price_of(replace(target, model=target.model or model.name), 1, 1, self.settings.price)
-            is None
-        ):
-            raise FatalError(
+        target = candidate.target
+        named = replace(target, model=target.model or model.name)
+        if price_of(named, 1, 1, candidate.price) is None:
+            error = FatalError(
                 f"{UNPRICED.format(model=model.name)}; no request was made (unpriced: refuse)"
             )
+            raise ModelFailed(error, billed=False)
 
-    def _report_if_unpriced(self, reply: Reply, context: RoundContext) -> None:
+    def _report_if_unpriced(
+        self, reply: Reply, price: PriceKeys | None, context: RoundContext
+    ) -> None:
         """Report in a run's first event that its money budget has no effect.
 
         This is so if no price is known for the model. A run without a money budget reports nothing.
@@ -309,36 +345,40 @@ class ModelController(Controller):
         if (
             self.estimate(context)
             if reply.usage is None
-            else {"money": money_of(reply.usage, self.settings.price)}
+            else {"money": money_of(reply.usage, price)}
         ).get("money") is None:
             context.tell(unpriced=UNPRICED.format(model=reply.model[:200]))
 
-    def _charge(self, reply: Reply, context: RoundContext) -> None:
+    def _charge(self, reply: Reply, price: PriceKeys | None, context: RoundContext) -> None:
         """Charge a model's reply to the run's budgets, and remember its usage for estimates."""
         usage = reply.usage
-        self._report_if_unpriced(reply, context)
+        self._report_if_unpriced(reply, price, context)
         context.tell(model=reply.model[:200])
         context.traced[RESPONSE_MODEL] = reply.model[:200]
         if usage is None:  # the provider does not report what it charges
             context.spend(**self.estimate(context))
             return
-        usage = replace(usage, money=money_of(usage, self.settings.price))
-        money = {} if usage.money is None else {"money": usage.money}
+        amount = money_of(usage, price)
+        money = {} if amount is None else {"money": amount}
         read, wrote = usage.input_tokens, usage.output_tokens
         context.traced.update({INPUT_TOKENS: read, OUTPUT_TOKENS: wrote})
         context.spend(
             tokens=read + wrote, input_tokens=read, output_tokens=wrote, requests=1, **money
         )
-        context.remembered[LAST] = figures(usage, context)
+        if usage.cached_tokens:
+            context.traced[CACHED_TOKENS] = usage.cached_tokens
+            context.spend(cached_tokens=usage.cached_tokens)
+        context.remembered[LAST] = figures(usage, price, context)
 
 
-def _tokens(group: Group, names: ToolNames, tools: bool) -> float:
-    """Return the estimated number of tokens that a past reply and its results take in a prompt."""
-    return bytes_of(group_messages(group, names, tools)) / BYTES_A_TOKEN
+def _traces_of(prompt: Prompt, context: RoundContext, tools: bool) -> dict[str, Any]:
+    """Return what an event tells of a prompt, so that it can be made again and compared."""
+    traces: dict[str, Any] = {"turns": len(context.history), "digest": prompt.digest}
+    return traces if tools else {**traces, "tools": False}
 
 
-def _as_tools(commands: Sequence[Mapping[str, Any]], names: ToolNames) -> list[dict[str, Any]]:
-    return [{**each, "name": names.tool(each["name"])} for each in commands]
+def _listed(models: Any) -> Any:
+    return list(models) if isinstance(models, Sequence) and not isinstance(models, str) else models
 
 
 def _shower(context: RoundContext) -> Callable[[Piece], None]:

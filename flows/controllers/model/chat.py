@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
+
+from perdure.flows.errors import FatalError, RetryableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,15 @@ class SystemMessage:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A message to the model, from a person or from the runtime."""
+    """A message to the model, from a person or from the runtime.
+
+    Attributes:
+        repeated: Number of characters at the beginning that later requests repeat. None: all. The
+            rest is for one request only, and not worth a place in the provider's cache.
+    """
 
     text: str
+    repeated: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +76,16 @@ class Usage:
     Attributes:
         money: The cost in US dollars; None if no price is known.
         cached_tokens: The part of the input that was read from the provider's cache.
+        cache_write_tokens: The part of the input that was written to it.
+        money_uncached: What it had cost without the cache. None for ``money``.
     """
 
     input_tokens: int
     output_tokens: int
     money: float | None = None
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    money_uncached: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,8 @@ class Reply:
         refusal: Why the model or its provider refuses to continue, in their words; empty if they do
             not.
         fault: What the provider found wrong with the model's output; empty if nothing.
+        dropped_to: The number of the turn after the gap, if the window of the request had just
+            dropped. See ``history_window``.
     """
 
     text: str
@@ -104,6 +118,7 @@ class Reply:
     kept: str = ""
     refusal: str = ""
     fault: str = ""
+    dropped_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +129,21 @@ class RequestSettings:
         timeout_seconds: Time limit of the whole request.
         temperature, max_tokens: None leaves them to the provider.
         more: Further settings of the model library, with references to secrets instead of secrets.
+        run_id: The run that asks. Its requests share a provider's cache.
     """
 
     timeout_seconds: float
     temperature: float | None = None
     max_tokens: int | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
+    run_id: str = ""
+
+
+#: Why a request failed, for the choice of another model. ``busy``: the provider is busy or away.
+#: ``incomplete``: the reply broke off or took too long. ``gone``: the model cannot be used at all,
+#: or not with this key. ``rejected``: the provider refuses this very request. ``refused``: the
+#: model refuses to reply. ``reply``: the model's own call was wrong, which it can correct.
+FailureKind = Literal["busy", "incomplete", "gone", "rejected", "refused", "reply"]
 
 
 class ModelFailed(Exception):
@@ -128,12 +152,20 @@ class ModelFailed(Exception):
     Args:
         error: The error to raise: RetryableError, FatalError or BadReply.
         billed: Whether the provider may charge for the request without having reported the amount.
+        kind: Why it failed. None: as the error says.
     """
 
-    def __init__(self, error: Exception, billed: bool) -> None:
+    def __init__(self, error: Exception, billed: bool, kind: FailureKind | None = None) -> None:
         super().__init__(str(error))
         self.error = error
         self.billed = billed
+        self.kind: FailureKind = kind or _kind_of(error)
+
+
+def _kind_of(error: Exception) -> FailureKind:
+    if isinstance(error, RetryableError):
+        return "incomplete" if error.counts else "busy"
+    return "gone" if isinstance(error, FatalError) else "reply"
 
 
 class Piece(NamedTuple):

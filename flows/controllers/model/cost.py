@@ -38,10 +38,23 @@ def money_of(usage: Usage, price: PriceKeys | None) -> float | None:
     if price is None:
         return usage.money
     cached = min(usage.cached_tokens, usage.input_tokens)
-    read = (usage.input_tokens - cached) * price.input + cached * (
-        price.input if price.cached is None else price.cached
+    written = min(usage.cache_write_tokens, usage.input_tokens - cached)
+    read = (
+        (usage.input_tokens - cached - written) * price.input
+        + cached * (price.input if price.cached is None else price.cached)
+        + written * (price.input if price.cache_write is None else price.cache_write)
     )
     return (read + usage.output_tokens * price.output) / MILLION
+
+
+def money_uncached_of(usage: Usage, price: PriceKeys | None) -> float | None:
+    """Return what a finished request to a model had cost if nothing had been cached.
+
+    The next request may find nothing in the cache, so its estimate is made of this.
+    """
+    if price is not None:
+        return (usage.input_tokens * price.input + usage.output_tokens * price.output) / MILLION
+    return usage.money if usage.money_uncached is None else usage.money_uncached
 
 
 def price_of(
@@ -106,12 +119,14 @@ def next_estimate(
     return _amounts(tokens_in, tokens_out, price)
 
 
-def figures(usage: Usage, context: RoundContext) -> list[float | None]:
+def figures(usage: Usage, price: PriceKeys | None, context: RoundContext) -> list[float | None]:
     """Return the numbers of a finished request to a model from which the next one is estimated.
 
-    They are input tokens, output tokens, money and the length of the run's history.
+    They are input tokens, output tokens, money without a cache, and the length of the run's
+    history.
     """
-    return [usage.input_tokens, usage.output_tokens, usage.money, len(context.history)]
+    money = money_uncached_of(usage, price)
+    return [usage.input_tokens, usage.output_tokens, money, len(context.history)]
 
 
 def _amounts(tokens_in: float, tokens_out: float, price: float | None) -> dict[str, float]:

@@ -27,6 +27,14 @@ TOLD = 1000
 #: and a server that cannot be reached, does not count as a failed attempt (``counts=False``),
 #: unless the request may be charged.
 LATER = frozenset({408, 409, 425, 429})
+#: HTTP statuses that mean "not this model, or not with this key". Some providers answer 400 for a
+#: model that they do not have, or have no more, and say so in the text.
+GONE = frozenset({401, 402, 403, 404, 410})
+UNKNOWN_MODEL = re.compile(
+    r"\bmodel\b.{0,200}(not (found|exist)|unknown|identifier is invalid|decommissioned|retired"
+    r"|no longer)",
+    re.IGNORECASE | re.DOTALL,
+)
 #: Maximum seconds to wait. No provider means more than a day, and a run should not wait longer.
 LONGEST_WAIT = 86_400.0
 #: Maximum characters shown to the model of a call that the provider refused.
@@ -87,6 +95,7 @@ def failed(
     if isinstance(error, exceptions.ModelHTTPError):
         status, billed = error.status_code, bool(error.in_stream)
         quota = isinstance(error, exceptions.ModelQuotaExceededError)
+        is_gone = quota or status in GONE or (status == 400 and UNKNOWN_MODEL.search(text))
         if not quota and (status in LATER or status >= 500):
             return ModelFailed(
                 RetryableError(
@@ -108,7 +117,11 @@ def failed(
             if too_long
             else _advice(status, text, reply_format)
         )
-        return ModelFailed(FatalError(f"model {model} answers {status}: {text}{advice}"), billed)
+        return ModelFailed(
+            FatalError(f"model {model} answers {status}: {text}{advice}"),
+            billed,
+            "gone" if is_gone else "rejected",
+        )
     if isinstance(
         error, TimeoutError | exceptions.ModelTimeoutError | exceptions.ModelRequestTimeout
     ):
@@ -129,8 +142,11 @@ def failed(
             RetryableError(f"model {model}{what}: {text}", counts=not never), billed=not never
         )
     if isinstance(error, exceptions.ModelRequestRejectedError | exceptions.ModelQuotaExceededError):
+        has_quota = not isinstance(error, exceptions.ModelQuotaExceededError)
         return ModelFailed(
-            FatalError(f"model {model} refuses the request: {text}"), billed=error.in_stream
+            FatalError(f"model {model} refuses the request: {text}"),
+            billed=error.in_stream,
+            kind="rejected" if has_quota else "gone",
         )
     if isinstance(error, exceptions.UserError | ImportError):
         return ModelFailed(FatalError(f"model {model} cannot be used: {text}"), billed=False)

@@ -19,6 +19,7 @@ from perdure.flows.controllers.model.chat import (
 from perdure.flows.controllers.model.history_window import Group, WindowView
 from perdure.flows.controllers.model.parse_reply import MARK, answer_to
 from perdure.flows.controllers.model.tool_names import ToolNames
+from perdure.flows.conversation import ThreadMessage
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Command, Turn
 from perdure.flows.remarks import sentence
@@ -52,6 +53,14 @@ BYTES_A_TOKEN = 3
 FRAME = 20
 #: Reads an artifact of the run by name; raises KeyError.
 Artifact = Callable[[str], str]
+
+
+def conversation_messages(messages: Iterable[ThreadMessage]) -> list[ChatMessage]:
+    """Convert the messages of the runs before a run in its thread to chat messages."""
+    return [
+        UserMessage(each.text) if each.role == "user" else AssistantMessage(each.text)
+        for each in messages
+    ]
 
 
 def history_messages(

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from perdure.flows.answers import takes_text
 from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model.chat import Reply, ToolCall
+from perdure.flows.controllers.model.history_window import MARK as MARK_OF_DROP
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.errors import BadReply
 from perdure.flows.outcomes import Command, Interrupt, Turn
@@ -81,14 +83,18 @@ def decided(
 
 
 def can_end(context: RoundContext) -> bool:
-    """Return whether the command ``finish`` of this flow takes nothing but an answer.
+    """Return whether the command ``finish`` of this flow takes nothing but an answer, and a text.
 
     Otherwise a reply in text cannot end the run, and the model is asked for a call.
     """
     finish: Mapping[str, Any] = next(
         (each for each in context.commands if each["name"] == "finish"), {}
     )
-    return list(finish.get("parameters", {}).get("required", [])) == ["answer"]
+    parameters: Mapping[str, Any] = finish.get("parameters", {})
+    answer = parameters.get("properties", {}).get("answer", {})
+    return list(parameters.get("required", [])) == ["answer"] and takes_text(
+        answer, parameters.get("$defs", {})
+    )
 
 
 def recorded(context: RoundContext) -> Command | Interrupt | Turn | None:
@@ -185,7 +191,8 @@ def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
         raise bad(BadReply(f"{error}{cut}", error.command), extras) from error
     if not isinstance(decided, Command):
         raise bad(BadReply(f"the reply calls no command; {ADVICE}"), extras)
-    return [replace(decided, name=names.command(decided.name))]
+    drop = {name: extras[name] for name in (MARK_OF_DROP,) if name in extras}
+    return [replace(decided, name=names.command(decided.name), extras={**decided.extras, **drop})]
 
 
 def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command | BadReply:
@@ -222,7 +229,8 @@ def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command 
 def beside(reply: Reply) -> dict[str, Any]:
     """Return what a model's reply contains besides its calls of commands.
 
-    This is a thought for people, and the provider's form of the reply that must be sent back.
+    This is a thought for people, the provider's form of the reply that must be sent back, and the
+    beginning of its window.
     """
     spoken = safe_text(reply.text.strip(), THOUGHT_LENGTH)
     thought = spoken or safe_text(reply.thinking.strip(), THOUGHT_LENGTH)
@@ -231,6 +239,8 @@ def beside(reply: Reply) -> dict[str, Any]:
         extras[SPOKEN] = False
     if reply.kept:
         extras[REPLY] = reply.kept
+    if reply.dropped_to is not None:
+        extras[MARK_OF_DROP] = reply.dropped_to
     return extras
 
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
 
 from perdure.flows.controllers.model.chat import (
     AnswerMessage,
@@ -33,10 +35,12 @@ from perdure.flows.controllers.model.chat import (
     SystemMessage,
     ToolCall,
     Usage,
+    UserMessage,
 )
 from perdure.flows.controllers.model.endpoint import Target
 from perdure.flows.controllers.model.errors import failed, no_reply
 from perdure.flows.controllers.model.parse_reply import told_apart
+from perdure.flows.controllers.model.prompt_cache import content_of, is_asked_for, with_caching
 from perdure.flows.controllers.model.provider_clients import (
     REASON_NEEDED,
     CompatibleChatModel,
@@ -135,7 +139,8 @@ class LibraryModel:
         on_piece: Callable[[Piece], None],
     ) -> Reply:
         parameters = ModelRequestParameters(function_tools=[_tool(each) for each in tools])
-        options = cast(ModelSettings, resolved(settings.more, "settings"))
+        own = resolved(settings.more, "settings")
+        options = cast(ModelSettings, with_caching(own, self._model, settings.run_id))
         if not tools:
             options.pop("tool_choice", None)
         if "max_retries" not in self._model.unsupported_settings:
@@ -150,7 +155,7 @@ class LibraryModel:
         tools_of: dict[int, str] = {}
         stream = model_request_stream(
             self._model,
-            _messages(messages, self._model),
+            _messages(messages, self._model, is_asked_for(options)),
             model_settings=options,
             model_request_parameters=parameters,
             instrument=False,
@@ -186,13 +191,12 @@ async def opened(
     Each round has its own event loop, so connections cannot be shared between rounds.
 
     Raises:
-        ModelFailed: The model cannot be used.
-        FatalError: Its key is missing.
+        ModelFailed: The model cannot be used, or its key is missing.
     """
-    secret = target.secret()
     done = DoneMarker()
     async with AsyncExitStack() as stack:
         try:
+            secret = target.secret()
             if target.url is None:
                 model = await model_of(
                     target.model or "",
@@ -214,8 +218,8 @@ async def opened(
                 model = CompatibleChatModel(
                     target.model or await _first_model(provider, target.url), provider=provider
                 )
-        except FatalError:
-            raise
+        except FatalError as error:
+            raise ModelFailed(error, billed=False) from None
         except Exception as error:
             name = repr(target.model) if target.model else "of the server"
             raise failed(error, name, target.secrets(), reply_format, has_answered=False) from None
@@ -253,10 +257,15 @@ def _tool(schema: Mapping[str, Any]) -> ToolDefinition:
     )
 
 
-def _messages(messages: Sequence[ChatMessage], model: TheirModel) -> list[theirs.ModelMessage]:
+def _messages(
+    messages: Sequence[ChatMessage], model: TheirModel, caches: bool = False
+) -> list[theirs.ModelMessage]:
     """Convert Perdure's chat messages to those of the model library (pydantic-ai).
 
     All messages between two replies of the model become one request.
+
+    Args:
+        caches: Whether the request asks for the provider's cache.
     """
     converted: list[theirs.ModelMessage] = []
     for is_reply, batch in groupby(messages, lambda message: isinstance(message, AssistantMessage)):
@@ -268,7 +277,9 @@ def _messages(messages: Sequence[ChatMessage], model: TheirModel) -> list[theirs
             ]
         else:
             converted.append(
-                theirs.ModelRequest(parts=[_request_part(message) for message in batch])
+                theirs.ModelRequest(
+                    parts=[_request_part(message, model, caches) for message in batch]
+                )
             )
     return converted
 
@@ -283,14 +294,15 @@ def _parts(message: AssistantMessage) -> list[theirs.ModelResponsePart]:
     ]
 
 
-def _request_part(message: ChatMessage) -> theirs.ModelRequestPart:
+def _request_part(message: ChatMessage, model: TheirModel, caches: bool) -> theirs.ModelRequestPart:
     if isinstance(message, SystemMessage):
         return theirs.SystemPromptPart(message.text)
     if isinstance(message, AnswerMessage):
         return theirs.ToolReturnPart(
             tool_name=message.name, content=message.text, tool_call_id=message.call
         )
-    return theirs.UserPromptPart(message.text)
+    assert isinstance(message, UserMessage)
+    return theirs.UserPromptPart(content_of(message, model, caches))
 
 
 def _piece(event: theirs.ModelResponseStreamEvent, tools: dict[int, str]) -> Piece | None:
@@ -357,12 +369,33 @@ def _usage(response: theirs.ModelResponse) -> Usage | None:
         is_nothing and (response.parts or response.state != "complete")
     ):
         return None
-    try:
-        money: float | None = 0.0 if is_nothing else float(response.cost().total_price)
-    except (LookupError, ValueError, AssertionError):  # no price is known
-        money = None
+    is_cached = usage.cache_read_tokens or usage.cache_write_tokens
+    money = 0.0 if is_nothing else _price_of(response)
     # OpenRouter and other gateways report what they charge.
     reported_cost = (response.provider_details or {}).get("cost")
     if isinstance(reported_cost, int | float):
         money = float(reported_cost)
-    return Usage(usage.input_tokens, usage.output_tokens, money, usage.cache_read_tokens)
+    return Usage(
+        usage.input_tokens,
+        usage.output_tokens,
+        money,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        _price_of(_uncached(response)) if is_cached else None,
+    )
+
+
+def _price_of(response: theirs.ModelResponse) -> float | None:
+    """Return what a reply costs by the price list in US dollars; None if no price is known."""
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):
+        return None
+
+
+def _uncached(response: theirs.ModelResponse) -> theirs.ModelResponse:
+    """Return a reply with the usage that it had had without the provider's cache."""
+    usage = RequestUsage(
+        input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens
+    )
+    return replace(response, usage=usage)

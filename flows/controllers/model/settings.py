@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from perdure.flows.controllers import InvalidController
 from perdure.flows.controllers.model.history_window import FIRST, LAST, TOKENS
@@ -117,6 +117,8 @@ NEEDED = "it needs perdure[ai], which is not installed here (pip install 'perdur
 
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+ModelName = Annotated[str, Field(min_length=1, max_length=300)]
+ServerUrl = Annotated[str, Field(pattern=r"^https?://[^\s]+$")]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -136,6 +138,8 @@ class PriceKeys(BaseModel):
     Attributes:
         cached: The price of input that the provider read from its cache; None for the price of
             input.
+        cache_write: The price of input that the provider wrote to its cache; None for the price of
+            input.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -143,6 +147,52 @@ class PriceKeys(BaseModel):
     input: Amount
     output: Amount
     cached: Amount | None = None
+    cache_write: Amount | None = None
+
+
+class ModelKeys(BaseModel):
+    """A model among several: one entry of ``models`` or ``allowed_models``.
+
+    The attributes are those of ``ModelSettings``.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+
+    model: ModelName | None = None
+    base_url: ServerUrl | None = None
+    api_key: str | None = None
+    provider: dict[str, Any] | None = None
+    price: PriceKeys | None = None
+
+
+def _as_keys(entry: Any) -> Any:
+    return {"model": entry} if isinstance(entry, str) else entry
+
+
+#: Several models, each a name or the keys of one.
+Models = Annotated[list[Annotated[ModelKeys, BeforeValidator(_as_keys)]], Field(min_length=1)]
+
+
+class FallbackKeys(BaseModel):
+    """When a round asks the next of several models; the key ``fallback``.
+
+    Attributes:
+        busy_seconds: How long a provider may be busy or away (429, 5xx, no connection) before. 0:
+            not at all. None: as long as the round waits for its provider.
+        incomplete: After the last attempt whose reply broke off or took too long.
+        gone: If the model cannot be used: it is unknown, its key is missing or refused, or its
+            quota is exhausted.
+        rejected: If the provider rejects the request (400, 413, 422, too long for the model).
+        refused: If the model refuses to reply.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    busy_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = 60.0
+    incomplete: bool = True
+    gone: bool = True
+    rejected: bool = False
+    refused: bool = False
 
 
 class ModelSettings(BaseModel):
@@ -151,6 +201,10 @@ class ModelSettings(BaseModel):
     Attributes:
         model, base_url, api_key: The model, its server and its key (``env:NAME``); see
             ``endpoint.target_of``.
+        models: Several models in the order in which they are asked, instead of one. If one fails,
+            the next is asked; see ``FallbackKeys``.
+        fallback: After which failures the next model is asked.
+        allowed_models: The models of which a submission may choose one.
         system, user: Templates of the first two messages.
         reply: ``tools`` calls commands as tools. ``json`` uses a JSON format. ``auto``
             uses what the model can do.
@@ -169,9 +223,12 @@ class ModelSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
 
-    model: Annotated[str, Field(min_length=1, max_length=300)] | None = None
-    base_url: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] | None = None
+    model: ModelName | None = None
+    base_url: ServerUrl | None = None
     api_key: str | None = None
+    models: Models | None = None
+    fallback: FallbackKeys = FallbackKeys()
+    allowed_models: Models | None = None
     system: str = SYSTEM
     user: str = USER
     reply: Literal["auto", "tools", "json"] = "auto"
@@ -194,12 +251,7 @@ def read_settings(values: Mapping[str, Any]) -> ModelSettings:
         InvalidController: Settings are invalid. It has a sentence for each, none of which shows a
             key.
     """
-    faults: list[tuple[tuple[str | int, ...], str]] = []
-    if values.get("api_key") is not None:
-        try:
-            check_reference(values["api_key"], "the key")
-        except InvalidFlow as error:
-            faults.append((("api_key",), str(error)))
+    faults = list(_faults_of_keys(values))
     try:
         settings = ModelSettings.model_validate(
             {
@@ -219,15 +271,57 @@ def read_settings(values: Mapping[str, Any]) -> ModelSettings:
             except InvalidFlow as error:
                 faults.append(((name,), str(error)))
         faults += _faults_of_library(settings, values.get("api_key"))
+    faults += _faults_of_models(settings)
     if faults:
         raise InvalidController(faults)
     return settings.model_copy(update={"api_key": values.get("api_key")})
 
 
-def _faults_of_library(
-    settings: ModelSettings, api_key: Any
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    if settings.settings is None and settings.provider is None:
+#: A fault: a path below Controller, and a sentence.
+Fault = tuple[tuple[str | int, ...], str]
+#: The keys with several models.
+SEVERAL = ("models", "allowed_models")
+
+
+def _faults_of_keys(values: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield a fault for each key of a model that is not a reference, without showing it."""
+    places: list[tuple[tuple[str | int, ...], Any]] = [(("api_key",), values.get("api_key"))]
+    for name in SEVERAL:
+        entries = values.get(name)
+        for place, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if isinstance(entry, Mapping):
+                places.append(((name, place, "api_key"), entry.get("api_key")))
+    for path, key in places:
+        if key is None:
+            continue
+        try:
+            check_reference(key, "the key")
+        except InvalidFlow as error:
+            yield path, str(error)
+
+
+def _faults_of_models(settings: ModelSettings) -> Iterator[Fault]:
+    """Yield what contradicts itself in the choice of models."""
+    if settings.models is not None:
+        for name in ("model", "base_url", "provider"):
+            if getattr(settings, name) is not None:
+                yield (name,), "it is the only model; with models, write it into their entries"
+    if settings.models is None and "fallback" in settings.model_fields_set:
+        yield ("fallback",), "it needs models: the models to go on with"
+    for name in SEVERAL:
+        seen: set[str] = set()
+        for place, entry in enumerate(getattr(settings, name) or ()):
+            if entry.model is None:
+                yield (name, place), "it requires model: NAME"
+            elif entry.model in seen and name == "allowed_models":
+                yield (name, place), f"the model {entry.model!r} is named twice"
+            seen.add(entry.model or "")
+
+
+def _faults_of_library(settings: ModelSettings, api_key: Any) -> Iterator[Fault]:
+    several = [(name, getattr(settings, name) or ()) for name in SEVERAL]
+    has_provider = any(entry.provider is not None for _, entries in several for entry in entries)
+    if settings.settings is None and settings.provider is None and not has_provider:
         return
     # Imported here, because these functions import the library.
     from perdure.flows.controllers.model.provider_settings import (
@@ -239,6 +333,13 @@ def _faults_of_library(
         yield from faults_of_settings(settings.settings)
     if settings.provider is not None:
         yield from faults_of_provider(settings.provider, settings.model, settings.base_url, api_key)
+    for name, entries in several:
+        for place, entry in enumerate(entries):
+            if entry.provider is not None:
+                for path, text in faults_of_provider(
+                    entry.provider, entry.model, entry.base_url, entry.api_key
+                ):
+                    yield (name, place, *path), text
 
 
 def missing() -> str | None:
@@ -246,10 +347,20 @@ def missing() -> str | None:
     return None if all(find_spec(package) for package in PACKAGES) else NEEDED
 
 
+#: The keys below a key, by its name.
+KEYS: Mapping[str, type[BaseModel]] = {
+    "price": PriceKeys,
+    "window": WindowKeys,
+    "fallback": FallbackKeys,
+    "models": ModelKeys,
+    "allowed_models": ModelKeys,
+}
+
+
 def _message_of(fault: Any) -> str:
     if fault["type"] == "extra_forbidden":
-        keys = PriceKeys if fault["loc"][0] == "price" else WindowKeys
-        return f"unknown key; {suggest(fault['loc'][-1], keys.model_fields)}"
+        *_, owner = (name for name in fault["loc"][:-1] if isinstance(name, str))
+        return f"unknown key; {suggest(fault['loc'][-1], KEYS[owner].model_fields)}"
     return (
         str(fault["msg"])
         .replace("Input should", "it should")

@@ -20,7 +20,15 @@ from perdure.worker.domain.event import Event
 from perdure.worker.presentation import questions
 from perdure.worker.presentation.text import exact
 from perdure.worker.presentation.timeline import Row, row_of
-from perdure.worker.presentation.usage import budgets, facts, money, totals, used_in_all
+from perdure.worker.presentation.usage import (
+    budgets,
+    facts,
+    money,
+    totals,
+    used,
+    used_and_cached,
+    used_in_all,
+)
 from tests.support.pending_interrupts import ASKED, NOW, REMOVE, a_run
 
 
@@ -138,6 +146,18 @@ def test_show_tells_what_was_used_and_how_much_of_each_budget() -> None:
         "cycles 2 of 8 (25 %)",
     ]
     assert not {"model", "used", "budget"} & {name for name, _ in described(a_run("pause"))}
+
+
+def test_tokens_that_the_provider_had_cached_are_told_beside_the_others() -> None:
+    spent = {**SPENT, "cached_tokens": 9_800}
+    text = "12,345 tokens (12,000 read, 9,800 of them cached, 345 written)"
+    assert used_in_all(spent).startswith(text)
+    assert used_and_cached(spent) == "12,345 tokens · 9,800 of them cached · $0.12"
+    assert used_and_cached(SPENT) == used(SPENT) == used(spent) == "12,345 tokens · $0.12"
+    row = row_of(event("committed", **{**DECIDED, "cached_tokens": 650}))
+    assert "650" not in row.said
+    assert facts({**DECIDED, "cached_tokens": 650})[1].startswith("700 tokens · 650")
+    assert used_and_cached({**SPENT, "cached_tokens": "many"}) == used(SPENT)
 
 
 def test_totals_name_a_limit_beside_what_is_spent_of_it() -> None:

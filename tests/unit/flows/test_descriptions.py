@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure import CircularFlow, ControllerExecutorFlow, RoundContext
+import pytest
+
+from perdure import (
+    CircularFlow,
+    ControllerExecutorFlow,
+    InvalidFlow,
+    Node,
+    RoundContext,
+    register,
+)
 from perdure.flows.shapes.config import DESCRIPTION
 from perdure.worker.domain.fleet import describe
 
@@ -47,3 +56,22 @@ def test_a_flow_is_described_by_its_docstring_else_by_nothing() -> None:
 
 def test_the_seeds_text_stays_with_the_bare_flow() -> None:
     assert ControllerExecutorFlow.description == DESCRIPTION
+
+
+@pytest.mark.parametrize("expose", ["mcp", ["mcp", "smtp"], [1]])
+def test_a_flow_is_exposed_to_known_protocols_only(expose: object) -> None:
+    class Wrong(CircularFlow):
+        topology = (Node("Controller", lambda state, context: {}, role="controller"),)
+
+    with pytest.raises(InvalidFlow, match="expected a list of: mcp, openai"):
+        Wrong(expose=expose)
+
+
+def test_a_flow_does_not_take_the_name_of_a_tool_of_the_mcp_server() -> None:
+    class Status(CircularFlow):
+        name = "status"
+        expose = ("mcp",)
+        topology = (Node("Controller", lambda state, context: {}, role="controller"),)
+
+    with pytest.raises(InvalidFlow, match="has a tool 'status' of its own"):
+        register("status")(Status)

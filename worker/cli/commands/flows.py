@@ -260,6 +260,7 @@ def _print_flow(name: str, flow: dict[str, Any]) -> None:
         for key in ("interrupt_before", "interrupt_after")
         if flow[key]
     ]
+    pairs += [("exposed to", ", ".join(flow["expose"]))] if flow.get("expose") else []
     output.fields(pairs)
     schema = flow["inputs"]
     if schema is None:

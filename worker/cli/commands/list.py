@@ -29,6 +29,7 @@ from perdure.worker.presentation.usage import amount
 )
 @click.option("--children", is_flag=True, help="Show child runs too.")
 @click.option("--parent", metavar="RUN", help="Only the children of RUN, in order of their start.")
+@click.option("--thread", "thread_id", metavar="THREAD", help="Only runs of this thread.")
 @json_option
 @url_option
 def list_command(
@@ -37,6 +38,7 @@ def list_command(
     limit: int,
     children: bool,
     parent: str | None,
+    thread_id: str | None,
     as_json: bool,
     url: str | None,
 ) -> None:
@@ -46,7 +48,14 @@ def list_command(
     """
     with client_for(url) as client:
         parent = None if parent is None else known_id(client, parent)
-        page = client.runs(status=status, flow=flow, limit=limit, children=children, parent=parent)
+        page = client.runs(
+            status=status,
+            flow=flow,
+            limit=limit,
+            children=children,
+            parent=parent,
+            thread_id=thread_id,
+        )
         has_counts = sys.stdout.isatty() and not as_json and parent is None
         counts = client.status_counts() if has_counts else {}
     for run_id in page.damaged:
@@ -84,7 +93,9 @@ def list_command(
                 (*row, show_amount(round(each[name], 6)) if each.get(name) else "")
                 for row, each in zip(rows, spent, strict=True)
             ]
-    filters = " ".join(text for text in (status, flow and f"{flow!r}") if text)
+    filters = " ".join(
+        text for text in (status, flow and f"{flow!r}", thread_id and f"{thread_id!r}") if text
+    )
     output.table(
         columns,
         rows,

@@ -20,6 +20,7 @@ from perdure.flows.outcomes import SAY, Turn
 from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.commands import inbox
+from perdure.worker.cli.commands.prompt import print_prompt
 from perdure.worker.cli.exit_codes import USAGE, Failed
 from perdure.worker.cli.options import json_option, run_argument, url_option
 from perdure.worker.cli.target import client_for, known_id
@@ -85,6 +86,12 @@ def write_transcript(document: Transcript, file: Path) -> None:
     help="Write the transcript to FILE as JSON.",
 )
 @click.option("--artifact", metavar="NAME", help="Print this artifact of the run.")
+@click.option(
+    "--prompt",
+    metavar="STEP",
+    type=click.IntRange(min=0),
+    help="Print what this step sends, or sent, to its model.",
+)
 @json_option
 @url_option
 def show_command(
@@ -92,6 +99,7 @@ def show_command(
     transcript: bool,
     file: Path | None,
     artifact: str | None,
+    prompt: int | None,
     as_json: bool,
     url: str | None,
 ) -> None:
@@ -104,6 +112,9 @@ def show_command(
                 output.document({"run": run_id, "artifact": artifact, "text": text})
             else:
                 click.echo(lines(text) if sys.stdout.isatty() else text)
+            return
+        if prompt is not None:
+            print_prompt(client, run_id, prompt, as_json)
             return
         if file is not None:
             write_transcript(client.transcript(run_id), file)
@@ -186,6 +197,8 @@ def described(
         pairs.append(("children", f"{', '.join(counts)}; see {program()} tree {run.id}"))
     if details.get("topic"):
         pairs.append(("topic", details["topic"]))
+    if details.get("model"):
+        pairs.append(("chosen model", plain(details["model"])))
     if details.get("parent"):
         pairs.append(("parent", details["parent"]))
     reported = details.get("progress")

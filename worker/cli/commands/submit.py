@@ -66,6 +66,9 @@ if TYPE_CHECKING:
     "--retry", metavar="BOUNDS", help="Limit retries: max_attempts=5,within=10m,not_on=NAME."
 )
 @click.option(
+    "--model", metavar="NAME", help="Model for the run, one of the flow's allowed_models."
+)
+@click.option(
     "--label",
     "labels",
     metavar="K=V",
@@ -97,6 +100,7 @@ def submit_command(
     retry: str | None,
     labels: tuple[str, ...],
     topic: str | None,
+    model: str | None,
     by: str | None,
     watch: bool,
     as_json: bool,
@@ -131,6 +135,7 @@ def submit_command(
             retry=_bounds(retry),
             submitted_by=by,
             topic=topic,
+            model=model,
         )
         if not watch:
             _print_submitted(client, run, as_json, url)

@@ -6,6 +6,7 @@ The dashboard listens on loopback only. `up` restarts each of the three if it en
 from __future__ import annotations
 
 import os
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -131,6 +132,7 @@ LOOK_SECONDS = 0.5
     help="Port of the dashboard. [default: 8787 or the next free one]",
 )
 @click.option("--no-server", is_flag=True, help="Start no dashboard and no HTTP API.")
+@click.option("--reload", is_flag=True, help="Restart the worker when a file of its flows changes.")
 @json_option
 def up_command(
     role: str,
@@ -141,6 +143,7 @@ def up_command(
     model_url: str | None,
     port: int | None,
     no_server: bool,
+    reload: bool,
     as_json: bool,
 ) -> None:
     """Run a local server, a worker and the dashboard until Ctrl-C.
@@ -178,7 +181,7 @@ def up_command(
             {"PERDURE_BROKER_URL": server.url},
         )
         _warn_of_missing_key(model, model_url)
-        worker = SupervisedChild("worker", child, ", which continues its runs")
+        worker = _supervised(child, reload)
         if as_json:
             started = {
                 "url": server.url,
@@ -218,6 +221,18 @@ def up_command(
         pass
     finally:
         _shut_down(server, worker, dashboard)
+
+
+def _supervised(child: ChildProcess, reload: bool) -> SupervisedChild:
+    """Return the worker of `perdure up`, which is restarted when it ends or, if wanted, changes."""
+    note = ", which continues its runs"
+    if not reload:
+        return SupervisedChild("worker", child, note)
+    from perdure.worker.cli.processes.reload import FlowSources, ReloadedWorker
+    from perdure.worker.settings import OWN, load_settings
+
+    sources = FlowSources(load_settings().flow_modules, [OWN / "flows"], sys.path)
+    return ReloadedWorker(child, note, sources)
 
 
 def _warn_of_missing_key(model: str | None, model_url: str | None) -> None:

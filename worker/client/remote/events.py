@@ -14,10 +14,12 @@ from perdure.worker.client import validation
 from perdure.worker.client.remote.connection import path_of
 from perdure.worker.client.remote.problems import raise_problem
 from perdure.worker.client.remote.runs import RemoteReads
+from perdure.worker.client.results import RunResults, rests, still
 from perdure.worker.domain.event import LAST, Event
-from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.domain.run import Run
 from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.errors import RunNotFound
+from perdure.worker.settings import current, find_flows
 from perdure.worker.store import StoreUnavailable
 
 NO_CONTENT = 204
@@ -49,22 +51,26 @@ class StreamRoute(Generic[T]):
 EVENTS, STREAM = StreamRoute("events", Event.from_dict), StreamRoute("stream", StreamItem.from_dict)
 
 
-class RemoteEvents(RemoteReads):
+class RemoteEvents(RemoteReads, RunResults):
     """Reads events and waits for runs."""
 
     def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
-        timeout = validation.timeout(timeout)
+        return self._run_when(run_id, rests, validation.timeout(timeout))
+
+    def _find_flows(self) -> None:
+        find_flows(current())
+
+    def _run_when(
+        self, run_id: str, is_awaited: Callable[[Run], bool], timeout: float | None
+    ) -> Run:
         until = None if timeout is None else time.monotonic() + timeout
         after: str | None = None
         while True:
             run = self.get(run_id)
-            if run.status.ended or run.status is RunStatus.INTERRUPTED:
+            if is_awaited(run):
                 return run
             if until is not None and time.monotonic() >= until:
-                raise TimeoutError(
-                    f"run {run_id} is still {run.status.value} at step {run.state.step} "
-                    f"after {timeout:g} s; it goes on"
-                )
+                raise still(run, timeout or 0.0)
             # Events from now on are not older than ``updated_at``. Both are the server's times.
             after = after or str(max(0, int(run.updated_at.timestamp() * 1000) - 1))
             for event in self._following(EVENTS, run_id, after, until):

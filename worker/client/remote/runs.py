@@ -12,15 +12,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from urllib.parse import quote
 
+from perdure.flows.conversation import ThreadMessage
 from perdure.flows.outcomes import ASK
 from perdure.flows.retry import Retry, tightening
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
-from perdure.worker.client.steer import Steering, seconds_of
+from perdure.worker.client.steer import Steering, check_words, seconds_of
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
+from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.settlement import LONGEST
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
@@ -59,10 +61,11 @@ class RemoteReads(RemoteConnection, ClientApi):
         look: int | None = None,
         children: bool = False,
         parent: str | None = None,
+        thread_id: str | None = None,
     ) -> Page:
         validation.limit(limit)
         validation.flag(children, "children")
-        validation.optional_texts(flow=flow, parent=parent)
+        validation.optional_texts(flow=flow, parent=parent, thread_id=thread_id)
         validation.mapping(labels, "labels", of_texts=True)
         validation.look(look)
         not_here(submitted_by=submitted_by)
@@ -85,6 +88,7 @@ class RemoteReads(RemoteConnection, ClientApi):
                     label=told,
                     children=True if children else None,
                     parent=parent,
+                    thread_id=thread_id,
                 )
             )
             found += page.runs
@@ -171,6 +175,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
         topic: str | None = None,
+        model: str | None = None,
     ) -> Run:
         not_here(submitted_by=submitted_by)
         if on_end is not None:
@@ -193,6 +198,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
             "deadline": _told(deadline, "deadline"),
             "thread_id": thread_id,
             "topic": topic,
+            "model": model,
             "labels": None if labels is None else dict(labels),
             "budgets": None if budgets is None else validation.budgets(budgets, "budgets"),
             "retry": None if (tight := tightening(retry)) is None else tight.to_data(),
@@ -207,6 +213,47 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         return Run.from_dict(
             self._tell("POST", "/runs", body, repeat=True, idempotency_key=idempotency_key)
         )
+
+    def send(
+        self,
+        thread: str,
+        text: str,
+        *,
+        flow: str,
+        inputs: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        budgets: Mapping[str, float] | None = None,
+        submitted_by: str | None = None,
+    ) -> SentMessage:
+        not_here(submitted_by=submitted_by)
+        validation.thread(thread)
+        check_words(text, "text")
+        validation.key_over_http(key, "key")
+        validation.mapping(inputs, "inputs")
+        validation.mapping(labels, "labels", of_texts=True)
+        options: dict[str, Any] = {
+            "inputs": None if inputs is None else dict(inputs),
+            "labels": None if labels is None else dict(labels),
+            "budgets": None if budgets is None else validation.budgets(budgets, "budgets"),
+        }
+        body = {"flow": flow, "text": text}
+        body |= {name: value for name, value in options.items() if value is not None}
+        path = f"/threads/{quote(thread, safe='')}/messages"
+        # The key makes a repetition safe.
+        told = self._tell(
+            "POST",
+            path,
+            body,
+            repeat=True,
+            idempotency_key=uuid.uuid4().hex if key is None else key,
+        )
+        return SentMessage.from_dict(told)
+
+    def conversation(self, thread: str) -> list[ThreadMessage]:
+        validation.thread(thread)
+        told = self._ask(f"/threads/{quote(thread, safe='')}/messages")
+        return [ThreadMessage(**each) for each in told]
 
 
 def _told(when: When | None, what: str) -> str | float | None:

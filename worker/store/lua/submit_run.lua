@@ -7,6 +7,7 @@
 -- ARGV  [submitted_by], id, nonce (one per submission), [content] (digest of the submission, with
 --       an idempotency key), [idempotency_key], phase (queued | waiting | interrupted), [delay]
 --       (until the start of a waiting run), [deadline] (ms from now), [topic] (that the run takes),
+--       [said] (the key of a message that may have been said to a run that held the topic before),
 --       message, =field...
 -- Returns
 --   ok ID [WRITTEN]     The run is made. WRITTEN has the run's fields as one text (parts/grant.lua):
@@ -15,7 +16,8 @@
 --   existing ID         The idempotency key has this run, with the same content.
 --   conflict ID         The idempotency key has this run, with other content.
 --   exists ID           Another run has this id.
---   taken TOPIC         Another live run holds the topic.
+--   heard ID NUMBER     Run ID, which held the topic, has heard the message [said] under this number.
+--   taken ID            Another live run, ID, holds the topic.
 --   damaged KEY         A key or field is damaged: nothing is written.
 --   unknown_queue LIST  The run's queue is not one of ours: nothing is written.
 --
@@ -60,6 +62,10 @@ if arg.topic then
   local refusal
   topic, refusal = read_topic(k, arg.topic, now)
   if not topic then return refusal end
+  if arg.said then
+    local id, place = heard_by(k, topic, arg.said)
+    if id then return { 'heard', id, place } end
+  end
   refusal = taken_by_another(k, topic)
   if refusal then return refusal end
 end
@@ -76,7 +82,10 @@ if arg.content then
   call('SET', k.idem, arg.content .. ' ' .. arg.id)
   set(k, 'idem', arg.idempotency_key)
 end
-if topic then take_topic(k, run, now, topic) end
+if topic then
+  if run.thread_id then follow(k, run, topic) end
+  take_topic(k, run, now, topic)
+end
 if submitted then
   -- Deleted runs are removed from their submitter's index here. Some of the oldest ids are checked,
   -- and some at another position, in case the oldest runs are kept for long. If most are deleted,

@@ -36,7 +36,6 @@ local topic
 topic, refusal = read_topic(k, arg.topic, now)
 if not topic then return refusal end
 refusal = taken_by_another(k, topic)
-if refusal and refusal[1] == 'taken' then return { 'taken', topic.run } end
 if refusal then return refusal end
 
 take_topic(k, run, now, topic)

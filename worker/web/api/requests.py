@@ -198,6 +198,8 @@ class Submit(Asked):
 
     One live run holds a topic of yours.
     """
+    model: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+    """The model that the run asks, one of the flow's `allowed_models`. null: the flow's own."""
     labels: dict[str, str] | None = None
     budgets: Amounts | None = None
     """Limits on `tokens`, `money`, `seconds`, `cycles` and `commands.NAME`."""
@@ -331,6 +333,8 @@ class Listing(Place):
     """Child runs too, which are left out otherwise."""
     parent: str | None = None
     """Only the children of this run, in the order of their start."""
+    thread_id: str | None = None
+    """Only runs of this thread."""
 
 
 class Deletion(Known):

@@ -79,3 +79,13 @@ class Ready(ResponseBody):
     status: Literal["ready"]
     workers: int
     """Number of live workers."""
+
+
+class Message(ResponseBody):
+    """One message of a thread."""
+
+    role: Literal["user", "assistant"]
+    """`user`: what was sent to the thread. `assistant`: the answer of a run, or how it ended."""
+    text: str
+    run_id: str
+    """The run that began with it, heard it, or gave it."""

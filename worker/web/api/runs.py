@@ -116,7 +116,7 @@ def list_runs(listing: Annotated[Listing, Query()], runs: Runs) -> Response:
     labels = dict(label.split("=", 1) for label in listing.label)
     page = runs.runs(
         listing.status, listing.flow, listing.limit, listing.cursor, labels, listing.children,
-        listing.parent,
+        listing.parent, listing.thread_id,
     )  # fmt: skip
     counts = None if listing.cursor or listing.parent else runs.status_counts()
     return Json(RunPage(page.runs, page.cursor, page.damaged, counts).to_dict())

@@ -14,11 +14,13 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from perdure.flows.conversation import ThreadMessage
 from perdure.flows.outcomes import Turn
 from perdure.worker.client import Client, validation
 from perdure.worker.client.bulk import LIVE
 from perdure.worker.client.connection import not_found
 from perdure.worker.client.read import read_stream, read_turns
+from perdure.worker.client.threads import topic_of
 from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.doctor import Finding
 from perdure.worker.domain.event import Event
@@ -26,6 +28,7 @@ from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueIn
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
+from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.stream import StreamItem, StreamReader
@@ -80,6 +83,7 @@ class AuthorizedClient:
         labels: Mapping[str, str] | None = None,
         children: bool = False,
         parent: str | None = None,
+        thread_id: str | None = None,
     ) -> Page:
         """Return a page of the runs that the HTTP caller may see.
 
@@ -99,6 +103,7 @@ class AuthorizedClient:
             look=max(RUNS_READ_PER_PAGE, limit),
             children=children,
             parent=parent,
+            thread_id=thread_id,
         )
 
     def status_counts(self) -> dict[str, int]:
@@ -272,6 +277,28 @@ class AuthorizedClient:
                 f"run {run.id} already exists, from another submission. Choose another id"
             )
         return run
+
+    def send(
+        self,
+        thread: str,
+        text: str,
+        flow: str,
+        inputs: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        budgets: Mapping[str, float] | None = None,
+    ) -> SentMessage:
+        """Send a message to a thread of the HTTP caller's. Its runs belong to the caller."""
+        self.caller.require(Scope.SUBMIT)
+        name = self.caller.name
+        return self.client._send(
+            topic_of(thread, name), thread, text, flow, inputs, key, labels, budgets, name
+        )
+
+    def conversation(self, thread: str) -> list[ThreadMessage]:
+        """Return the messages of a thread of the HTTP caller's."""
+        self.caller.require(Scope.READ)
+        return self.client._conversation(topic_of(thread, self.caller.name))
 
     def retry(self, run_id: str, children: bool = True) -> Run:
         """Retry an errored run that the HTTP caller may see, and its children that errored."""

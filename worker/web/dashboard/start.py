@@ -117,6 +117,7 @@ def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
         ("budgets", _amounts),
         ("max_rounds", _count),
         ("run_id", str.strip),
+        ("model", str.strip),
     ):
         text = form.filled.get(name, "")
         if text.strip():

@@ -28,7 +28,7 @@ from perdure.worker.presentation.text import (
     since,
     value_text,
 )
-from perdure.worker.presentation.usage import amount, money, used, used_below
+from perdure.worker.presentation.usage import amount, money, used, used_and_cached, used_below
 from perdure.worker.web.dashboard.assets import ASSETS
 
 #: Characters that no page may contain. HTML forbids some, UTF-8 cannot encode surrogates, and
@@ -134,6 +134,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "since": since,
     "time": time_tag,
     "used": used,
+    "used_and_cached": used_and_cached,
     "used_below": used_below,
     "value_text": value_text,
     "what": what,

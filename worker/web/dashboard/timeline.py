@@ -14,8 +14,8 @@ from typing import Any
 from perdure.flows.summaries import SHOWN_CHARACTERS
 from perdure.worker.domain.event import Event, is_trimmed
 from perdure.worker.domain.run import Run
-from perdure.worker.presentation.timeline import Row, command_text, row_of
-from perdure.worker.presentation.usage import used
+from perdure.worker.presentation.timeline import Row, command_text, row_of, value_short
+from perdure.worker.presentation.usage import used_and_cached
 
 #: Types of events after which the run's next round is ready for a worker.
 MAKES_READY = (
@@ -67,9 +67,18 @@ class Entry:
         )
 
     @property
+    def result(self) -> str:
+        """What a round did, without the command if ``command`` has it already."""
+        data = self.event.data
+        if not self.command or "did" not in data or "observation" not in data:
+            return self.row.text
+        replayed = f" · {data['replayed']} replayed" if "replayed" in data else ""
+        return f"{value_short(data['observation'])}{replayed}"
+
+    @property
     def cost(self) -> str:
         """The tokens and money that the round of a timeline row used, as text."""
-        return used(self.event.data)
+        return used_and_cached(self.event.data)
 
     @property
     def remarks(self) -> list[tuple[str, str]]:
@@ -118,6 +127,11 @@ class Timeline:
             )
             or 1.0
         )
+
+    @property
+    def roles(self) -> list[str]:
+        """The roles of the timeline's rounds. Each has a column of its own."""
+        return sorted({each.role for each in self.entries if each.row.is_round})
 
     @property
     def rounds(self) -> int:

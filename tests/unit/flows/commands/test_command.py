@@ -117,7 +117,7 @@ def test_the_schema_tells_a_model_what_to_send() -> None:
 
     schema = spec_of(search).schema()
     assert "title" not in schema["parameters"], "the name of a model that nobody sees"
-    assert (schema["name"], schema["description"]) == ("search", "Search the web.")
+    assert (schema["name"], schema["description"]) == ("search", "Search the web.\n\nAt length.")
     assert schema["parameters"]["required"] == ["query"]
     assert schema["parameters"]["additionalProperties"] is False
     assert schema["parameters"]["properties"]["limit"] == {

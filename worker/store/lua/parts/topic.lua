@@ -56,7 +56,23 @@ end
 local function taken_by_another(k, topic)
   local holder, refusal, phase = holder_of(k, topic)
   if refusal then return refusal end
-  if holder and phase ~= 'errored' and phase ~= 'stopped' then return { 'taken', arg.topic } end
+  if holder and phase ~= 'errored' and phase ~= 'stopped' then return { 'taken', topic.run } end
+end
+
+-- Return the run that holds the topic, or held it before, and has taken the message that was said to it
+-- under this key, and the message's number; or nil.
+local function heard_by(k, topic, key)
+  for id, nonce in string.gmatch((topic.run or '-') .. ' ' .. topic.nonce .. '\n' .. topic.before, '(%S+) (%S+)') do
+    local other = keys_of_other(k, id)
+    local place = pcall('HGET', other.run, 'nonce') == nonce and known_signal(other.mailbox, 'say', key)
+    if place and number(call('HGET', other.mailbox, 'say:taken')) >= number(place) then return id, place end
+  end
+end
+
+-- The run follows the last holder of the topic if both are of one thread.
+local function follow(k, run, topic)
+  local id = match(with_holder(topic), '^(%S+)')
+  if id and pcall('HGET', key_of(k.due, id), 'thread_id') == run.thread_id then set(k, 'follows', id) end
 end
 
 -- The run takes the topic. The signals that waited there come into its mailbox, in their order. The

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,15 @@ from perdure.flows.controllers.model.chat import (
     ToolCall,
     UserMessage,
 )
-from perdure.flows.controllers.model.history_window import AT_ONCE, Group, Window, groups_of, shown
+from perdure.flows.controllers.model.history_window import (
+    AT_ONCE,
+    MARK,
+    Group,
+    Window,
+    WindowView,
+    groups_of,
+    shown,
+)
 from perdure.flows.controllers.model.messages import bytes_of, group_messages, history_messages
 from perdure.flows.controllers.model.tool_names import ToolNames
 
@@ -55,32 +64,107 @@ def test_whole_groups_are_shown_in_order_none_twice_and_the_gap_is_counted(
     seen = shown(history(groups), Window(first, last, tokens), len)
     assert list(seen.first) == groups[: len(seen.first)]
     assert list(seen.last) == groups[len(groups) - len(seen.last) :]
-    assert len(seen.first) + len(seen.last) <= len(groups)
+    assert len(seen.first) + len(seen.last) <= min(len(groups), first + last)
     assert seen.left_out == sum(map(len, groups)) - sum(map(len, seen.first)) - sum(
         map(len, seen.last)
     )
-    assert len(seen.first) <= first and len(seen.last) <= last
     assert not groups or seen.last, "the newest group is shown however large it is"
-    assert sum(map(len, seen.first)) + sum(map(len, seen.last[:-1])) <= tokens
+    assert len(seen.last) <= 1 or sum(map(len, (*seen.first, *seen.last))) <= tokens
 
 
-def test_what_fits_is_shown() -> None:
+def test_what_fits_is_shown_and_of_what_does_not_the_oldest_and_half() -> None:
     groups = [reply(number, 1) for number in range(20)]
     assert shown(history(groups), Window(5, 15, 20), len).left_out == 0
-    assert shown(history(groups), Window(5, 14, 20), len).left_out == 1
-    assert shown(history(groups), Window(5, 15, 19), len).left_out == 1
-    newest = shown(history(groups), Window(5, 15, 10), len)
-    assert (len(newest.first), len(newest.last)) == (0, 10), (
-        "the newest come first where room is short"
-    )
+    for window in (Window(5, 14, 20), Window(5, 15, 19)):
+        seen = shown(history(groups), window, len)
+        assert (len(seen.first), len(seen.last)) == (min(5, window.tokens // 4), 7)
+    seen = shown(history(groups), Window(5, 15, 8), len)
+    assert (len(seen.first), len(seen.last)) == (2, 3), "the oldest take a quarter of the tokens"
+
+
+class Conversation:
+    """A history to which replies are added, each with what the window of its request says."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.groups: list[Group] = []
+        self.seen = self.look()
+        self.drops: list[int] = []
+
+    def look(self) -> WindowView:
+        return shown(history(self.groups), self.window, len)
+
+    def add(self, calls: int) -> WindowView:
+        group = reply(len(self.groups), calls)
+        if self.seen.dropped_to is not None:
+            self.drops.append(len(self.groups))
+            command = group[0].command
+            if command is not None:
+                marked = replace(command, extras={MARK: self.seen.dropped_to})
+                group = (replace(group[0], command=marked), *group[1:])
+        self.groups.append(group)
+        self.seen = self.look()
+        return self.seen
+
+
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=300),
+    first=st.integers(0, 3),
+    last=st.integers(1, 60),
+    tokens=st.integers(10, 300),
+)
+def test_a_request_begins_as_the_one_before_it_until_the_window_drops_to_half(
+    sizes: list[int], first: int, last: int, tokens: int
+) -> None:
+    run = Conversation(Window(first, last, tokens))
+    for size in sizes:
+        before = run.seen
+        seen = run.add(size)
+        if seen.dropped_to is None:
+            assert seen.left_out == before.left_out
+            assert [*seen.first, *seen.last] == [*before.first, *before.last, run.groups[-1]]
+            continue
+        assert seen.left_out > before.left_out
+        fitted = sum(map(len, (*before.first, *before.last))) + size
+        assert fitted > tokens or len(before.first) + len(before.last) >= last
+        assert len(seen.last) <= max(1, last // 2)
+        assert sum(map(len, seen.last)) <= tokens / 2 or len(seen.last) == 1
+    assert run.look() == run.seen, "another worker finds the same place"
+
+
+def test_a_window_of_replies_drops_by_half_of_it() -> None:
+    run = Conversation(Window(1, 50, 60_000))
+    sizes = [len(run.add(1).last) for _ in range(300)]
+    assert max(sizes) == 51 and min(sizes[100:]) == 25 and max(sizes[100:]) == 50
+    assert run.drops == [52, *range(78, 300, 26)]
+
+
+def test_a_drop_that_a_reply_without_a_command_cannot_keep_is_made_again_with_the_next() -> None:
+    run = Conversation(Window(1, 10, 1_000))
+    for _ in range(12):
+        run.add(1)
+    run.add(0)
+    assert [len(view.last) for view in (run.seen, run.add(1), run.add(1))] == [5, 6, 7]
+    assert run.drops == [12, 13]
+
+
+def test_a_window_that_was_made_smaller_meanwhile_drops_again() -> None:
+    run = Conversation(Window(1, 10, 1_000))
+    for _ in range(20):
+        run.add(1)
+    assert len(run.seen.last) > 4
+    run.window = Window(1, 4, 1_000)
+    assert (len(run.look().last), run.look().dropped_to) == (2, 18)
+    run.window = Window(30, 10, 1_000)
+    assert len(run.look().first) == run.look().last[0][0].observation - run.look().left_out
 
 
 def test_a_long_history_is_read_at_its_ends_alone() -> None:
     reads: list[tuple[int, int]] = []
     groups = [reply(number, 2) for number in range(5_000)]
     seen = shown(history(groups, reads), Window(3, 40, 10_000), len)
-    assert (len(seen.first), len(seen.last)) == (3, 40)
-    assert sum(stop - start for start, stop in reads) <= 2 * 43 + 2 * AT_ONCE
+    assert (len(seen.first), len(seen.last)) == (3, 20)
+    assert sum(stop - start for start, stop in reads) <= 2 * 44 + 3 * AT_ONCE
 
 
 def test_a_group_begins_with_part_0_or_with_no_command() -> None:
@@ -142,15 +226,8 @@ def test_a_gap_is_told() -> None:
             shown(history(groups), Window(1, 2, 100), len), NAMES, tools=True
         )
     ]
-    assert texts == [
-        "",
-        "0",
-        "(Here 6 earlier steps are left out; they have been carried out.)",
-        "",
-        "7",
-        "",
-        "8",
-    ]
+    gap = "(Here 7 earlier steps are left out; they have been carried out.)"
+    assert texts == ["", "0", gap, "", "8"]
 
 
 def test_bytes_are_counted_of_texts_calls_and_tools() -> None:
@@ -187,5 +264,9 @@ def test_of_a_history_whose_oldest_turns_are_gone_whole_groups_are_shown_behind_
     seen = shown(left, Window(1, last, 1_000_000), len)
     begins = [sum(map(len, groups[:place])) for place in range(len(groups))]
     whole = [group for begin, group in zip(begins, groups, strict=True) if begin >= gone]
-    assert seen.first == () and list(seen.last) == whole[-last:]
+    assert seen.first == ()
+    if len(whole) <= 1 + last:
+        assert list(seen.last) == whole
+    else:
+        assert len(seen.last) <= last and list(seen.last) == whole[-len(seen.last) :]
     assert seen.left_out == len(turns) - sum(map(len, seen.last))

@@ -12,6 +12,7 @@ from perdure.flows.commands.calls import call
 from perdure.flows.context import Endpoint
 from perdure.flows.controllers import InvalidController
 from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.candidates import candidates_of
 from perdure.flows.controllers.model.endpoint import Target
 from perdure.flows.yaml_flows.errors import InvalidFlowFile
 from perdure.flows.yaml_flows.load import read_flow
@@ -168,7 +169,8 @@ def test_a_providers_own_arguments_take_no_key_of_the_worker() -> None:
         model="openai:m", api_key="env:HF_MINE", provider={"base_url": "http://gateway"}
     )
     context = RoundContext("g", endpoint=Endpoint("openai:m", None, "env:HF_WORKERS"))
-    assert own._target(context) == Target(
+    [asked] = candidates_of(own.settings, context)
+    assert asked.target == Target(
         "openai:m", None, "env:HF_MINE", provider={"base_url": "http://gateway"}
     )
 

@@ -180,7 +180,7 @@ def test_without_tools_user_and_model_take_turns_whatever_there_is_to_say() -> N
         *(Turn(Command("c", {}), number) for number in range(9)),
     ]
     history = History(10, turns, lambda start, stop: [])
-    controller = ModelController(window={"first": 1, "last": 2})
+    controller = ModelController(window={"first": 1, "last": 4})
     said = controller.messages(
         RoundContext("g", history=history, budgets={"tokens": Budget(10, 9)}),
         ToolNames(()),

@@ -1,0 +1,453 @@
+"""The official client of MCP, unchanged, drives runs: with forms for its user, with the tools alone, and with tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+from uuid import uuid4
+
+import httpx2
+import mcp_types
+import pytest
+from mcp import Client, MCPError
+from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import ConfigDict, Field
+
+from perdure import RunStatus
+from perdure.worker.web.json_body import most_bytes
+from tests.support.protocol_clients import MODULE, ExposedServer, exposed_server
+from tests.support.server_processes import ServerProcess
+from tests.support.servers import CrashableServer, until
+from tests.support.workers import workers
+
+TIDY = {"goal": "tidy up", "inputs": {"target": {"path": "build"}}}
+
+
+@pytest.fixture(scope="module")
+def exposed(server: CrashableServer) -> Iterator[ExposedServer]:
+    with exposed_server(server) as made:
+        yield made
+
+
+@asynccontextmanager
+async def connected(url: str, token: str, **options: Any) -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        Client(streamable_http_client(f"{url}/mcp", http_client=http), **options) as client,
+    ):
+        yield client
+
+
+def drive(
+    exposed: ExposedServer,
+    play: Callable[[Client], Awaitable[Any]],
+    token: str | None = None,
+    **options: Any,
+) -> Any:
+    """What a client comes to that does ``play`` with the server."""
+
+    async def connect_and_play() -> Any:
+        async with connected(exposed.url, token or exposed.token("ann"), **options) as client:
+            return await play(client)
+
+    return asyncio.run(connect_and_play())
+
+
+def text_of(result: Any) -> str:
+    assert isinstance(result, mcp_types.CallToolResult)
+    return "".join(part.text for part in result.content if part.type == "text")
+
+
+class User:
+    """Who fills in the forms that a client shows."""
+
+    def __init__(self, action: str = "accept", **content: Any) -> None:
+        self.action, self.content, self.messages = action, content, list[str]()
+
+    async def __call__(
+        self, context: Any, params: mcp_types.ElicitRequestParams
+    ) -> mcp_types.ElicitResult:
+        self.messages.append(params.message)
+        return mcp_types.ElicitResult.model_validate(
+            {"action": self.action, "content": self.content or None}
+        )
+
+
+def test_each_exposed_flow_is_a_tool_with_the_schema_of_its_inputs(exposed: ExposedServer) -> None:
+    listed = drive(exposed, lambda client: client.list_tools())
+    tools = {tool.name: tool for tool in listed.tools}
+    flows = {"asks", "breaks", "pauses", "talk", "tidy"}
+    assert set(tools) == {*flows, "status", "answer", "cancel"}
+    schema = tools["tidy"].input_schema
+    assert schema["required"] == ["goal", "inputs"]
+    assert schema["properties"]["inputs"]["properties"]["target"] == {"$ref": "#/$defs/Target"}
+    assert schema["$defs"]["Target"]["required"] == ["path"]
+    assert "Removes a directory" in str(tools["tidy"].description)
+
+
+def test_the_user_of_a_client_approves_a_command_in_a_form(exposed: ExposedServer) -> None:
+    user = User(decision="approve")
+    result = drive(
+        exposed, lambda client: client.call_tool("tidy", TIDY), elicitation_callback=user
+    )
+    assert text_of(result) == "removed build" and not result.is_error
+    assert len(user.messages) == 1 and 'remove {"path": "build"}' in user.messages[0]
+    run = exposed.client.get(result.structured_content["run"])
+    assert run.details["submitted_by"] == run.details["resumed_by"] == "ann"
+
+
+@pytest.mark.parametrize(
+    ("user", "answer"),
+    [
+        (User(decision="refuse", text="not today"), "not today"),
+        (User("decline"), "refused"),
+    ],
+)
+def test_the_user_of_a_client_refuses_a_command(
+    exposed: ExposedServer, user: User, answer: str
+) -> None:
+    result = drive(
+        exposed, lambda client: client.call_tool("tidy", TIDY), elicitation_callback=user
+    )
+    assert answer in text_of(result)
+
+
+@pytest.mark.parametrize(
+    ("flow", "goal", "filled", "answer"),
+    [
+        ("asks", "question", {"answer": "left"}, "left"),
+        ("asks", "in_doubt", {"decision": "retry"}, "retry"),
+        ("asks", "in_doubt", {"decision": "tell", "text": "wait"}, '{"tell": "wait"}'),
+        ("asks", "budget", {"amount": 50}, "rich"),
+        ("pauses", "go", {"continue": True}, "you said go"),
+    ],
+)
+def test_each_kind_of_question_is_a_form(
+    exposed: ExposedServer, flow: str, goal: str, filled: dict[str, Any], answer: str
+) -> None:
+    user = User(**filled)
+    result = drive(
+        exposed, lambda client: client.call_tool(flow, {"goal": goal}), elicitation_callback=user
+    )
+    assert text_of(result) == answer and len(user.messages) == 1
+
+
+def test_an_amount_that_is_too_small_is_refused_with_what_is_needed(exposed: ExposedServer) -> None:
+    result = drive(
+        exposed,
+        lambda client: client.call_tool("asks", {"goal": "budget"}),
+        elicitation_callback=User(amount=1),
+    )
+    assert result.is_error and "add more than" in text_of(result)
+
+
+def test_a_user_who_does_not_decide_leaves_the_run_waiting(exposed: ExposedServer) -> None:
+    result = drive(
+        exposed, lambda client: client.call_tool("tidy", TIDY), elicitation_callback=User("cancel")
+    )
+    assert result.is_error and "has not decided" in text_of(result)
+    run_id = result.structured_content["run"]
+    assert exposed.client.get(run_id).status is RunStatus.INTERRUPTED
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_client_without_forms_answers_with_a_tool(exposed: ExposedServer, mode: str) -> None:
+    async def play(client: Client) -> None:
+        asked = await client.call_tool("tidy", TIDY)
+        assert "waits for a person" in text_of(asked)
+        run, question = (asked.structured_content[name] for name in ("run", "question"))
+        assert question["command"] == "remove" and question["args"] == {"path": "build"}
+        told = await client.call_tool("status", {"run": run})
+        assert told.structured_content == asked.structured_content
+        answer = {"run": run, "question": question["id"], "answer": "approve"}
+        done = await client.call_tool("answer", answer)
+        assert text_of(done) == "removed build"
+        again = await client.call_tool("answer", answer)
+        assert again.is_error and again.structured_content["code"] in (
+            "stale",
+            "invalid-transition",
+        )
+
+    drive(exposed, play, mode=mode)
+
+
+def test_a_repeated_call_with_a_key_gets_the_same_run(exposed: ExposedServer) -> None:
+    call = TIDY | {"key": uuid4().hex, "wait": 0}
+
+    async def play(client: Client) -> set[str]:
+        results = [await client.call_tool("tidy", call) for _ in range(3)]
+        return {result.structured_content["run"] for result in results}
+
+    assert len(drive(exposed, play)) == 1
+
+
+def test_a_run_is_cancelled(exposed: ExposedServer) -> None:
+    async def play(client: Client) -> Any:
+        asked = await client.call_tool("tidy", TIDY)
+        run = asked.structured_content["run"]
+        return await client.call_tool("cancel", {"run": run, "reason": "enough"})
+
+    result = drive(exposed, play)
+    assert not result.is_error and "was stopped: enough" in text_of(result)
+
+
+def test_a_run_that_fails_is_an_error_with_its_text(exposed: ExposedServer) -> None:
+    result = drive(exposed, lambda client: client.call_tool("breaks", {"goal": "x"}))
+    assert result.is_error and "it is broken" in text_of(result)
+
+
+# tasks
+
+
+class _Frame(mcp_types.Result):
+    model_config = ConfigDict(populate_by_name=True)
+
+    task_id: str = Field(alias="taskId")
+    status: str
+    ttl_ms: int | None = Field(alias="ttlMs")
+    poll_ms: int = Field(alias="pollIntervalMs")
+
+
+class _Task(_Frame):
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    input_requests: dict[str, Any] | None = Field(None, alias="inputRequests")
+
+
+class _Created(_Frame):
+    result_type: Literal["task"] = Field("task", alias="resultType")
+
+
+class _TaskParams(mcp_types.RequestParams):
+    task_id: str = Field(serialization_alias="taskId")
+    input_responses: dict[str, Any] | None = Field(None, serialization_alias="inputResponses")
+
+
+class _TaskRequest(mcp_types.Request[_TaskParams, str]):
+    name_param = "taskId"
+
+
+class Tasks(ClientExtension):
+    """The extension for tasks, as a client has to declare it."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def claims(self) -> Sequence[ResultClaim[Any]]:
+        return (ResultClaim(result_type="task", model=_Created, resolve=self._resolve),)
+
+    async def _resolve(self, created: _Created, context: ClaimContext) -> Any:
+        raise AssertionError("the test asks for the task itself")
+
+
+async def task(client: Client, method: str, task_id: str, **more: Any) -> Any:
+    request = _TaskRequest(method=f"tasks/{method}", params=_TaskParams(task_id=task_id, **more))
+    return await client.session.send_request(
+        request, _Task if method == "get" else mcp_types.Result
+    )
+
+
+async def task_that_is(client: Client, task_id: str, status: str) -> _Task:
+    for _ in range(400):
+        current: _Task = await task(client, "get", task_id)
+        if current.status == status:
+            return current
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"it is {current.status}, not {status}")
+
+
+async def created(client: Client, name: str, arguments: dict[str, Any]) -> str:
+    made = await client.session.call_tool(name, arguments, allow_claimed=True)
+    assert isinstance(made, _Created) and made.status == "working" and made.poll_ms > 0
+    return made.task_id
+
+
+def test_a_run_is_a_task_that_asks_and_is_answered(exposed: ExposedServer) -> None:
+    async def play(client: Client) -> str:
+        task_id = await created(client, "tidy", TIDY)
+        asking = await task_that_is(client, task_id, "input_required")
+        [(question, request)] = (asking.input_requests or {}).items()
+        form = mcp_types.ElicitRequest.model_validate(request).params
+        assert isinstance(form, mcp_types.ElicitRequestFormParams)
+        assert form.requested_schema["required"] == ["decision"]
+        answer = {"action": "accept", "content": {"decision": "approve"}}
+        await task(client, "update", task_id, input_responses={"9:9": answer})
+        assert (await task(client, "get", task_id)).status == "input_required"
+        await task(client, "update", task_id, input_responses={question: answer})
+        done = await task_that_is(client, task_id, "completed")
+        result = mcp_types.CallToolResult.model_validate(done.result)
+        assert text_of(result) == "removed build"
+        await task(client, "update", task_id, input_responses={question: answer})
+        return task_id
+
+    task_id = drive(exposed, play, extensions=[Tasks()])
+    assert exposed.client.get(task_id).finished, "the task's id is the run's"
+
+
+def test_a_task_is_cancelled_and_one_fails(exposed: ExposedServer) -> None:
+    async def play(client: Client) -> None:
+        task_id = await created(client, "tidy", TIDY)
+        await task_that_is(client, task_id, "input_required")
+        await task(client, "cancel", task_id)
+        await task_that_is(client, task_id, "cancelled")
+        broken = await created(client, "breaks", {"goal": "x"})
+        assert "it is broken" in str((await task_that_is(client, broken, "failed")).error)
+        with pytest.raises(MCPError, match="no run 'nothing'"):
+            await task(client, "get", "nothing")
+
+    drive(exposed, play, extensions=[Tasks()])
+
+
+def test_the_methods_of_tasks_are_for_clients_that_declare_them(exposed: ExposedServer) -> None:
+    async def play(client: Client) -> None:
+        with pytest.raises(MCPError, match="does not declare"):
+            await task(client, "get", "nothing")
+
+    drive(exposed, play)
+
+
+# refusals
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (("secluded", {"goal": "x"}), "no flow 'secluded' is exposed to mcp"),
+        (("nothing", {"goal": "x"}), "no flow 'nothing' is exposed to mcp"),
+    ],
+)
+def test_a_flow_that_is_not_exposed_is_as_one_that_does_not_exist(
+    exposed: ExposedServer, call: Any, words: str
+) -> None:
+    async def play(client: Client) -> None:
+        with pytest.raises(MCPError, match=words):
+            await client.call_tool(*call)
+
+    drive(exposed, play)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code"),
+    [
+        ("tidy", {"goal": "x"}, "invalid-input"),
+        ("tidy", TIDY | {"gaol": 1}, "invalid-input"),
+        ("tidy", TIDY | {"wait": 10**9}, "invalid-input"),
+        ("status", {"run": "nothing"}, "run-not-found"),
+        ("answer", {"run": "nothing", "question": "0:0"}, "run-not-found"),
+        ("cancel", {"run": "nothing"}, "run-not-found"),
+    ],
+)
+def test_a_call_that_cannot_be_made_is_an_error_that_a_model_reads(
+    exposed: ExposedServer, tool: str, arguments: dict[str, Any], code: str
+) -> None:
+    result = drive(exposed, lambda client: client.call_tool(tool, arguments))
+    assert result.is_error and result.structured_content["code"] == code
+
+
+def test_runs_of_other_owners_and_of_flows_that_are_not_exposed_do_not_exist(
+    exposed: ExposedServer,
+) -> None:
+    for flow, owner in (("tidy", "bob"), ("secluded", "ann")):
+        inputs = TIDY["inputs"] if flow == "tidy" else {}
+        run = exposed.client.submit(flow, "x", inputs, submitted_by=owner)
+        for tool in ("status", "cancel"):
+            call = lambda client, tool=tool, run=run: client.call_tool(tool, {"run": run.id})  # noqa: E731
+            result = drive(exposed, call)
+            assert result.structured_content["code"] == "run-not-found", (flow, tool)
+
+
+@pytest.mark.parametrize(
+    ("scopes", "tool", "arguments", "missing"),
+    [
+        (("submit",), "tidy", TIDY, "read"),
+        (("read",), "tidy", TIDY, "submit"),
+        (("read", "submit"), "answer", {"run": "r", "question": "0:0"}, "answer"),
+        (("read", "submit"), "cancel", {"run": "r"}, "stop"),
+    ],
+)
+def test_a_token_without_the_scope_is_refused_before_anything_is_stored(
+    exposed: ExposedServer, scopes: tuple[str, ...], tool: str, arguments: Any, missing: str
+) -> None:
+    owner = f"o{uuid4().hex[:8]}"
+
+    async def play(client: Client) -> None:
+        with pytest.raises(MCPError, match=f"requires the scope '{missing}'"):
+            await client.call_tool(tool, arguments)
+
+    drive(exposed, play, exposed.token(owner, *scopes))
+    assert not list(exposed.client.runs(submitted_by=owner))
+
+
+def test_a_wrong_token_opens_nothing(exposed: ExposedServer) -> None:
+    exposed.token("ann")
+    with pytest.raises(ExceptionGroup) as caught:
+        drive(exposed, lambda client: client.list_tools(), "hf_0000000000000000_x")
+    assert caught.group_contains(MCPError, match="Server returned an error response")
+
+
+def test_a_body_over_the_limit_is_refused(exposed: ExposedServer) -> None:
+    most = most_bytes(exposed.client.settings)
+    response = httpx2.post(
+        f"{exposed.url}/mcp",
+        content=b'{"jsonrpc": "2.0", "id": 1, "method": "' + b"x" * most + b'"}',
+        headers={
+            "Authorization": f"Bearer {exposed.token('ann')}",
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+        },
+        timeout=60,
+    )
+    assert response.status_code == 413
+
+
+# what is lost
+
+
+@pytest.mark.slow
+def test_a_run_survives_the_death_of_the_server_and_of_its_worker(
+    server: CrashableServer, exposed: ExposedServer, tmp_path: Any
+) -> None:
+    """The worker is killed while it carries out the approved command, the server while a client waits."""
+    settings = exposed.client.settings.model_copy(update={"prefix": f"lost{uuid4().hex[:8]}"})
+    gate = tmp_path / "gate"
+    gate.touch()
+    call = {
+        "goal": "tidy up",
+        "inputs": {"target": {"path": "build"}, "gate": str(gate)},
+        "key": "once",
+    }
+    with exposed_server(server, 0) as other:
+        settings = other.client.settings
+        token = other.token("ann")
+
+        async def approve(url: str) -> str:
+            async with connected(url, token) as client:
+                asked = await client.call_tool("tidy", call)
+                run, question = (asked.structured_content[name] for name in ("run", "question"))
+                answer = {"run": run, "question": question["id"], "answer": "approve", "wait": 0}
+                await client.call_tool("answer", answer)
+                return str(run)
+
+        async def wait_on(url: str, dying: ServerProcess | None) -> Any:
+            async with connected(url, token) as client:
+                waiting = asyncio.ensure_future(client.call_tool("tidy", call))
+                if dying is not None:
+                    await asyncio.sleep(0.3)
+                    dying.close()
+                return await waiting
+
+        first = ServerProcess(settings)
+        with workers(1, settings, PERDURE_FLOW_MODULES=MODULE) as [worker]:
+            run_id = asyncio.run(approve(first.url))
+            until(lambda: other.client.get(run_id).phase == "leased", "the command begins", 20)
+            worker.kill()
+        with pytest.raises(Exception):  # noqa: B017
+            asyncio.run(wait_on(first.url, first))
+        gate.unlink()
+        with workers(1, settings, PERDURE_FLOW_MODULES=MODULE):
+            result = asyncio.run(wait_on(other.url, None))
+        assert text_of(result) == "removed build"
+        assert result.structured_content["run"] == run_id

@@ -1,0 +1,220 @@
+"""What requests to models cost: prompts that begin alike, other models, the submitter's choice, and the prompt of a round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from perdure import Client, InvalidInput, RemoteClient, RunStatus, Settings
+from perdure.worker.client.prompt import prompt_of_run
+from perdure.worker.errors import UnknownFlow
+from tests.support.chat_server import Asked, ChatServer, Fails, Play, Says, chat_server
+from tests.support.command_line import CommandLine
+from tests.support.driving import Driver, driving
+from tests.support.example_flows import model_choice
+from tests.support.own_registry import own_registry
+from tests.support.threaded_server import serving
+
+assert model_choice
+FLOW = "choosing"
+#: Rounds of the long run's controller, and replies that its window holds.
+REPLIES, LAST = 40, 8
+
+
+class InOrder(Play):
+    """A conversation whose replies follow the number of requests, since the window leaves out some of the answers."""
+
+    def reply_to(self, asked: Asked) -> Says:
+        return self.script[min(len(self.asked), len(self.script)) - 1]
+
+
+ADDS = [
+    Says(f"Number {number}.", [("add", {"a": number, "b": 1})], (100 + number, 10), cached=90)
+    for number in range(REPLIES)
+]
+FINISH = Says("", [("finish", {"answer": 1})])
+
+
+@pytest.fixture
+def chat() -> Iterator[ChatServer]:
+    with chat_server([FINISH]) as running:
+        yield running
+
+
+@pytest.fixture
+def driver(settings: Settings, chat: ChatServer) -> Iterator[Driver]:
+    with driving(settings.model_copy(update={"model_url": chat.url})) as made:
+        yield made
+
+
+def ended(driver: Driver, **options: Any) -> str:
+    run = driver.client.submit(FLOW, "add", **options)
+    driver.play()
+    assert driver.client.get(run.id).status is RunStatus.COMPLETED, driver.client.get(run.id)
+    return run.id
+
+
+def beginnings(play: Play) -> list[str]:
+    """The messages of each request as they went over the wire, without the end of the list."""
+    return [json.dumps(asked.body["messages"])[:-1] for asked in play.asked]
+
+
+def test_each_request_begins_with_the_bytes_of_the_one_before_it_until_the_window_drops(
+    driver: Driver, chat: ChatServer
+) -> None:
+    play = chat.play = InOrder([*ADDS, FINISH])
+    run_id = ended(driver)
+    sent = beginnings(play)
+    drops = [
+        place for place, (before, now) in enumerate(pairwise(sent), 1) if not now.startswith(before)
+    ]
+    assert drops == [10, *range(15, REPLIES + 1, 5)], "it drops to half, and not with each reply"
+    gaps = [text[text.index("(Here") :][:40] if "(Here" in text else "" for text in sent]
+    assert [gap for before, gap in pairwise(gaps) if gap != before] == [
+        gaps[place] for place in drops
+    ], "the sentence of the gap stays the same between two drops"
+    tools = {json.dumps(asked.body["tools"]) for asked in play.asked}
+    assert len(tools) == 1
+
+    # The same prompts, made again from what is stored.
+    for number, asked in enumerate(play.asked):
+        document = prompt_of_run(driver.client, run_id, 2 * number)
+        assert document["exact"] is True and document["sent"] and document["node"] == "Controller"
+        assert [each["role"] for each in document["messages"]] == [
+            each["role"] for each in asked.body["messages"]
+        ]
+        assert [each["text"] for each in document["messages"]] == [
+            each["content"] or "" for each in asked.body["messages"]
+        ]
+        assert [each["name"] for each in document["tools"]] == ["add", "finish"]
+
+
+def test_cached_tokens_are_told_with_the_round_and_with_the_run(
+    driver: Driver, chat: ChatServer, client: Client
+) -> None:
+    chat.play = InOrder([ADDS[0], ADDS[1], FINISH])
+    run_id = ended(driver)
+    rounds = [event.data for event in client.events(run_id, follow=False) if "model" in event.data]
+    assert [data.get("cached_tokens") for data in rounds] == [90, 90, None]
+    run = client.get(run_id)
+    assert run.to_dict()["details"]["spent"]["cached_tokens"] == 180
+    with serving(client.settings) as url:
+        page = httpx2.get(f"{url}/runs/{run_id}").text
+    assert "180 of them cached" in page and "90 of them cached" in page
+
+
+def test_a_run_goes_on_with_the_model_that_answered_and_says_so(
+    driver: Driver, chat: ChatServer, client: Client
+) -> None:
+    gone = Fails(404, {"error": {"message": "no such model"}})
+    chat.play = Play([ADDS[0], ADDS[1], FINISH], {0: [gone]})
+    run_id = ended(driver)
+    assert [asked.body["model"] for asked in chat.play.asked] == ["a", "b", "b", "b"]
+    rounds = [event.data for event in client.events(run_id, follow=False) if "model" in event.data]
+    assert [data.get("fallback") for data in rounds] == [
+        "model 'a' answers 404: no such model",
+        None,
+        None,
+    ]
+
+
+def test_a_submission_chooses_one_of_the_models_that_its_flow_allows(
+    driver: Driver, chat: ChatServer, client: Client
+) -> None:
+    run_id = ended(driver, model="c")
+    assert [asked.body["model"] for asked in chat.play.asked] == ["c"]
+    assert client.get(run_id).details["model"] == "c"
+    with pytest.raises(InvalidInput, match="does not allow the model 'd'; Known: b, c"):
+        client.submit(FLOW, "add", model="d")
+    with pytest.raises(InvalidInput, match="'countdown' allows no choice of models"):
+        client.submit("countdown", "down", model="b")
+    same = client.submit(FLOW, "add", model="b", idempotency_key="k")
+    assert client.submit(FLOW, "add", model="b", idempotency_key="k").id == same.id
+    with serving(client.settings) as url:
+        remote = RemoteClient(url)
+        try:
+            assert remote.submit(FLOW, "add", model="b").details["model"] == "b"
+            with pytest.raises(InvalidInput, match="does not allow the model 'd'"):
+                remote.submit(FLOW, "add", model="d")
+        finally:
+            remote.close()
+        form = httpx2.get(f"{url}/start", params={"flow": FLOW}).text
+        assert '<option value="c">c</option>' in form
+
+
+def test_the_prompt_of_the_next_round_can_be_seen_and_a_step_without_one_is_told(
+    driver: Driver, chat: ChatServer, client: Client
+) -> None:
+    chat.play = InOrder([ADDS[0], FINISH])
+    run = client.submit(FLOW, "add", interrupt_after=["Executor"])
+    driver.play()
+    document = prompt_of_run(client, run.id, 2)
+    assert (document["sent"], document["exact"], document["turns"]) == (False, None, 1)
+    assert document["messages"][-1] == {
+        "role": "tool",
+        "call": "call_0_0",
+        "name": "add",
+        "text": "1",
+    }
+    with pytest.raises(InvalidInput, match=r"step 1 \(node Executor\) sends nothing.*are 0$"):
+        prompt_of_run(client, run.id, 1)
+    with pytest.raises(InvalidInput, match=r"has 2 committed rounds, so there is no step 9"):
+        prompt_of_run(client, run.id, 9)
+    client.resume(run.id)
+    driver.play()
+    assert prompt_of_run(client, run.id, 2) == {**document, "sent": True, "exact": True}
+    with pytest.raises(InvalidInput, match="has 3 committed rounds and has ended"):
+        prompt_of_run(client, run.id, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_long_agent_pays_less_than_a_quarter_for_its_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("anthropic")
+    from benchmarks.prompt_cache import FLOW as LONG_AGENT
+    from benchmarks.prompt_cache import price_of, run
+    from benchmarks.prompt_cache_server import Counted
+
+    own_registry(monkeypatch, LONG_AGENT)
+    monkeypatch.setenv("BENCHMARK_KEY", "none")
+    counted = run(50, 60_000)
+    uncached = [Counted(each.full + each.read + each.written, 0, 0) for each in counted]
+    assert len(counted) == 50
+    assert price_of(counted) <= 0.25 * price_of(uncached)
+    missed = [each for each in counted[2:] if each.written > each.read]
+    assert len(missed) <= 1, "the window drops once"
+
+
+@pytest.mark.slow
+def test_the_command_line_shows_a_prompt_and_submits_with_a_model(
+    tmp_path: Path, settings: Settings, driver: Driver, chat: ChatServer, client: Client
+) -> None:
+    perdure = CommandLine(
+        tmp_path, settings, PERDURE_FLOW_MODULES="tests.support.example_flows.model_choice"
+    )
+    chat.play = InOrder([ADDS[0], FINISH])
+    submitted = perdure("submit", FLOW, "add", "--model", "b", "--json")
+    run_id = submitted.json["id"]
+    driver.play()
+    shown = perdure("show", run_id, "--prompt", "2")
+    assert shown.code == 0 and "sent, exactly as shown" in shown.out.splitlines()[0]
+    assert 'calls add {"a":0,"b":1} (call_0_0)' in shown.out and "--- 2 tools" in shown.out
+    assert perdure("show", run_id, "--prompt", "2", "--json").json["exact"] is True
+    assert "chosen model" in perdure("show", run_id).out
+    refused = perdure("show", run_id, "--prompt", "1")
+    assert refused.code == 2 and "node Executor" in refused.err
+    unknown = perdure("show", run_id, "--prompt", "2", variables={"PERDURE_FLOW_MODULES": ""})
+    assert unknown.code == UnknownFlow.exit_code and "PERDURE_FLOW_MODULES" in unknown.err
+    with serving(client.settings) as url:
+        remote = perdure("show", run_id, "--prompt", "2", "--url", url)
+    assert remote.code == 2 and "--url redis://" in remote.err
+    refused = perdure("submit", FLOW, "add", "--model", "d")
+    assert refused.code == 2 and "does not allow the model 'd'" in refused.err

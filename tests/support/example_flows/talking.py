@@ -1,0 +1,43 @@
+"""A flow that answers with what it knows of its conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from perdure import (
+    Command,
+    ControllerExecutorFlow,
+    FatalError,
+    Finish,
+    RoundContext,
+    command,
+    register,
+)
+
+#: Called inside a decision: a test's own, which may send something meanwhile.
+MEANWHILE: list[Callable[[RoundContext], None]] = []
+
+
+@register("talking")
+class Talking(ControllerExecutorFlow):
+    """Answers with the goal, what it has heard, and how many messages came before.
+
+    A goal that begins with "fail" ends it with an error.
+    """
+
+    max_rounds = None
+
+    def decide(self, context: RoundContext) -> Command | Finish:
+        for each in MEANWHILE:
+            each(context)
+        if len(context.history) < context.inputs.get("rounds", 0):
+            return Command("note")
+        if context.goal.startswith("fail"):
+            raise FatalError("no words")
+        heard = [context.goal, *map(str, context.said)]
+        return Finish(f"{len(context.conversation)} before; {' + '.join(heard)}")
+
+    @command(idempotent=True)
+    def note(self, context: RoundContext) -> int:
+        """Note the step."""
+        return context.step

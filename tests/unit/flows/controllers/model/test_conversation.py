@@ -1,0 +1,28 @@
+"""The messages of the runs before a run are part of each request to the model."""
+
+from __future__ import annotations
+
+from perdure import RoundContext, ThreadMessage
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.chat import AssistantMessage, SystemMessage, UserMessage
+from perdure.flows.controllers.model.tool_names import ToolNames
+from perdure.flows.conversation import Earlier
+
+
+def test_a_model_reads_the_messages_before_between_its_instruction_and_the_goal() -> None:
+    before = [ThreadMessage("user", "hello", "a"), ThreadMessage("assistant", "hi", "a")]
+    context = RoundContext(goal="and March?", earlier=Earlier(lambda: before))
+    messages = ModelController(system="Be brief.").messages(context, ToolNames(()), tools=True)
+    assert messages == [
+        SystemMessage("Be brief."),
+        UserMessage("hello"),
+        AssistantMessage("hi"),
+        UserMessage("and March?"),
+    ]
+
+
+def test_what_was_not_answered_is_read_with_the_goal() -> None:
+    before = [ThreadMessage("user", "hello", "a")]
+    context = RoundContext(goal="are you there?", earlier=Earlier(lambda: before))
+    messages = ModelController(system="Be brief.").messages(context, ToolNames(()), tools=True)
+    assert messages[1:] == [UserMessage("hello\n\nare you there?")]

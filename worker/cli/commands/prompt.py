@@ -1,0 +1,75 @@
+"""The output of ``show --prompt``: what a round sends, or sent, to its model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.worker.cli import output
+from perdure.worker.presentation.text import count, lines, plain
+
+if TYPE_CHECKING:
+    from perdure.worker.client.api import ClientApi
+
+#: What is known about a prompt, by its ``exact``.
+EXACT = {
+    True: "sent, exactly as shown",
+    False: (
+        "sent, but not exactly as shown: it also depended on what the run does not keep (values of "
+        "that time, an answer of a person, an earlier version of the flow)"
+    ),
+    None: "not sent yet: what the next round would send",
+}
+
+
+def print_prompt(client: ClientApi, run_id: str, step: int, as_json: bool) -> None:
+    """Print what a step of a run sends, or sent, to its model.
+
+    Raises:
+        InvalidInput: The client asks an HTTP server, or the step has no prompt.
+        UnknownFlow: This process does not know the run's flow.
+    """
+    from perdure.worker.client import Client
+    from perdure.worker.client.prompt import prompt_of_run
+    from perdure.worker.errors import InvalidInput
+
+    if not isinstance(client, Client):
+        raise InvalidInput(
+            "a prompt is made from what the state server stores, by the code of the run's flow, "
+            "so it cannot be asked for over HTTP; run this with --url redis://..."
+        )
+    document = prompt_of_run(client, run_id, step)
+    if as_json:
+        output.document(document)
+        return
+    click.echo(
+        f"run {run_id}, step {step}, node {plain(document['node'])}: {EXACT[document['exact']]}"
+    )
+    for message in document["messages"]:
+        click.echo(f"\n--- {_head(message)}")
+        for text in _texts(message):
+            click.echo(lines(text))
+    if document["tools"]:
+        click.echo(f"\n--- {count(len(document['tools']), 'tool')}")
+        for tool in document["tools"]:
+            click.echo(plain(f"{tool['name']}: {tool.get('description') or ''}"))
+            click.echo(f"  {plain(json.dumps(tool['parameters'], ensure_ascii=False))}")
+
+
+def _head(message: Mapping[str, Any]) -> str:
+    if message["role"] == "tool":
+        return plain(f"result of {message['name']} ({message['call']})")
+    return str(message["role"])
+
+
+def _texts(message: Mapping[str, Any]) -> list[str]:
+    calls = [
+        f"calls {call['name']} {call['arguments']} ({call['call']})"
+        for call in message.get("calls", ())
+    ]
+    size = message.get("bytes_of_own_form")
+    own = [f"(sent in the provider's own form, {size:,} bytes)"] if size else []
+    return [*([message["text"]] if message["text"] else []), *calls, *own]

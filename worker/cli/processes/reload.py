@@ -1,0 +1,103 @@
+"""The worker of ``up --reload``: it is restarted when a file changes that defines flows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+import click
+
+from perdure.worker.cli.exit_codes import Failed
+from perdure.worker.cli.processes.child import ChildProcess, SupervisedChild
+
+#: Maximum number of changed files that a message names.
+MOST_NAMED = 3
+
+
+class FlowSources:
+    """The files that define the flows of a project, with the times of their last change.
+
+    They are the Python files of the flow modules and of their packages, those beside a flow module
+    in the working directory, and the flows in YAML.
+
+    Args:
+        modules: the setting ``flow_modules``.
+        directories: directories with flows in YAML.
+        path: where modules are looked for.
+    """
+
+    def __init__(
+        self, modules: Iterable[str], directories: Iterable[Path], path: Sequence[str]
+    ) -> None:
+        self._modules = sorted({module.partition(".")[0] for module in modules})
+        self._directories = list(directories)
+        self._path = [os.getcwd(), *path]
+        self._known = self._times()
+
+    def changed(self) -> list[Path]:
+        """Return the files that were changed, added or removed since the last call."""
+        before, self._known = self._known, self._times()
+        return sorted(
+            path
+            for path in before.keys() | self._known.keys()
+            if before.get(path) != self._known.get(path)
+        )
+
+    def _times(self) -> dict[Path, tuple[int, int]]:
+        times: dict[Path, tuple[int, int]] = {}
+        for path in self._files():
+            try:
+                status = path.stat()
+            except OSError:  # It was removed meanwhile.
+                continue
+            times[path] = status.st_mtime_ns, status.st_size
+        return times
+
+    def _files(self) -> Iterator[Path]:
+        for module in self._modules:
+            spec = PathFinder.find_spec(module, self._path)
+            if spec is None:
+                continue
+            for place in spec.submodule_search_locations or ():
+                yield from Path(place).rglob("*.py")
+            if spec.submodule_search_locations is None and spec.origin is not None:
+                file = Path(spec.origin).resolve()
+                yield file
+                if file.parent == Path.cwd():
+                    yield from file.parent.glob("*.py")
+        for directory in self._directories:
+            yield from directory.glob("*.yaml")
+            yield from directory.glob("*.yml")
+
+
+class ReloadedWorker(SupervisedChild):
+    """A worker that is restarted when a file of its flows changes.
+
+    It finishes its rounds in flight first. If it cannot start, it is started again after the next
+    change.
+    """
+
+    def __init__(self, child: ChildProcess, note: str, sources: FlowSources) -> None:
+        super().__init__("worker", child, note)
+        self._sources = sources
+        self._waits_for_change = False
+
+    def restart_if_ended(self) -> None:
+        """Restart the worker if a file of its flows has changed, or if it has ended."""
+        changed = self._sources.changed()
+        if changed:
+            names = ", ".join(path.name for path in changed[:MOST_NAMED])
+            more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
+            click.echo(f"{names}{more} changed; restarting the worker", err=True)
+            self.child.leave()
+            self.child.restart()
+            self._restarts.began()
+            self._waits_for_change = False
+        elif not self._waits_for_change:
+            try:
+                super().restart_if_ended()
+            except Failed as error:
+                self._waits_for_change = True
+                click.echo(f"{error}. It is started again when a file changes", err=True)

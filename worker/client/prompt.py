@@ -1,0 +1,179 @@
+"""The prompt of a run's round: what it sends, or sent, to its model.
+
+It is made again from the run's history by the code of its flow, so it is stored nowhere. The event
+of a round has a digest of what was sent, which tells whether the result is equal to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perdure.flows import registry
+from perdure.flows.budgets import Budget, sum_of
+from perdure.flows.context import Endpoint, History, RoundContext, altered
+from perdure.flows.conversation import Earlier
+from perdure.flows.shapes.held_turn import HELD
+from perdure.worker.domain.budget import BudgetAccount
+from perdure.worker.domain.record import unpack_turns
+from perdure.worker.errors import ArtifactNotFound, InvalidInput, UnknownFlow
+from perdure.worker.presentation.text import count
+from perdure.worker.store.thread_messages import earlier_messages
+
+if TYPE_CHECKING:
+    from perdure.flows.flow import Flow
+    from perdure.flows.outcomes import Turn
+    from perdure.worker.client import Client
+    from perdure.worker.domain.event import Event
+    from perdure.worker.domain.record import Record
+
+#: Steps that an error names at most.
+MOST_STEPS = 20
+
+
+def prompt_of_run(client: Client, run_id: str, step: int) -> dict[str, Any]:
+    """Return what a round of a run sent to its model, or what its next round would send.
+
+    Returns:
+        ``run``, ``step``, ``node``, ``turns`` (of the history before it), ``messages`` and
+        ``tools``. ``sent`` tells whether the round was committed. ``exact`` tells whether the
+        result equals what was sent; it is None for the next round.
+
+    Raises:
+        RunNotFound: No run has this id.
+        UnknownFlow: This process does not know the run's flow.
+        InvalidInput: The run has no such step, or its round asks no model.
+    """
+    record = client._record(run_id)
+    client._find_flows()
+    name = record.fields.get("flow", "")
+    try:
+        flow = registry.make(name)
+    except registry.FlowNotFound as error:
+        raise UnknownFlow(
+            f"the prompt of run {run_id} is made by the code of its flow {name!r}, which this "
+            "process does not know. Name its module in flow_modules (PERDURE_FLOW_MODULES), or run "
+            f"this where its workers run. {error}"
+        ) from error
+    events = [event for event in client.events(run_id, follow=False) if event.type == "committed"]
+    if step < record.step:
+        return _sent(client, record, flow, step, events)
+    if step > record.step or client.get(run_id).status.ended:
+        ended = "" if step > record.step else " and has ended"
+        raise InvalidInput(
+            f"run {run_id} has {count(record.step, 'committed round')}{ended}, so there is no step "
+            f"{step} to come; {_steps_with_prompt(events)}"
+        )
+    context = _context(client, record, flow, step, record.node, record.turns)
+    if record.budgets:
+        account = BudgetAccount(record, 1, client._store.time())
+        context = altered(context, budgets=account.budgets())
+    prompt = flow.prompt(record.node, context)
+    if prompt is None:
+        raise _asks_no_model(record, step, record.node, events)
+    return _document(context, prompt, sent=False, exact=None)
+
+
+def _sent(
+    client: Client, record: Record, flow: Flow, step: int, events: Sequence[Event]
+) -> dict[str, Any]:
+    """Return the prompt of a committed round."""
+    done = next((each for each in events if each.step == step), None)
+    if done is None:
+        raise InvalidInput(
+            f"run {record.id}: the event of step {step} is gone (keep_events), so its prompt "
+            f"cannot be made again; {_steps_with_prompt(events)}"
+        )
+    traces = done.data.get("prompt")
+    if not isinstance(traces, Mapping):
+        raise _asks_no_model(record, step, done.node, events)
+    context = _context(client, record, flow, step, done.node, int(traces["turns"]))
+    context = altered(context, budgets=_budgets_before(record, events, step))
+    prompt = flow.prompt(done.node, context, traces.get("tools", True))
+    if prompt is None:
+        raise _asks_no_model(record, step, done.node, events)
+    return _document(context, prompt, sent=True, exact=prompt["digest"] == traces["digest"])
+
+
+def _asks_no_model(record: Record, step: int, node: str, events: Sequence[Event]) -> InvalidInput:
+    return InvalidInput(
+        f"run {record.id}: step {step} (node {node}) sends nothing to a model, or an earlier "
+        f"release of Perdure played it; {_steps_with_prompt(events)}"
+    )
+
+
+def _steps_with_prompt(events: Sequence[Event]) -> str:
+    steps = [event.step for event in events if "prompt" in event.data]
+    if not steps:
+        return "none of its rounds has asked a model"
+    newest = ", ".join(map(str, steps[-MOST_STEPS:]))
+    return f"its {'newest ' if len(steps) > MOST_STEPS else ''}steps with a prompt are {newest}"
+
+
+def _document(
+    context: RoundContext, prompt: Mapping[str, Any], sent: bool, exact: bool | None
+) -> dict[str, Any]:
+    return {
+        "run": context.run_id,
+        "step": context.step,
+        "node": context.node,
+        "turns": len(context.history),
+        "sent": sent,
+        "exact": exact,
+        "messages": prompt["messages"],
+        "tools": prompt["tools"],
+    }
+
+
+def _context(
+    client: Client, record: Record, flow: Flow, step: int, node: str, turns: int
+) -> RoundContext:
+    """Return the context of a round, as far as what is stored of the run tells it."""
+    gone = record.forgotten
+
+    def load(start: int, stop: int) -> list[Turn]:
+        stored = client._store.memory(record.id, max(0, start - gone), max(0, stop - gone))
+        return unpack_turns(record.id, stored)
+
+    def artifact(name: str) -> str:
+        try:
+            return client.artifact(record.id, name)
+        except ArtifactNotFound as error:
+            raise KeyError(name) from error
+
+    settings, is_next = client.settings, step == record.step
+    inputs = record.inputs
+    if record.fields.get("inputs_checked") != "1":
+        inputs = flow.check_inputs(inputs)
+    values = record.values
+    return RoundContext(
+        goal=record.fields.get("goal", ""),
+        inputs=inputs,
+        run_id=record.id,
+        node=node,
+        step=step,
+        history=History(turns, (), load, min(gone, turns)),
+        committed=values if is_next else {**values, HELD: None},
+        artifact=artifact,
+        endpoint=Endpoint(settings.model, settings.model_url, settings.model_key),
+        earlier=Earlier(lambda: earlier_messages(client._store, record)[0]),
+        model=record.fields.get("model"),
+    )
+
+
+def _budgets_before(record: Record, events: Sequence[Event], step: int) -> dict[str, Budget]:
+    """Return the run's budgets as they were before a round, from the events of the rounds before.
+
+    Limits are those of now. What depends on the time, and cycles, count as unspent.
+    """
+    spent = sum_of(
+        [
+            {name: each.data.get(name, 0) for name in record.limits}
+            for each in events
+            if each.step < step
+        ]
+    )
+    return {
+        name: Budget(limit, 0 if name in ("seconds", "cycles") else spent.get(name, 0))
+        for name, limit in record.limits.items()
+    }

@@ -1,0 +1,121 @@
+"""The part of the client that holds conversations: threads of runs that follow one another.
+
+The live run of a thread holds the topic ``thread:NAME``. Two operations of the store decide who
+gets a message, and each knows the message's key: the submission of a run that takes the topic, and
+``say`` to the run that holds it. So a message that is sent again, by whomever, is stored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+from uuid import uuid4
+
+from perdure.flows.conversation import ThreadMessage
+from perdure.worker.client import validation
+from perdure.worker.client.signal import RunSignals, stored_key
+from perdure.worker.client.steer import RunSteering, check_words
+from perdure.worker.client.submit import AlreadyHeard, Submitter
+from perdure.worker.domain.sent_message import SentMessage
+from perdure.worker.domain.submission import Submission
+from perdure.worker.errors import InvalidTransition, RunNotFound, Taken
+from perdure.worker.store import StoreUnavailable
+from perdure.worker.store.thread_messages import thread_messages
+
+#: How often a message is tried. Each time, a run of the thread ended at that very moment.
+ATTEMPTS = 20
+
+
+def topic_of(thread: str, owner: str | None = None) -> str:
+    """Return the topic that the live run of a thread holds.
+
+    Raises:
+        InvalidInput: the name of the thread is not valid.
+    """
+    validation.thread(thread)
+    return f"thread:{thread}" if owner is None else f"{owner}/thread:{thread}"
+
+
+class Threads(Submitter, RunSignals, RunSteering):
+    """Sends messages to threads, and reads them."""
+
+    def send(
+        self,
+        thread: str,
+        text: str,
+        *,
+        flow: str,
+        inputs: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        budgets: Mapping[str, float] | None = None,
+        submitted_by: str | None = None,
+    ) -> SentMessage:
+        return self._send(
+            topic_of(thread), thread, text, flow, inputs, key, labels, budgets, submitted_by
+        )
+
+    def _send(
+        self,
+        topic: str,
+        thread: str,
+        text: str,
+        flow: str,
+        inputs: Mapping[str, Any] | None,
+        key: str | None,
+        labels: Mapping[str, str] | None,
+        budgets: Mapping[str, float] | None,
+        submitted_by: str | None,
+    ) -> SentMessage:
+        """Send a message to the thread whose live run holds this topic."""
+        validation.text(flow, "flow")
+        check_words(text, "text")
+        validation.key(key, "key")
+        validation.mapping(inputs, "inputs")
+        validation.mapping(labels, "labels", of_texts=True)
+        validation.submitter(submitted_by)
+        validation.budgets(budgets, "budgets")
+        self._check_durability()
+        key = uuid4().hex if key is None else key
+        description, accepted, checked = self._checked(flow, dict(inputs or {}))
+        submission = Submission(
+            flow=flow,
+            description=description,
+            goal=text,
+            inputs=accepted,
+            checked=checked,
+            thread_id=thread,
+            labels=labels or {},
+            given=inputs or {},
+            budgets=budgets,
+            submitted_by=submitted_by,
+            topic=topic,
+        )
+        # The name of a thread may be long, and a key too.
+        own = sha256(f"{topic}\n{key}".encode()).hexdigest()
+        for _ in range(ATTEMPTS):
+            try:
+                run = self._submit(
+                    submission, idempotency_key=f"thread:{own}", said=stored_key(key)
+                )
+                return SentMessage(run.id, True, thread)
+            except AlreadyHeard as heard:
+                return SentMessage(heard.run_id, False, thread)
+            except Taken as taken:
+                try:
+                    receipt = self.say(taken.run_id, text, key=key, by=submitted_by)
+                except (InvalidTransition, RunNotFound):
+                    continue  # It has completed meanwhile.
+                if receipt.status not in ("errored", "stopped"):
+                    return SentMessage(taken.run_id, False, thread)
+        raise StoreUnavailable(
+            f"thread {thread}: each of {ATTEMPTS} times, the run that should hear the message "
+            "ended at that moment; send it again under the same key"
+        )
+
+    def conversation(self, thread: str) -> list[ThreadMessage]:
+        return self._conversation(topic_of(thread))
+
+    def _conversation(self, topic: str) -> list[ThreadMessage]:
+        return thread_messages(self._store, self._store.newest_of_topic(topic))

@@ -1,0 +1,42 @@
+"""The runs before a run in its thread, read when a node asks for them the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from perdure.flows.conversation import ARTIFACT, Earlier, ThreadMessage, packed
+from perdure.worker.domain.record import Record
+from perdure.worker.errors import DamagedRun
+from perdure.worker.store import Store, StoreUnavailable
+from perdure.worker.store.thread_messages import earlier_messages
+
+
+class StoredEarlier(Earlier):
+    """What the runs before this one said and answered.
+
+    The round that reads it first keeps it as an artifact of its run, so that each later round reads
+    the same, whatever becomes of the runs before.
+
+    Args:
+        broken: called with an error of the store, which the node may take for one of its own.
+    """
+
+    def __init__(self, store: Store, record: Record, broken: Callable[[Exception], None]) -> None:
+        super().__init__(self._read)
+        self._store, self._record, self._broken = store, record, broken
+        self._messages: list[ThreadMessage] | None = None
+
+    def _read(self) -> list[ThreadMessage]:
+        if self._messages is None:
+            try:
+                self._messages = self._load()
+            except (DamagedRun, StoreUnavailable) as error:
+                self._broken(error)
+                raise
+        return list(self._messages)
+
+    def _load(self) -> list[ThreadMessage]:
+        messages, kept = earlier_messages(self._store, self._record)
+        if not kept:
+            self.artifacts = {ARTIFACT: packed(messages)}
+        return messages

@@ -1,0 +1,102 @@
+"""The messages of a thread: what was sent to its runs, and what they answered."""
+
+from __future__ import annotations
+
+import json
+
+from perdure.flows.context import REMARKS
+from perdure.flows.conversation import ARTIFACT, ThreadMessage, newest_of, text_of, unpacked
+from perdure.flows.outcomes import SAY
+from perdure.worker.domain.record import ARRIVED, FOLLOWS, Record, unpack_turns
+from perdure.worker.domain.run import RunStatus, status_of
+from perdure.worker.store.transitions import Store
+
+#: Runs of a thread that are read.
+MOST_RUNS = 100
+
+
+def earlier_messages(store: Store, record: Record) -> tuple[list[ThreadMessage], bool]:
+    """Return the messages that a run gets of the runs before it, and whether it has kept them.
+
+    Raises:
+        DamagedRun: What is stored of a run cannot be read.
+    """
+    if FOLLOWS not in record.fields:
+        return [], False
+    text = store.artifact(record.id, ARTIFACT)
+    if text is not None:
+        return unpacked(text), True
+    return newest_of(thread_messages(store, record.fields[FOLLOWS], kept=True)), False
+
+
+def thread_messages(store: Store, newest: str | None, kept: bool = False) -> list[ThreadMessage]:
+    """Return the messages of a run and of the runs before it in its thread, oldest first.
+
+    Args:
+        newest: id of the run.
+        kept: use what a run has kept of the runs before it.
+
+    Raises:
+        DamagedRun: What is stored of a run cannot be read.
+    """
+    parts: list[list[ThreadMessage]] = []
+    run_id = newest
+    while run_id is not None and len(parts) < MOST_RUNS:
+        fields = store.fields(run_id)
+        if fields is None:
+            break
+        parts.append(run_messages(store, Record(fields)))
+        text = store.artifact(run_id, ARTIFACT) if kept else None
+        if text is not None:
+            parts.append(unpacked(text))
+            break
+        run_id = fields.get(FOLLOWS)
+    return [message for part in reversed(parts) for message in part]
+
+
+def run_messages(store: Store, record: Record) -> list[ThreadMessage]:
+    """Return the messages of a run, oldest first: its goal, what it heard, and its answer.
+
+    What the run has not heard when it ended comes behind its answer. A run that ended without an
+    answer says why. A live run has no answer yet.
+
+    Raises:
+        DamagedRun: What is stored of the run cannot be read.
+    """
+    run_id, fields = record.id, record.fields
+    messages = [ThreadMessage("user", fields.get("goal", ""), run_id)]
+    messages += [ThreadMessage("user", text, run_id) for text in _heard(store, record)]
+    told = _told(record)
+    if told is not None:
+        messages.append(ThreadMessage("assistant", told, run_id))
+    return messages + [ThreadMessage("user", text, run_id) for text in _unread(store, record)]
+
+
+def _heard(store: Store, record: Record) -> list[str]:
+    places = [place for place in record.values.get(REMARKS, ()) if place >= record.forgotten]
+    if not places:
+        return []
+    first, last = places[0] - record.forgotten, places[-1] - record.forgotten
+    turns = unpack_turns(record.id, store.memory(record.id, first, last + 1))
+    said = [turns[place - places[0]].observation for place in places]
+    return [text_of(each[SAY]) for each in said if SAY in each]
+
+
+def _unread(store: Store, record: Record) -> list[str]:
+    if ARRIVED not in record.fields:
+        return []
+    taken, last = store.signal_counts(record.id, [SAY])[SAY]
+    if taken == last:
+        return []
+    found = store.signals(record.id, [(SAY, number) for number in range(taken + 1, last + 1)])
+    return [text_of(json.loads(each[3])) for each in found if each is not None]
+
+
+def _told(record: Record) -> str | None:
+    """Return a run's answer as text, or why it ended without one; None for a live run."""
+    status = status_of(record.fields)
+    if status is RunStatus.COMPLETED:
+        return text_of(record.json("answer", None))
+    if status is RunStatus.ERRORED:
+        return f"(ended with an error: {record.fields.get('error', 'unknown')})"
+    return "(stopped)" if status is RunStatus.STOPPED else None

@@ -1,0 +1,128 @@
+"""Flows that clients of other protocols may start, and the wait for what becomes of their runs.
+
+The author of a flow decides, with the flow's attribute ``expose``. By default a flow is not
+exposed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any, Literal
+
+from starlette.concurrency import run_in_threadpool
+
+from perdure.worker.client.connection import not_found
+from perdure.worker.domain.event import LAST, Event
+from perdure.worker.domain.fleet import FlowInfo
+from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.errors import UnknownFlow
+from perdure.worker.store import StoreUnavailable
+from perdure.worker.web.auth import AuthorizedClient
+from perdure.worker.web.event_hub import EventHub
+from perdure.worker.web.event_stream import AWAY_SECONDS, IDLE_SECONDS
+
+#: Protocols of other clients, as a flow names them in ``expose``.
+Protocol = Literal["mcp", "openai"]
+#: Events after which a run may have an answer, or a question for a person.
+SETTLING = (*LAST, "interrupted")
+
+
+def exposed_flows(runs: AuthorizedClient, protocol: Protocol) -> dict[str, FlowInfo]:
+    """Return the flows that are exposed to clients of a protocol, by name."""
+    return {name: flow for name, flow in runs.flows().items() if _is_exposed(flow, protocol)}
+
+
+def exposed_flow(runs: AuthorizedClient, protocol: Protocol, name: str) -> FlowInfo:
+    """Return the description of a flow that is exposed to clients of a protocol.
+
+    Raises:
+        UnknownFlow: The flow is not known, or is not exposed. The caller cannot tell which.
+    """
+    flows = exposed_flows(runs, protocol)
+    if name not in flows:
+        raise UnknownFlow(
+            f"no flow {name!r} is exposed to {protocol}; those that are: "
+            f"{', '.join(sorted(flows)) or 'none'}. A flow's author sets expose: [{protocol}]"
+        )
+    return flows[name]
+
+
+def exposed_run(runs: AuthorizedClient, protocol: Protocol, run_id: str) -> Run:
+    """Return a run, unless its flow is known and is not exposed to clients of the protocol.
+
+    A flow is not known while no worker is alive that has it. Its runs can be read meanwhile.
+
+    Raises:
+        RunNotFound: There is no such run, it belongs to another owner, or it is not exposed.
+    """
+    run = runs.get(run_id)
+    flow = runs.flows().get(run.flow)
+    if flow is not None and not _is_exposed(flow, protocol):
+        raise not_found(run_id)
+    return run
+
+
+def _is_exposed(flow: FlowInfo, protocol: Protocol) -> bool:
+    # A worker of another version announces its flows with other fields.
+    protocols = flow.get("expose")
+    return isinstance(protocols, list) and protocol in protocols
+
+
+def is_settled(run: Run) -> bool:
+    """Return whether a run has ended, or waits for a person."""
+    return run.status.ended or run.status is RunStatus.INTERRUPTED
+
+
+async def settled(runs: AuthorizedClient, hub: EventHub, run_id: str, seconds: float) -> Run:
+    """Return a run when it has ended or waits for a person, at the latest after ``seconds``.
+
+    If the state server does not answer meanwhile, the wait goes on.
+
+    Raises:
+        RunNotFound: The run does not exist, or was deleted meanwhile.
+        StoreUnavailable: The state server still does not answer when the time is over.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            run = await _settled(runs, hub, run_id, until)
+        except StoreUnavailable:
+            if time.monotonic() >= until or hub.closed:
+                raise
+            await asyncio.sleep(AWAY_SECONDS)
+            continue
+        if is_settled(run) or time.monotonic() >= until or hub.closed:
+            return run
+
+
+async def _settled(runs: AuthorizedClient, hub: EventHub, run_id: str, until: float) -> Run:
+    """Return a run when it is settled, or as it is when the subscription or the time is over."""
+    newest = await run_in_threadpool(runs.latest_events, run_id, 1)
+    subscriber = hub.join(run_id, newest[-1].id if newest else None)
+    try:
+        while True:
+            # Read after the subscription has begun, so that no event is missed in between.
+            run = await run_in_threadpool(runs.get, run_id)
+            if is_settled(run):
+                return run
+            entries: list[Any] = []
+            while not any(type(each) is Event and each.type in SETTLING for each in entries):
+                left = until - time.monotonic()
+                if left <= 0 or subscriber.over is not None:
+                    return run
+                entries = await subscriber.entries(min(left, IDLE_SECONDS))
+                if not entries:
+                    break
+    finally:
+        hub.leave(subscriber)
+
+
+def answer_text(run: Run) -> str:
+    """Return the answer of a completed run as a text: itself, or as JSON.
+
+    A run without an answer has its output.
+    """
+    answer = run.output if run.answer is None else run.answer
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)

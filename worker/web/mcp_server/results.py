@@ -1,0 +1,85 @@
+"""Results of tool calls: a run as text for a model, and as JSON for a program."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mcp_types import CallToolResult, TextContent
+
+from perdure.flows.errors import PerdureError
+from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.presentation.questions import what
+from perdure.worker.web.exposed_flows import answer_text
+from perdure.worker.web.question_facts import expected, pending, question_facts
+
+
+def run_result(run: Run, note: str = "") -> CallToolResult:
+    """Return the result of a tool call that tells how a run is.
+
+    Args:
+        note: A sentence before it.
+    """
+    text = f"{note}\n\n{_text(run)}" if note else _text(run)
+    failed = run.status in (RunStatus.ERRORED, RunStatus.STOPPED) or (
+        run.status is RunStatus.COMPLETED and not run.finished
+    )
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)],
+        structured_content=run_facts(run),
+        is_error=bool(note) or failed,
+    )
+
+
+def run_facts(run: Run) -> dict[str, Any]:
+    """Return what MCP clients learn of a run, as JSON data."""
+    facts: dict[str, Any] = {"run": run.id, "flow": run.flow, "status": run.status.value}
+    if run.status is RunStatus.COMPLETED:
+        facts |= {"finished": run.finished, "answer": run.answer, "output": run.output}
+    if run.status is RunStatus.ERRORED:
+        facts["error"] = run.error
+    waiting = pending(run)
+    if waiting is not None:
+        facts["question"] = question_facts(waiting)
+    return facts
+
+
+def _text(run: Run) -> str:
+    waiting = pending(run)
+    if waiting is not None:
+        return (
+            f"Run {run.id} waits for a person. {waiting.question}\n{what(waiting)}\n"
+            f"Ask the person. Then call answer with run {run.id!r}, question {waiting.id!r}, and "
+            f"as the answer {expected(waiting)}."
+        )
+    match run.status:
+        case RunStatus.COMPLETED if run.finished:
+            return answer_text(run)
+        case RunStatus.COMPLETED:
+            return f"Run {run.id} is {run.status_text}. It has: {answer_text(run)}"
+        case RunStatus.ERRORED:
+            return f"Run {run.id} failed: {run.error}"
+        case RunStatus.STOPPED:
+            reason = run.details.get("stop_reason")
+            return f"Run {run.id} was stopped{f': {reason}' if reason else ''}."
+        case RunStatus.INTERRUPTED:
+            return f"Run {run.id} was answered and goes on."
+    return (
+        f"Run {run.id} is {run.status.value}, at step {run.state.step}. It goes on by itself. Call "
+        f"status with run {run.id!r} to wait for its answer."
+    )
+
+
+def refusal(error: PerdureError) -> CallToolResult:
+    """Return the result of a tool call that was refused."""
+    return CallToolResult(
+        content=[TextContent(type="text", text=str(error))],
+        structured_content={"code": error.code, "error": str(error)},
+        is_error=True,
+    )
+
+
+def as_json(result: CallToolResult) -> dict[str, Any]:
+    """Return the result of a tool call as it is inside the result of a task."""
+    data: dict[str, Any] = json.loads(result.model_dump_json(by_alias=True, exclude_none=True))
+    return data

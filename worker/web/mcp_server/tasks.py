@@ -1,0 +1,172 @@
+"""MCP's extension for tasks (SEP-2663): a run is a task, and the task's id is the run's.
+
+A client that declares the extension gets a task for each call that starts a run. It polls
+``tasks/get``, answers what the task asks with ``tasks/update``, and stops it with ``tasks/cancel``.
+The ``mcp`` package has no classes for the extension, so its messages are described here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    ElicitResult,
+    RequestParams,
+)
+from mcp_types.jsonrpc import HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import Field, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from perdure.flows.errors import InvalidInput
+from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.domain.token import Scope
+from perdure.worker.errors import InvalidTransition, RunNotFound, Stale
+from perdure.worker.web.auth import AuthorizedClient
+from perdure.worker.web.exposed_flows import exposed_run
+from perdure.worker.web.mcp_server.question_forms import answer_of, form_of
+from perdure.worker.web.mcp_server.results import as_json, run_result
+from perdure.worker.web.question_facts import pending
+
+#: Name of the extension.
+EXTENSION = "io.modelcontextprotocol/tasks"
+#: Milliseconds between two polls that a client is asked to keep.
+POLL_MS = 1000
+
+Context = ServerRequestContext[Any, Any]
+
+
+class TaskParams(RequestParams):
+    """Parameters of a call that names a task."""
+
+    task_id: str = Field(alias="taskId")
+
+
+class TaskUpdateParams(TaskParams):
+    """Parameters of ``tasks/update``: a person's answers, by the ids of the questions."""
+
+    input_responses: dict[str, Any] = Field(alias="inputResponses")
+
+
+def is_offered(context: Context) -> bool:
+    """Return whether an MCP client can follow a task: it says so with each request."""
+    capabilities = context.session.client_capabilities
+    return (
+        context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        and capabilities is not None
+        and EXTENSION in (capabilities.extensions or {})
+    )
+
+
+def created(run: Run) -> dict[str, Any]:
+    """Return the result of a tool call that has started a run as a task."""
+    return {"resultType": "task", **_frame(run)}
+
+
+async def get_task(context: Context, runs: AuthorizedClient, params: TaskParams) -> dict[str, Any]:
+    """Return a task with its result, its error, or what it asks a person."""
+    run = await _task_run(context, runs, params)
+    task: dict[str, Any] = {"resultType": "complete", **_frame(run)}
+    match task["status"]:
+        case "completed":
+            task["result"] = as_json(run_result(run))
+        case "failed":
+            task["error"] = {"code": INTERNAL_ERROR, "message": run.error or "the run failed"}
+        case "input_required":
+            waiting = pending(run)
+            assert waiting is not None
+            form = form_of(waiting).model_dump(by_alias=True, mode="json", exclude_none=True)
+            task["inputRequests"] = {waiting.id: form}
+    return task
+
+
+async def update_task(
+    context: Context, runs: AuthorizedClient, params: TaskUpdateParams
+) -> dict[str, Any]:
+    """Take a person's answers. Those to questions that are not open any more change nothing."""
+    runs.caller.require(Scope.ANSWER)
+    run = await _task_run(context, runs, params)
+    waiting = pending(run)
+    if waiting is None or waiting.id not in params.input_responses:
+        return {}
+    try:
+        result = ElicitResult.model_validate(params.input_responses[waiting.id], by_name=False)
+    except ValidationError as error:
+        raise InvalidInput(
+            f"run {run.id}: the answer to question {waiting.id} is no result of an elicitation"
+        ) from error
+    answer = answer_of(waiting, result)
+    if answer is not None:
+        try:
+            await run_in_threadpool(runs.resume, run.id, answer.answer, answer.add, waiting.id)
+        except (Stale, InvalidTransition):
+            return {}
+    return {}
+
+
+async def cancel_task(
+    context: Context, runs: AuthorizedClient, params: TaskParams
+) -> dict[str, Any]:
+    """Stop the run of a task. Its round in flight may finish."""
+    runs.caller.require(Scope.STOP)
+    await _task_run(context, runs, params)
+    await run_in_threadpool(runs.request_stop, params.task_id, "graceful")
+    return {}
+
+
+METHODS = (
+    ("tasks/get", TaskParams, get_task),
+    ("tasks/update", TaskUpdateParams, update_task),
+    ("tasks/cancel", TaskParams, cancel_task),
+)
+
+
+async def _task_run(context: Context, runs: AuthorizedClient, params: TaskParams) -> Run:
+    """Return the run of a task, after the checks that the extension asks for."""
+    if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        raise MCPError(METHOD_NOT_FOUND, f"no {context.method} in {context.protocol_version}")
+    if not is_offered(context):
+        raise MCPError(
+            MISSING_REQUIRED_CLIENT_CAPABILITY,
+            f"{context.method} needs the extension {EXTENSION}, which the client does not declare",
+            {"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
+        )
+    header = context.request.headers.get(MCP_NAME_HEADER) if context.request else None
+    if header is not None and decode_header_value(header) != params.task_id:
+        raise MCPError(HEADER_MISMATCH, f"{MCP_NAME_HEADER} does not name the task of the body")
+    try:
+        return await run_in_threadpool(exposed_run, runs, "mcp", params.task_id)
+    except RunNotFound as error:
+        raise MCPError(INVALID_PARAMS, str(error), {"code": error.code}) from error
+
+
+def _frame(run: Run) -> dict[str, Any]:
+    """Return what every message about a task has."""
+    return {
+        "taskId": run.id,
+        "status": _status(run),
+        "statusMessage": run.status_text,
+        "createdAt": run.created_at.isoformat(),
+        "lastUpdatedAt": run.updated_at.isoformat(),
+        "ttlMs": None,  # The server keeps a run as long as its retention says.
+        "pollIntervalMs": POLL_MS,
+    }
+
+
+def _status(run: Run) -> str:
+    match run.status:
+        case RunStatus.COMPLETED:
+            return "completed"
+        case RunStatus.ERRORED:
+            return "failed"
+        case RunStatus.STOPPED:
+            return "cancelled"
+        case RunStatus.INTERRUPTED if pending(run) is not None:
+            return "input_required"
+    return "working"

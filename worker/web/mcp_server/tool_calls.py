@@ -1,0 +1,172 @@
+"""Calls of the MCP server's tools: start a run and wait for it, tell its status, answer, cancel.
+
+A call that waits may be cut off at any time. The run goes on, and ``status`` finds it again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from mcp.server.context import ServerRequestContext
+from mcp_types import CallToolRequestParams, CallToolResult, ElicitResult, InputRequiredResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from perdure.flows.errors import InvalidInput
+from perdure.worker.domain.run import Run
+from perdure.worker.domain.token import Scope
+from perdure.worker.errors import Forbidden, Stale
+from perdure.worker.web.auth import AuthorizedClient
+from perdure.worker.web.event_hub import EventHub
+from perdure.worker.web.exposed_flows import exposed_flow, exposed_run, settled
+from perdure.worker.web.mcp_server import tasks
+from perdure.worker.web.mcp_server.question_forms import answer_of, form_of
+from perdure.worker.web.mcp_server.results import run_result
+from perdure.worker.web.mcp_server.tools import (
+    AnswerArguments,
+    CancelArguments,
+    StartArguments,
+    StatusArguments,
+)
+from perdure.worker.web.question_facts import pending
+
+Context = ServerRequestContext[Any, Any]
+A = TypeVar("A", bound=BaseModel)
+
+
+class ToolCalls:
+    """Carries out calls of the MCP server's tools, for callers who were authenticated before."""
+
+    def __init__(self, hub: EventHub) -> None:
+        self._hub = hub
+
+    async def call(
+        self, context: Context, runs: AuthorizedClient, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult | dict[str, Any]:
+        """Call a tool of the MCP server, and return its result.
+
+        Raises:
+            Forbidden: The caller lacks a scope.
+            UnknownFlow: There is no such tool.
+            PerdureError: The call was refused.
+        """
+        match params.name:
+            case "status":
+                return await self._status(runs, _read(StatusArguments, params))
+            case "answer":
+                return await self._answer(runs, _read(AnswerArguments, params))
+            case "cancel":
+                return await _cancel(runs, _read(CancelArguments, params))
+        arguments = _read(StartArguments, params)
+        if params.request_state is not None:
+            run = await self._go_on(runs, params)
+        else:
+            run = await run_in_threadpool(_submit, runs, params.name, arguments)
+            if tasks.is_offered(context):
+                return tasks.created(run)
+        if isinstance(run, CallToolResult):
+            return run
+        run = await settled(runs, self._hub, run.id, arguments.wait)
+        waiting = pending(run)
+        if waiting is None or not _can_ask(context, runs):
+            return run_result(run)
+        return InputRequiredResult(
+            input_requests={waiting.id: form_of(waiting)}, request_state=run.id
+        )
+
+    async def _go_on(
+        self, runs: AuthorizedClient, params: CallToolRequestParams
+    ) -> Run | CallToolResult:
+        """Take a person's answer with which an MCP client repeats its call.
+
+        The state is the run's id. It needs no signature: it opens nothing that the caller may not
+        do anyway.
+
+        Returns:
+            The run, or what the call comes to if the person has not decided.
+        """
+        run = await run_in_threadpool(exposed_run, runs, "mcp", str(params.request_state))
+        if run.flow != params.name:
+            raise InvalidInput(f"run {run.id} is of flow {run.flow}; {params.name} cannot go on")
+        waiting = pending(run)
+        result = (params.input_responses or {}).get(waiting.id) if waiting else None
+        if waiting is None or not isinstance(result, ElicitResult):
+            return run
+        answer = answer_of(waiting, result)
+        if answer is None:
+            return run_result(run, "The person has not decided.")
+        try:
+            return await run_in_threadpool(
+                runs.resume, run.id, answer.answer, answer.add, waiting.id
+            )
+        except Stale:
+            return await run_in_threadpool(runs.get, run.id)
+        except (Forbidden, InvalidInput) as error:
+            return run_result(run, str(error))
+
+    async def _status(self, runs: AuthorizedClient, arguments: StatusArguments) -> CallToolResult:
+        await run_in_threadpool(exposed_run, runs, "mcp", arguments.run)
+        return run_result(await settled(runs, self._hub, arguments.run, arguments.wait))
+
+    async def _answer(self, runs: AuthorizedClient, arguments: AnswerArguments) -> CallToolResult:
+        runs.caller.require(Scope.ANSWER)
+        await run_in_threadpool(exposed_run, runs, "mcp", arguments.run)
+        await run_in_threadpool(
+            runs.resume, arguments.run, arguments.answer, arguments.add, arguments.question
+        )
+        return run_result(await settled(runs, self._hub, arguments.run, arguments.wait))
+
+
+async def _cancel(runs: AuthorizedClient, arguments: CancelArguments) -> CallToolResult:
+    runs.caller.require(Scope.STOP)
+    await run_in_threadpool(exposed_run, runs, "mcp", arguments.run)
+    receipt = await run_in_threadpool(
+        runs.request_stop, arguments.run, "graceful", arguments.reason
+    )
+    result = run_result(await run_in_threadpool(runs.get, arguments.run))
+    if not receipt.running:
+        return result
+    if not receipt.stopped:
+        result.content[0].text = (  # type: ignore[union-attr]
+            f"Run {receipt.run_id} stops as soon as its round is over."
+        )
+    return result.model_copy(update={"is_error": False})
+
+
+def _submit(runs: AuthorizedClient, name: str, arguments: StartArguments) -> Run:
+    # Before anything is stored: the call returns what it reads of the run.
+    runs.caller.require(Scope.READ)
+    runs.caller.require(Scope.SUBMIT)
+    exposed_flow(runs, "mcp", name)
+    return runs.submit(name, arguments.goal, arguments.inputs, idempotency_key=arguments.key)
+
+
+def _can_ask(context: Context, runs: AuthorizedClient) -> bool:
+    """Return whether the client can ask its user, and the user may answer with this token."""
+    capabilities = context.session.client_capabilities
+    forms = capabilities.elicitation if capabilities is not None else None
+    return (
+        context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        and forms is not None
+        and (forms.form is not None or forms.url is None)
+        and runs.caller.may(Scope.ANSWER)
+    )
+
+
+def _read(kind: type[A], params: CallToolRequestParams) -> A:
+    """Return the arguments of a tool call as an object of a class.
+
+    Raises:
+        InvalidInput: They do not fit. The message names each fault.
+    """
+    try:
+        return kind.model_validate(params.arguments or {})
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()
+        )
+        raise InvalidInput(
+            f"the tool {params.name!r} does not accept these arguments: {faults}. It takes "
+            f"{', '.join(kind.model_fields)}"
+        ) from error

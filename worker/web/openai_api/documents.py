@@ -1,0 +1,181 @@
+"""Runs as OpenAI's API writes them: as responses, and as chat completions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.web.exposed_flows import answer_text
+from perdure.worker.web.openai_api.requests import call_id
+from perdure.worker.web.question_facts import pending, question_facts
+
+#: Status of a response, by the run's. Those of an interrupted and of an unfinished run differ.
+STATUSES = {
+    RunStatus.QUEUED: "queued",
+    RunStatus.RUNNING: "in_progress",
+    RunStatus.INTERRUPTED: "in_progress",
+    RunStatus.STOPPED: "cancelled",
+    RunStatus.ERRORED: "failed",
+    RunStatus.COMPLETED: "completed",
+}
+#: Why a response is incomplete: the run waits for a person. OpenAI has no such reason.
+INPUT_REQUIRED = "input_required"
+
+
+def response_document(run: Run) -> dict[str, Any]:
+    """Return a run as a response of OpenAI's API.
+
+    Its output is the run's answer, or the question for which it waits.
+    """
+    status = STATUSES[run.status]
+    incomplete = error = None
+    if pending(run) is not None:
+        status, incomplete = "incomplete", {"reason": INPUT_REQUIRED}
+    elif run.status is RunStatus.COMPLETED and not run.finished:
+        status, incomplete = "incomplete", {"reason": "max_output_tokens"}
+    elif run.status is RunStatus.ERRORED:
+        error = {"code": "server_error", "message": run.error or "the run failed"}
+    return {
+        "id": run.id,
+        "object": "response",
+        "created_at": run.created_at.timestamp(),
+        "status": status,
+        "background": True,
+        "error": error,
+        "incomplete_details": incomplete,
+        "instructions": None,
+        "max_output_tokens": None,
+        "metadata": dict(run.labels),
+        "model": run.flow,
+        "output": output_items(run),
+        "parallel_tool_calls": False,
+        "previous_response_id": None,
+        "reasoning": None,
+        "store": True,
+        "temperature": None,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": None,
+        "truncation": "disabled",
+        "usage": response_usage(run),
+        "user": None,
+    }
+
+
+def output_items(run: Run) -> list[dict[str, Any]]:
+    """Return what a run has come to: its answer as a message, or its question as a call."""
+    if run.status is RunStatus.COMPLETED:
+        return [message_item(f"msg_{run.id}", answer_text(run), "completed")]
+    return [call] if (call := question_call(run)) is not None else []
+
+
+def message_item(item_id: str, text: str, status: str) -> dict[str, Any]:
+    """Return a message as an item of a response's output."""
+    return {
+        "id": item_id,
+        "type": "message",
+        "role": "assistant",
+        "status": status,
+        "content": [text_part(text)],
+    }
+
+
+def text_part(text: str) -> dict[str, Any]:
+    """Return a text as a part of a message."""
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def question_call(run: Run) -> dict[str, Any] | None:
+    """Return the question for which a run waits, as a call of a function, or None.
+
+    The function is the kind of the question. The output of the call is the answer.
+    """
+    waiting = pending(run)
+    if waiting is None:
+        return None
+    return {
+        "id": f"fc_{call_id(run.id, waiting.id)}",
+        "type": "function_call",
+        "call_id": call_id(run.id, waiting.id),
+        "name": waiting.kind,
+        "arguments": json.dumps(question_facts(waiting), ensure_ascii=False),
+        "status": "completed",
+    }
+
+
+def chat_document(run: Run) -> dict[str, Any]:
+    """Return a run that is completed or waits for a person as a chat completion."""
+    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+    if run.status is RunStatus.COMPLETED:
+        message["content"] = answer_text(run)
+    elif (call := tool_call(run)) is not None:
+        message["tool_calls"] = [call]
+    choice = {
+        "index": 0,
+        "message": message,
+        "finish_reason": finish_reason(run),
+        "logprobs": None,
+    }
+    return {
+        "id": run.id,
+        "object": "chat.completion",
+        "created": int(run.created_at.timestamp()),
+        "model": run.flow,
+        "choices": [choice],
+        "usage": chat_usage(run),
+    }
+
+
+def finish_reason(run: Run) -> str:
+    """Return why a chat completion ends."""
+    if run.status is RunStatus.INTERRUPTED:
+        return "tool_calls"
+    return "stop" if run.finished else "length"
+
+
+def tool_call(run: Run) -> dict[str, Any] | None:
+    """Return the question for which a run waits, as a tool call of a chat, or None."""
+    call = question_call(run)
+    return call and {
+        "id": call["call_id"],
+        "type": "function",
+        "function": {"name": call["name"], "arguments": call["arguments"]},
+    }
+
+
+def _tokens(run: Run) -> tuple[int, int, int] | None:
+    """Return the tokens that a run and those below it have read, written, and used in all.
+
+    Returns:
+        None if they have used none.
+    """
+    spent, below = (run.details.get(name) or {} for name in ("spent", "spent_below"))
+    read, wrote, total = (
+        int(spent.get(name, 0) + below.get(name, 0))
+        for name in ("input_tokens", "output_tokens", "tokens")
+    )
+    return (read, wrote, max(total, read + wrote)) if read or wrote or total else None
+
+
+def response_usage(run: Run) -> dict[str, Any] | None:
+    """Return the tokens that a run has used, as a response has them, or None for none."""
+    tokens = _tokens(run)
+    return tokens and {
+        "input_tokens": tokens[0],
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": tokens[1],
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": tokens[2],
+    }
+
+
+def chat_usage(run: Run) -> dict[str, Any] | None:
+    """Return the tokens that a run has used, as a chat completion has them, or None for none."""
+    tokens = _tokens(run)
+    return tokens and {
+        "prompt_tokens": tokens[0],
+        "completion_tokens": tokens[1],
+        "total_tokens": tokens[2],
+    }

@@ -1,0 +1,214 @@
+"""Request bodies of OpenAI's API, and what they mean for a run.
+
+A flow decides by itself how it asks its models. Fields for a model's sampling are accepted, since
+many clients always send them, and change nothing. Fields that would promise something else are
+refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import model_validator
+
+from perdure.flows.errors import InvalidInput
+from perdure.worker.web.api.requests import Asked
+
+#: Kinds of questions, which are the names of the functions by which a run asks them.
+QUESTIONS = ("approval", "in_doubt", "budget", "question", "pause")
+#: Between the run and the question, in the id of a call by which a run asks.
+CALL_SEPARATOR = "/"
+
+
+class PersonsOutput(NamedTuple):
+    """The output of a call by which a run has asked: whose call it is, and the text."""
+
+    run_id: str
+    question: str
+    text: str
+
+
+class OpenAIRequest(Asked):
+    """Fields that both kinds of request have."""
+
+    model: str
+    """The flow."""
+    inputs: dict[str, Any] | None = None
+    """The flow's inputs, which OpenAI's API does not have."""
+    metadata: dict[str, str] | None = None
+    """They become the run's labels."""
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    store: bool | None = None
+    tools: list[dict[str, Any]] | None = None
+    parallel_tool_calls: bool | None = None
+    prompt_cache_key: str | None = None
+    reasoning_effort: Any = None
+    safety_identifier: str | None = None
+    seed: Any = None
+    service_tier: Any = None
+    temperature: Any = None
+    tool_choice: Any = None
+    top_logprobs: Any = None
+    top_p: Any = None
+    user: str | None = None
+    verbosity: Any = None
+
+    @model_validator(mode="after")
+    def _promise_nothing(self) -> OpenAIRequest:
+        if self.store is False:
+            raise ValueError("store is false, but a run is always stored")
+        for tool in self.tools or ():
+            function = tool.get("function")
+            name = function.get("name") if isinstance(function, Mapping) else tool.get("name")
+            if name not in QUESTIONS:
+                raise ValueError(
+                    f"tool {name!r}: a run calls no tools of its client, except to ask a person: "
+                    f"{', '.join(QUESTIONS)}"
+                )
+        return self
+
+
+class CreateResponse(OpenAIRequest):
+    """Body of ``POST /v1/responses``."""
+
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+    background: bool | None = None
+    previous_response_id: str | None = None
+    include: Any = None
+    max_output_tokens: Any = None
+    max_tool_calls: Any = None
+    reasoning: Any = None
+    text: dict[str, Any] | None = None
+    truncation: Any = None
+
+    @model_validator(mode="after")
+    def _promise_text(self) -> CreateResponse:
+        _check_format((self.text or {}).get("format"), "text.format")
+        return self
+
+
+class CreateChatCompletion(OpenAIRequest):
+    """Body of ``POST /v1/chat/completions``."""
+
+    messages: list[dict[str, Any]]
+    n: int | None = None
+    frequency_penalty: Any = None
+    logit_bias: Any = None
+    logprobs: bool | None = None
+    max_completion_tokens: Any = None
+    max_tokens: Any = None
+    presence_penalty: Any = None
+    response_format: dict[str, Any] | None = None
+    stop: Any = None
+
+    @model_validator(mode="after")
+    def _promise_text(self) -> CreateChatCompletion:
+        _check_format(self.response_format, "response_format")
+        if self.n not in (None, 1):
+            raise ValueError(f"n is {self.n}, but a run has one answer")
+        return self
+
+    @property
+    def includes_usage(self) -> bool:
+        """Whether the stream ends with what the run has spent."""
+        return (self.stream_options or {}).get("include_usage") is True
+
+
+def _check_format(wanted: Any, name: str) -> None:
+    kind = wanted.get("type") if isinstance(wanted, Mapping) else None
+    if wanted is not None and kind != "text":
+        raise ValueError(f"{name} is {kind!r}, but a flow decides on the form of its answer")
+
+
+def call_id(run_id: str, question: str) -> str:
+    """Return the id of the call by which a run asks a question."""
+    return f"{run_id}{CALL_SEPARATOR}{question}"
+
+
+def output_of(items: str | Sequence[Mapping[str, Any]]) -> PersonsOutput | None:
+    """Return the output of a call that a request ends with, or None if it ends with words.
+
+    Raises:
+        InvalidInput: It is no output of a call by which a run asks.
+    """
+    last = {} if isinstance(items, str) or not items else items[-1]
+    if last.get("role") == "tool":
+        called, output = last.get("tool_call_id"), last.get("content")
+    elif last.get("type") == "function_call_output":
+        called, output = last.get("call_id"), last.get("output")
+    else:
+        return None
+    run_id, separator, question = str(called).rpartition(CALL_SEPARATOR)
+    if not separator:
+        raise InvalidInput(
+            f"call {called!r} was made by no run; expected the call_id of a run's question"
+        )
+    return PersonsOutput(run_id, question, _text_of(output))
+
+
+def goal_of(items: str | Sequence[Mapping[str, Any]], instructions: str | None = None) -> str:
+    """Return the goal that a conversation sets for a run.
+
+    A single message of a user is the goal. Otherwise, it is the conversation with its roles.
+
+    Raises:
+        InvalidInput: There is no message, or something else than text in one.
+    """
+    said: list[tuple[str, str]] = [("system", instructions)] if instructions else []
+    if isinstance(items, str):
+        said.append(("user", items))
+    else:
+        said += [turn for item in items if (turn := _turn_of(item)) is not None]
+    if not any(role == "user" for role, _ in said):
+        raise InvalidInput("there is no message of a user; expected at least one")
+    if len(said) == 1:
+        return said[0][1]
+    return "\n\n".join(f"{role}: {text}" for role, text in said)
+
+
+def _turn_of(item: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return role and text of an item of a conversation, or None if it has no words."""
+    kind = item.get("type", "message")
+    if kind in ("reasoning", "item_reference"):
+        return None
+    if kind == "function_call":
+        return "assistant", f"{item.get('name')}({item.get('arguments')})"
+    if kind == "function_call_output":
+        return "tool", _text_of(item.get("output"))
+    role = item.get("role")
+    if kind != "message" or role not in ("user", "assistant", "system", "developer", "tool"):
+        raise InvalidInput(
+            f"an item of type {str(kind)[:60]!r} and role {str(role)[:60]!r} cannot be part of a "
+            "goal; expected messages of text"
+        )
+    text = _text_of(item.get("content"))
+    for call in item.get("tool_calls") or ():
+        function = call.get("function", {}) if isinstance(call, Mapping) else {}
+        text += f"{function.get('name')}({function.get('arguments')})"
+    return role, text
+
+
+def _text_of(content: Any) -> str:
+    """Return the text of a message's content.
+
+    Raises:
+        InvalidInput: It has parts that are no text.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        return json.dumps(content, ensure_ascii=False)
+    texts = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind not in ("text", "input_text", "output_text"):
+            raise InvalidInput(
+                f"a message has a part of type {kind!r}, but a goal is a text; pass other data in "
+                "inputs"
+            )
+        texts.append(str(part.get("text", "")))
+    return "".join(texts)

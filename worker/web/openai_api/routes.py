@@ -1,0 +1,216 @@
+"""Routes of OpenAI's API: responses, chat completions and models."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from perdure.flows.errors import InvalidInput
+from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.domain.token import Scope
+from perdure.worker.errors import InvalidTransition, Stale
+from perdure.worker.web.api.runs import Key
+from perdure.worker.web.auth import AuthorizedClient
+from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.event_hub import EventHub
+from perdure.worker.web.exposed_flows import (
+    answer_text,
+    exposed_flow,
+    exposed_flows,
+    exposed_run,
+    settled,
+)
+from perdure.worker.web.json_body import Json
+from perdure.worker.web.openai_api.documents import chat_document, response_document
+from perdure.worker.web.openai_api.errors import OpenAIRoute, error_response, refused_retry
+from perdure.worker.web.openai_api.requests import (
+    CreateChatCompletion,
+    CreateResponse,
+    OpenAIRequest,
+    PersonsOutput,
+    goal_of,
+    output_of,
+)
+from perdure.worker.web.openai_api.streams import chat_error, stream_chat, stream_response
+from perdure.worker.web.question_facts import pending
+
+#: Seconds that a request waits for a run. OpenAI's client gives up after 600.
+MOST_WAIT = 570.0
+
+
+def openai_router(hub: EventHub) -> APIRouter:
+    """Return the router of OpenAI's API, for the path ``/v1``. An app includes it with ``bound``.
+
+    It is not in the OpenAPI document of the HTTP API: OpenAI describes it.
+    """
+    router = APIRouter(
+        prefix="/v1", route_class=OpenAIRoute, default_response_class=Json, include_in_schema=False
+    )
+    _add_responses(router, hub)
+    _add_chat(router, hub)
+
+    @router.get("/models")
+    def list_models(runs: Runs) -> Response:
+        """List the flows that are exposed to OpenAI's clients."""
+        flows = exposed_flows(runs, "openai")
+        return Json({"object": "list", "data": [_model(name) for name in sorted(flows)]})
+
+    @router.get("/models/{name}")
+    def get_model(name: str, runs: Runs) -> Response:
+        """Return one of the flows that are exposed."""
+        exposed_flow(runs, "openai", name)
+        return Json(_model(name))
+
+    return router
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "perdure"}
+
+
+def _add_responses(router: APIRouter, hub: EventHub) -> None:
+    @router.post("/responses")
+    async def create_response(
+        body: CreateResponse, request: Request, runs: Runs, idempotency_key: Key = None
+    ) -> Response:
+        """Start a run, or pass a person's answer to one, and return it as a response."""
+        output = output_of(body.input)
+        if output is None and (refused := refused_retry(request)) is not None:
+            return refused
+        if output is not None:
+            if body.previous_response_id not in (None, output.run_id):
+                raise InvalidInput(
+                    f"the call was made by run {output.run_id}, not {body.previous_response_id}"
+                )
+            run = await run_in_threadpool(_answer, runs, output)
+        else:
+            run = await run_in_threadpool(_start_response, runs, body, idempotency_key)
+        if body.stream:
+            return await stream_response(runs, hub, run)
+        if not body.background:
+            run = await settled(runs, hub, run.id, MOST_WAIT)
+        return Json(response_document(run))
+
+    @router.get("/responses/{run_id}")
+    async def get_response(
+        run_id: str,
+        runs: Runs,
+        stream: bool = False,
+        starting_after: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
+    ) -> Response:
+        """Return a run as a response, or stream it from an event on."""
+        run = await run_in_threadpool(exposed_run, runs, "openai", run_id)
+        if stream:
+            return await stream_response(runs, hub, run, starting_after)
+        return Json(response_document(run))
+
+    @router.post("/responses/{run_id}/cancel")
+    def cancel_response(run_id: str, runs: Runs) -> Response:
+        """Stop a run. Its round in flight may finish."""
+        exposed_run(runs, "openai", run_id)
+        runs.request_stop(run_id, "graceful")
+        return Json(response_document(runs.get(run_id)))
+
+
+def _add_chat(router: APIRouter, hub: EventHub) -> None:
+    @router.post("/chat/completions")
+    async def create_chat_completion(
+        body: CreateChatCompletion, request: Request, runs: Runs, idempotency_key: Key = None
+    ) -> Response:
+        """Start a run, or pass a person's answer to one, and return what it comes to."""
+        output = output_of(body.messages)
+        if output is None and (refused := refused_retry(request)) is not None:
+            return refused
+        if output is not None:
+            run = await run_in_threadpool(_answer, runs, output)
+        else:
+            run = await run_in_threadpool(
+                _start, runs, body, goal_of(body.messages), idempotency_key
+            )
+        end = partial(settled, runs, hub, run.id, MOST_WAIT)
+        if body.stream:
+            return stream_chat(run, end, body.includes_usage)
+        run = await end()
+        error = chat_error(run)
+        return Json(chat_document(run)) if error is None else error_response(*error)
+
+
+def _start(
+    runs: AuthorizedClient,
+    body: OpenAIRequest,
+    goal: str,
+    key: str | None,
+    thread: str | None = None,
+) -> Run:
+    """Submit the run that a request starts.
+
+    Raises:
+        Forbidden: The caller may not submit, or not read what becomes of it.
+        UnknownFlow: The flow is not exposed.
+    """
+    exposed_flow(runs, "openai", body.model)
+    return runs.submit(
+        body.model,
+        goal,
+        body.inputs,
+        labels=body.metadata,
+        idempotency_key=key,
+        thread_id=thread,
+    )
+
+
+def _start_response(runs: AuthorizedClient, body: CreateResponse, key: str | None) -> Run:
+    if body.previous_response_id is None:
+        return _start(runs, body, goal_of(body.input, body.instructions), key)
+    earlier = exposed_run(runs, "openai", body.previous_response_id)
+    if earlier.status is not RunStatus.COMPLETED:
+        question = pending(earlier)
+        asks = f" It waits for the output of call {earlier.id}/{question.id}." if question else ""
+        raise InvalidTransition(
+            f"run {earlier.id} is {earlier.status.value}, so no conversation goes on from it.{asks}"
+        )
+    said = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
+    before = [
+        {"role": "user", "content": earlier.goal},
+        {"role": "assistant", "content": answer_text(earlier)},
+    ]
+    thread = earlier.state.thread_id or earlier.id
+    return _start(runs, body, goal_of([*before, *said], body.instructions), key, thread)
+
+
+def _answer(runs: AuthorizedClient, output: PersonsOutput) -> Run:
+    """Answer a run's question with the output of its call, and return the run.
+
+    An answer that has come already changes nothing, so that it can be sent again.
+
+    Raises:
+        Forbidden: The caller may not answer.
+        InvalidInput: It is no answer to this question.
+    """
+    runs.caller.require(Scope.READ)
+    runs.caller.require(Scope.ANSWER)
+    run = exposed_run(runs, "openai", output.run_id)
+    waiting = pending(run)
+    if waiting is None or waiting.id != output.question:
+        return run
+    answer, add = _read(output.text), None
+    if waiting.kind == "budget":
+        budget = str((waiting.data or {})["budget"])
+        given = answer.get("add", answer) if isinstance(answer, dict) else answer
+        answer, add = None, given if isinstance(given, dict) else {budget: given}
+    try:
+        return runs.resume(run.id, None if waiting.kind == "pause" else answer, add, waiting.id)
+    except Stale:
+        return runs.get(run.id)
+
+
+def _read(text: str) -> Any:
+    """Return what a text means as an answer: its JSON, or the text itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,259 @@
+"""Translation of a run's stream into the events of a streamed response.
+
+Each text that a round shows is an item of the response: a message, or reasoning. It is done when
+its round is committed. OpenAI's protocol cannot take text back. So the item of an attempt that was
+given up ends as incomplete, and the next attempt begins another item. The response that comes last
+has the run's answer alone.
+
+The number of an event says when it happened, not how many came before. So any server process finds
+the event after a number, although older text of the run is gone meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.worker.domain.event import TRIMMED, position_of
+from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.domain.stream import RETRACTED, TEXT, StreamItem
+from perdure.worker.web.exposed_flows import answer_text
+from perdure.worker.web.openai_api.documents import (
+    message_item,
+    question_call,
+    response_document,
+    text_part,
+)
+
+#: Events of one entry of a run, at most 32, and entries of one millisecond, at most 64. The rest of
+#: a number is the time: with ten years it stays below the 2**53 that JSON's readers keep exact.
+MOST_DERIVED, MOST_IN_A_MS = 32, 64
+#: Kinds of text that are shown, with the type of their item.
+ITEM_TYPES = {"text": "message", "thinking": "reasoning"}
+
+StreamEvent = dict[str, Any]
+
+
+@dataclass
+class ShownItem:
+    """An item of the response whose text still grows.
+
+    Attributes:
+        id: of the item.
+        type: ``message`` or ``reasoning``.
+        index: its place among the items.
+        step: of the round that shows it.
+        text: the text so far.
+    """
+
+    id: str
+    type: str
+    index: int
+    step: int
+    text: str = ""
+
+    @property
+    def part(self) -> dict[str, Any]:
+        """The text as a part of the item."""
+        if self.type == "message":
+            return text_part(self.text)
+        return {"type": "reasoning_text", "text": self.text}
+
+    def document(self, status: str) -> dict[str, Any]:
+        """Return the item as OpenAI writes it."""
+        parts = [] if status == "in_progress" else [self.part]
+        if self.type == "message":
+            return message_item(self.id, "", status) | {"content": parts}
+        return {
+            "id": self.id,
+            "type": "reasoning",
+            "summary": [],
+            "content": parts,
+            "status": status,
+        }
+
+
+class ResponseEvents:
+    """The translation of one run's stream, from its beginning.
+
+    Args:
+        run: The run, as it is now.
+        after: Number of the last event that is not wanted. None: all are wanted.
+    """
+
+    def __init__(self, run: Run, after: int | None = None) -> None:
+        self._run = run
+        self._after = -1 if after is None else after
+        self._began_ms = round(run.created_at.timestamp() * 1000)
+        self._number = -1
+        self._next_index = 0
+        self._open: dict[tuple[int, int, str, str], ShownItem] = {}
+        self._last_message: ShownItem | None = None
+        #: Steps of whose text a part is gone.
+        self._trimmed: set[int] = set()
+
+    def begin(self) -> list[StreamEvent]:
+        """Return the events with which a streamed response begins."""
+        document = response_document(self._run) | {
+            "status": "in_progress",
+            "output": [],
+            "error": None,
+            "incomplete_details": None,
+            "usage": None,
+        }
+        return self._wanted(
+            {"type": f"response.{name}", "response": document}
+            for name in ("created", "in_progress")
+        )
+
+    def translate(self, item: StreamItem) -> list[StreamEvent]:
+        """Return the events for one item of the run's stream."""
+        self._move_to(item)
+        match item.type:
+            case "text":
+                return self._wanted(self._text(item))
+            case "retracted":
+                return self._wanted(self._close(item.step, "incomplete"))
+            case "trimmed":
+                # What is there of its text is not all, so no item of it can be complete.
+                self._trimmed.add(item.step)
+                return self._wanted(self._close(item.step, "incomplete"))
+            case "committed":
+                status = "incomplete" if item.step in self._trimmed else "completed"
+                return self._wanted(self._close(item.step, status))
+            case "interrupted":
+                # The place of its question, which is there no more when it was answered.
+                self._next_index += 1
+        return []
+
+    def finish(self, run: Run) -> list[StreamEvent]:
+        """Return the events with which a streamed response ends, for now if a person is asked."""
+        document = response_document(run)
+        return self._wanted(
+            [
+                *self._close(None, "incomplete"),
+                *self._answer(run),
+                *self._question(run),
+                {"type": f"response.{_ending(document['status'])}", "response": document},
+            ]
+        )
+
+    def _move_to(self, item: StreamItem) -> None:
+        """Advance the numbers to the time of an item, but never back."""
+        if item.type in (RETRACTED, TRIMMED):
+            return  # It has the place of another item.
+        event, _, text = item.id.partition("/")
+        ms, number = position_of(text if item.type == TEXT else event)
+        place = (max(ms - self._began_ms, 0) * MOST_IN_A_MS + min(number, MOST_IN_A_MS - 1)) * 2 + (
+            item.type != TEXT
+        )
+        # 0 and 1 are the numbers of the events at the beginning.
+        self._number = max(self._number, place * MOST_DERIVED + 1)
+
+    def _wanted(self, events: Any) -> list[StreamEvent]:
+        """Return those of the events that the client does not have, with their numbers."""
+        wanted = []
+        for event in events:
+            self._number += 1
+            if self._number > self._after:
+                wanted.append({**event, "sequence_number": self._number})
+        return wanted
+
+    def _text(self, item: StreamItem) -> Iterator[StreamEvent]:
+        kind = ITEM_TYPES.get(item.kind)
+        if kind is None:
+            return
+        key = (item.step, item.attempt, item.kind, item.part)
+        shown = self._open.get(key)
+        if shown is None:
+            number = self._take_index()
+            item_id = f"{'msg' if kind == 'message' else 'rs'}_{self._run.id}_{number}"
+            shown = self._open[key] = ShownItem(item_id, kind, number, item.step)
+            yield from self._added(shown)
+        yield from self._grow(shown, item.text)
+
+    def _added(self, shown: ShownItem) -> Iterator[StreamEvent]:
+        yield {
+            "type": "response.output_item.added",
+            "output_index": shown.index,
+            "item": shown.document("in_progress"),
+        }
+        yield {"type": "response.content_part.added", **_place(shown), "part": shown.part}
+
+    def _grow(self, shown: ShownItem, text: str) -> Iterator[StreamEvent]:
+        shown.text += text
+        event = {"type": f"response.{_text_name(shown)}.delta", **_place(shown), "delta": text}
+        yield event | ({"logprobs": []} if shown.type == "message" else {})
+
+    def _close(self, step: int | None, status: str) -> Iterator[StreamEvent]:
+        """Yield the ends of the open items of a step, or of all."""
+        for key, shown in list(self._open.items()):
+            if step is None or shown.step == step:
+                del self._open[key]
+                if status == "completed" and shown.type == "message":
+                    self._last_message = shown
+                yield from self._done(shown, status)
+
+    def _done(self, shown: ShownItem, status: str) -> Iterator[StreamEvent]:
+        event = {"type": f"response.{_text_name(shown)}.done", **_place(shown), "text": shown.text}
+        yield event | ({"logprobs": []} if shown.type == "message" else {})
+        yield {"type": "response.content_part.done", **_place(shown), "part": shown.part}
+        yield {
+            "type": "response.output_item.done",
+            "output_index": shown.index,
+            "item": shown.document(status),
+        }
+
+    def _answer(self, run: Run) -> Iterator[StreamEvent]:
+        """Yield the run's answer as a message, unless it is the last that was shown."""
+        if run.status is not RunStatus.COMPLETED:
+            return
+        text = answer_text(run)
+        if self._last_message is not None and self._last_message.text == text:
+            return
+        shown = ShownItem(f"msg_{run.id}", "message", self._take_index(), run.state.step)
+        yield from self._added(shown)
+        yield from self._grow(shown, text)
+        yield from self._done(shown, "completed")
+
+    def _question(self, run: Run) -> Iterator[StreamEvent]:
+        call = question_call(run)
+        if call is None:
+            return
+        index = max(self._next_index - 1, 0)  # The event ``interrupted`` has taken it.
+        yield {
+            "type": "response.output_item.added",
+            "output_index": index,
+            "item": call | {"arguments": "", "status": "in_progress"},
+        }
+        frame = {"item_id": call["id"], "output_index": index}
+        arguments = call["arguments"]
+        yield {"type": "response.function_call_arguments.delta", **frame, "delta": arguments}
+        yield {
+            "type": "response.function_call_arguments.done",
+            **frame,
+            "name": call["name"],
+            "arguments": arguments,
+        }
+        yield {"type": "response.output_item.done", "output_index": index, "item": call}
+
+    def _take_index(self) -> int:
+        self._next_index += 1
+        return self._next_index - 1
+
+
+def _place(shown: ShownItem) -> dict[str, Any]:
+    return {"item_id": shown.id, "output_index": shown.index, "content_index": 0}
+
+
+def _text_name(shown: ShownItem) -> str:
+    return "output_text" if shown.type == "message" else "reasoning_text"
+
+
+def _ending(status: str) -> str:
+    """Return the name of the event that ends a stream, by the status of the response.
+
+    OpenAI has none for a cancelled response, so it is reported as incomplete.
+    """
+    return status if status in ("completed", "failed") else "incomplete"

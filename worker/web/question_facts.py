@@ -1,0 +1,41 @@
+"""What a run asks a person, as clients of other protocols learn it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.domain.run import Run, RunStatus
+
+#: What to pass as the answer, by the kind of the question.
+EXPECTED = {
+    "approval": '"approve", "refuse", {"refuse": "why"} or {"edit": {the arguments}}',
+    "in_doubt": '"retry", {"result": what it came to} or {"tell": "words for the controller"}',
+    "question": "any JSON, often a text",
+    "pause": "nothing: it only needs permission to go on",
+}
+
+
+def pending(run: Run) -> PendingInterrupt | None:
+    """Return what a run asks a person now, or None."""
+    return PendingInterrupt.of(run) if run.status is RunStatus.INTERRUPTED else None
+
+
+def question_facts(waiting: PendingInterrupt) -> dict[str, Any]:
+    """Return what a run asks a person, as JSON data, and in which form an answer is expected."""
+    facts: dict[str, Any] = {"id": waiting.id, "kind": waiting.kind, "text": waiting.question}
+    if waiting.command is not None:
+        facts |= {"command": waiting.command, "args": dict(waiting.args)}
+    elif waiting.shown_data:
+        facts["data"] = waiting.shown_data
+    if waiting.deadline is not None:
+        facts |= {"deadline": waiting.deadline.isoformat(), "default": waiting.default}
+    return facts | {"expected": expected(waiting)}
+
+
+def expected(waiting: PendingInterrupt) -> str:
+    """Return in words which answer a run's question takes."""
+    if waiting.kind != "budget":
+        return EXPECTED[waiting.kind]
+    budget = (waiting.data or {})["budget"]
+    return f'add: {{"{budget}": {waiting.as_much_again}}}, or another amount'
