@@ -93,9 +93,10 @@ class RoundText(LiveText):
 
     def end(self) -> None:
         """Write what is left. A failure is logged, and the rest of the round is not shown."""
-        if not self._waiting:
+        if not self._characters:
             return
-        with self._writing:  # so that two threads keep the order
+        # Two threads keep the order, and the end of a round waits for what the other one writes.
+        with self._writing:
             with self._lock:
                 pieces, self._waiting = self._waiting, []
             if not pieces or self._is_lost:
