@@ -188,7 +188,7 @@ async def opened(
 ) -> AsyncIterator[LibraryModel]:
     """Open the language model that a flow uses, and close its connections after the ``with`` block.
 
-    Each round has its own event loop, so connections cannot be shared between rounds.
+    Each round opens connections of its own.
 
     Raises:
         ModelFailed: The model cannot be used, or its key is missing.
