@@ -14,6 +14,7 @@ from perdure import Client
 from perdure.worker.settings import Settings
 from tests.support.browser import browsing, chromium, grave_findings, keep_picture
 from tests.support.example_flows import chatting  # noqa: F401 -- registers flows
+from tests.support.servers import until
 from tests.support.threaded_server import serving_app
 from tests.support.workers import workers
 
@@ -78,3 +79,16 @@ def test_a_person_chats_approves_and_sees_a_lost_attempt_taken_back(
         assert grave_findings(page) == []
     [run] = client.runs(flow="chatting")
     assert run.finished and run.details["submitted_by"] == "guest"
+    page.reload()
+    expect(page.locator(".person")).to_have_text("tea, after a failure")
+    expect(page.locator(".answer")).to_have_text('Done: "paid 3"')
+    page.get_by_label("Message").fill("milk")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".person").last).to_have_text("milk")
+    until(lambda: len(client.runs(flow="chatting").runs) == 2, "the next run")
+    page.get_by_label("Message").fill("cold, please")
+    page.get_by_role("button", name="Send").click()
+    newest = client.runs(flow="chatting").runs[0]
+    until(lambda: client.unread(newest.id) == {"say": 1}, "the message to the live run")
+    page.reload()
+    expect(page.locator(".person").last).to_have_text("cold, please")
