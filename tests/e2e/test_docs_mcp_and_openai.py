@@ -80,4 +80,4 @@ def test_a_server_without_tokens_serves_mcp_clients_of_its_machine(url: str) -> 
         async with McpClient(f"{url}/mcp") as client:
             return {tool.name for tool in (await client.list_tools()).tools}
 
-    assert asyncio.run(list_tools()) == {"tidy", "status", "answer", "cancel"}
+    assert asyncio.run(list_tools()) >= {"tidy", "status", "answer", "cancel"}

@@ -81,7 +81,8 @@ def test_each_exposed_flow_is_a_tool_with_the_schema_of_its_inputs(exposed: Expo
     listed = drive(exposed, lambda client: client.list_tools())
     tools = {tool.name: tool for tool in listed.tools}
     flows = {"asks", "breaks", "guarded", "pauses", "talk", "tidy"}
-    assert set(tools) == {*flows, "status", "answer", "cancel"}
+    # Other test modules of the process may expose flows too.
+    assert set(tools) >= {*flows, "status", "answer", "cancel"} and "secluded" not in tools
     schema = tools["tidy"].input_schema
     assert schema["required"] == ["goal", "inputs"]
     assert schema["properties"]["inputs"]["properties"]["target"] == {"$ref": "#/$defs/Target"}

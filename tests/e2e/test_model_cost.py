@@ -22,7 +22,7 @@ from tests.support.own_registry import own_registry
 from tests.support.threaded_server import serving
 
 assert model_choice
-FLOW = "choosing"
+FLOW = "choosing_model"
 #: Rounds of the long run's controller, and replies that its window holds.
 REPLIES, LAST = 40, 8
 

@@ -7,7 +7,7 @@ from perdure.flows.controllers.model import ModelController
 from tests.support.example_flows.model import Adding
 
 
-@register("choosing")
+@register("choosing_model")
 class Choosing(Adding):
     """A model adds numbers, of which it sees the last eight."""
 
