@@ -19,7 +19,7 @@ from perdure.worker.client.steer import RunSteering, check_words
 from perdure.worker.client.submit import AlreadyHeard, Submitter
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.submission import Submission
-from perdure.worker.errors import InvalidTransition, RunNotFound, Taken
+from perdure.worker.errors import Conflict, InvalidTransition, RunNotFound, Taken
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.thread_messages import thread_messages
 
@@ -100,6 +100,10 @@ class Threads(Submitter, RunSignals, RunSteering):
                     submission, idempotency_key=f"thread:{own}", said=stored_key(key)
                 )
                 return SentMessage(run.id, True, thread)
+            except Conflict as error:
+                raise Conflict(
+                    f"thread {thread}: the key {key!r:.80} is that of another message: {error}"
+                ) from error
             except AlreadyHeard as heard:
                 return SentMessage(heard.run_id, False, thread)
             except Taken as taken:

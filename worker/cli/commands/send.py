@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 
 from perdure.worker.cli import output
+from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.commands.stop import name_for
 from perdure.worker.cli.commands.submit import amounts, pairs
 from perdure.worker.cli.commands.watch import watch_until_end
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for
+from perdure.worker.domain.run import RunStatus
 from perdure.worker.presentation.text import plain
 
 
@@ -67,6 +69,7 @@ def send_command(
             budgets=amounts(budgets, "--budget") or None,
             submitted_by=by or name_for(client),
         )
+        waits = not sent.started and client.get(sent.run_id).status is RunStatus.INTERRUPTED
         if watch:
             click.echo(f"run {sent.run_id}", err=True)
             context.exit(watch_until_end(client, sent.run_id, as_json, url))
@@ -75,7 +78,11 @@ def send_command(
         return
     click.echo(sent.run_id)
     what = "begins with it" if sent.started else "hears it in its next round"
-    click.echo(f"the run {what}; to follow it: {output.follow_hint(sent.run_id, url)}", err=True)
+    follow = f"to follow it: {output.follow_hint(sent.run_id, url)}"
+    if waits:
+        what = "waits for an answer, and hears it after that"
+        follow = f"to answer: {program()} inbox"
+    click.echo(f"the run {what}; {follow}", err=True)
 
 
 @click.command("thread")

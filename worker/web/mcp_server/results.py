@@ -64,6 +64,12 @@ def _text(run: Run) -> str:
             return f"Run {run.id} was stopped{f': {reason}' if reason else ''}."
         case RunStatus.INTERRUPTED:
             return f"Run {run.id} was answered and goes on."
+    if run.phase == "parked":
+        return (
+            f"Run {run.id} waits for a time, a signal, or runs that it has started; one of these "
+            f"may wait for a person, who finds it in the inbox. `perdure why {run.id}` says which. "
+            f"Call status with run {run.id!r} to wait for its answer."
+        )
     return (
         f"Run {run.id} is {run.status.value}, at step {run.state.step}. It goes on by itself. Call "
         f"status with run {run.id!r} to wait for its answer."
