@@ -123,7 +123,8 @@ def group_messages(
             AnswerMessage(call.id, call.name, text_of(answer))
             for call, (_, answer) in zip(calls, called, strict=True)
         ]
-    messages += [message for turn in others for message in _text_messages(turn, artifact)]
+    for turn in others:
+        messages += (tools and _answer_in_words(turn)) or _text_messages(turn, artifact)
     return [
         *messages,
         *(
@@ -228,6 +229,19 @@ def _provider_form(extras: Mapping[str, Any], artifact: Artifact | None) -> str:
         return artifact(reply["artifact"])
     except KeyError:  # the artifact was deleted; text and calls remain
         return ""
+
+
+def _answer_in_words(turn: Turn) -> list[ChatMessage]:
+    """Return the messages of an answer in words that did not end the run; empty for other turns.
+
+    The model has tools and called none, so the command ``finish`` was made of its words.
+    """
+    match turn:
+        case Turn(
+            Command(name="finish", args={"answer": str(words)}, call=""), {"error": str(error)}
+        ):
+            return [AssistantMessage(words), UserMessage(error)]
+    return []
 
 
 def _text_messages(turn: Turn, artifact: Artifact | None) -> list[ChatMessage]:
