@@ -25,6 +25,7 @@ VOLATILE = [
     # A worker may have played a round before the command reads the run.
     (re.compile(r"\bcontinues at step \d+, \w+"), "continues at step N, NODE"),
     (re.compile(r"\bstep \d+\b"), "step N"),
+    (re.compile(r"\bstep N \(node \w+"), "step N (node NODE"),
     (re.compile(r"\b[\w.-]+:\d{3,7}\b"), "HOST:PID"),
     (re.compile(r"\bby \w+"), "by USER"),
     (re.compile(r"--interrupt 0:\d+"), "--interrupt 0:N"),
