@@ -304,6 +304,7 @@ def run_of(room: Room, owner: str, state: str) -> str:
     )  # fmt: skip
     store.redis.hset(store.keys.artifacts(run_id), "log", "all is well")
     if state == "errored":
+        room.client.unpause_flow("countdown")  # a row may have paused it
         granted = try_claim(store, run_id, known=("countdown",))
         assert isinstance(granted, Claim)
         fail_round(store, granted, max_failures=1)
