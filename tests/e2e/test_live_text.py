@@ -236,7 +236,7 @@ def test_an_async_client_has_the_same_stream(client: Client, settings: Settings)
 
 
 async def watched(url: str, run_id: str, cut_after: int = 0) -> tuple[list[StreamItem], int]:
-    """The items that a client has over HTTP, and how often it was cut: each time so many have come."""
+    """What a client received over HTTP, and how often its connection was cut: after each ``cut_after`` items."""
     items: list[StreamItem] = []
     cuts = 0
     async with httpx2.AsyncClient(base_url=url, timeout=60) as http:

@@ -458,6 +458,7 @@ def test_a_run_survives_the_death_of_the_server_and_of_its_worker(
     with exposed_server(server, 0) as other:
         settings = other.client.settings
         token = other.token("ann")
+        died: list[ServerProcess] = []
 
         async def approve(url: str) -> str:
             async with connected(url, token) as client:
@@ -473,6 +474,7 @@ def test_a_run_survives_the_death_of_the_server_and_of_its_worker(
                 if dying is not None:
                     await asyncio.to_thread(until, is_watched, "the server waits for the run", 60)
                     dying.close()
+                    died.append(dying)
                 return await waiting
 
         def is_watched() -> bool:
@@ -486,6 +488,7 @@ def test_a_run_survives_the_death_of_the_server_and_of_its_worker(
                 worker.kill()
             with pytest.raises(Exception):  # noqa: B017
                 asyncio.run(wait_on(first.url, first))
+            assert died == [first], "the client failed because its server died, and not before"
         gate.unlink()
         with workers(1, settings, PERDURE_FLOW_MODULES=MODULE):
             result = asyncio.run(wait_on(other.url, None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from perdure.worker.store import StoreUnavailable
 if TYPE_CHECKING:
     from perdure.worker.client.api import ClientApi
     from perdure.worker.domain.stream import StreamItem
+
+logger = logging.getLogger("perdure.watch")
 
 #: Lines of text that a view shows at most: this many, and no more than a third of the terminal.
 MOST_LINES = 10
@@ -109,4 +112,5 @@ class TextReader:
             # The view itself says what is wrong. A server of an earlier release has no such stream,
             # and a client that is closed meanwhile raises errors of other libraries.
             except Exception:
+                logger.debug("run %s: its text is not shown any more", self._run_id, exc_info=True)
                 return
