@@ -112,12 +112,16 @@ async def respond(
         # Without it, some providers do not say what a stream has used.
         asked.arguments["model_settings"] = replace(settings, include_usage=True)
     events = _Events(context)
+    has_begun = False
     try:
         stream: AsyncIterator[Any] = model.stream_response(*asked.args[1:], **asked.kwargs)
         async with aclosing(stream) as opened:  # type: ignore[type-var]
             async for event in opened:
+                has_begun = True
                 events.take(event)
     except NotImplementedError:
+        if has_begun:
+            raise
         return await model.get_response(*args, **named)
     except Exception as error:
         # The SDK hands on errors of its HTTP library if they come in the middle of a stream.
