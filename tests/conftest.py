@@ -32,6 +32,8 @@ pytest_plugins = ["tests.support.shares"]
 
 #: kombu keeps the bindings of queues under names of its own.
 KOMBU = "_kombu."
+#: Each prefix of this session, and the test that had it.
+PREFIXES: dict[str, str] = {}
 
 
 @contextmanager
@@ -83,13 +85,18 @@ def nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     running, prefix = request.getfixturevalue(used[0]), request.getfixturevalue("prefix")
+    PREFIXES[prefix] = request.node.nodeid
     yield
     with redis.Redis.from_url(running.url) as client:
         leaked = keys_outside(client, prefix, [KOMBU])
         mine = keys_under(client, prefix)
         if leaked or mine:
             client.delete(*leaked, *mine)
-    assert not leaked, f"the test wrote keys outside its prefix {prefix}: {leaked}"
+    late = {key: PREFIXES[owner] for key in leaked if (owner := key.partition(":")[0]) in PREFIXES}
+    assert not leaked, (
+        f"keys outside the prefix {prefix} of this test: {leaked};"
+        f" written after the end of the test that they belong to: {late or 'none'}"
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from celery import Celery
 
 from perdure.worker.app import broker_url
 from tests.support.command_line import ROOT
+from tests.support.processes import end_all
 from tests.support.servers import server
 
 APP = """
@@ -53,9 +53,7 @@ def test_flows_that_cannot_be_imported_do_not_stop_the_apps_own_tasks(tmp_path: 
                 app.conf.task_default_queue = "shop"
                 assert app.send_task("add", (1, 2)).get(40) == 3
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
+            end_all(process)
     [line] = [
         line for line in (tmp_path / "said").read_text().splitlines() if "plays no rounds" in line
     ]

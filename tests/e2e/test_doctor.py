@@ -22,6 +22,7 @@ from perdure.worker.doctor.app_checks import app_findings
 from perdure.worker.doctor.default_server import unsafe_because
 from perdure.worker.store import StoreUnavailable
 from tests.support.command_line import ROOT, CommandLine
+from tests.support.processes import end_all
 from tests.support.reply_proxy import server_that_says
 from tests.support.servers import CrashableServer, available_binaries, server, until
 from tests.support.workers import workers
@@ -463,8 +464,7 @@ def _worker(
         try:
             yield process
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+            end_all(process)
 
 
 def _celery(settings: Settings, app: str = "perdure.app", **variables: str) -> _Ended:

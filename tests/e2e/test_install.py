@@ -24,6 +24,7 @@ from perdure.worker.app import broker_url
 from tests.support.apps.settings_of_theirs import SETTINGS
 from tests.support.brokers import ground
 from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
+from tests.support.processes import end_all
 from tests.support.rabbit import RabbitServer
 from tests.support.servers import CrashableServer, server, until
 
@@ -80,7 +81,7 @@ def celery(
                 text=True,
                 start_new_session=True,
             )
-            running.callback(_end, process)
+            running.callback(end_all, process)
             return process
 
         yield start
@@ -99,12 +100,6 @@ def _environment(settings: Settings) -> dict[str, str]:
         "PERDURE_FLOW_MODULES": "tests.support.example_flows.rings",
         "C_FORCE_ROOT": "1",  # else Celery itself refuses pickle, to root alone
     }
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(10)
 
 
 def _sender(broker: str, queue: str) -> Celery:

@@ -26,6 +26,7 @@ from perdure import (
 from perdure.testing import Lab
 from tests.support.driving import Driver, driving
 from tests.support.own_registry import own_registry
+from tests.support.processes import end_all
 from tests.support.servers import CrashableServer, until
 from tests.support.workers import WorkerProcess
 
@@ -229,8 +230,6 @@ def test_a_supervised_worker_closes_its_own_in_each_process(
         worker.send_signal(signal.SIGTERM)
         worker.wait(30)
     finally:
-        if worker.poll() is None:
-            os.killpg(worker.pid, signal.SIGKILL)
-            worker.wait(10)
+        end_all(worker)
     lines = log.read_text().split()
     assert lines.count("opened") == lines.count("closed") == len(pids)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from celery import Celery
 from perdure import Client, Settings
 from perdure.worker.app import broker_url
 from tests.support.command_line import ROOT
+from tests.support.processes import end_all
 from tests.support.servers import server, until
 
 
@@ -72,6 +72,4 @@ def test_a_revoked_round_is_played_since_runs_are_stopped_by_stop(tmp_path: Path
             assert client.wait(run.id, 60).answer == [0, 1]
         finally:
             client.close()
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
+            end_all(process)

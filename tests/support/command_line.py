@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.worker.settings import Settings
+from tests.support.processes import end_all
 
 ROOT = Path(__file__).parents[2]
 #: -P: as the installed command, which does not have the working directory on its path.
@@ -97,8 +97,7 @@ class CommandLine:
             try:
                 yield process
             finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
+                end_all(process)
 
     @contextmanager
     def worker(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 import yaml
 
 from tests.support.command_line import COMMAND, ROOT
+from tests.support.processes import end_all
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
@@ -113,9 +113,7 @@ class Container:
         return [part for word in words for part in word.split("\0")]
 
     def end(self) -> None:
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
+        end_all(self.process)
 
 
 def seconds(text: str) -> float:

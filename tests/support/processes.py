@@ -1,13 +1,15 @@
-"""Processes of workers: those that play rounds, found by the claims of their runs, and children."""
+"""Processes of workers: those that play rounds, found by the claims of their runs, children, and the end of all."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 from perdure import Client
+from tests.support.servers import until
 
 
 def process_of(client: Client, run_id: str) -> int | None:
@@ -41,3 +43,36 @@ def children(pid: int) -> list[int]:
             int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         ]
     return []
+
+
+def descendants(pid: int) -> list[int]:
+    """Its living children, theirs, and so on, also those that have sessions of their own."""
+    own = children(pid)
+    return own + [each for child in own for each in descendants(child)]
+
+
+def end_all(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    """SIGKILL to its group, also where its leader has ended, and to all of ours below it, and wait for them.
+
+    `up` and `demo` start workers in sessions of their own, and those finish their rounds when `up`
+    dies. They would write to the server after the test, and the next test would be blamed.
+    """
+    below = [] if process.poll() is not None else descendants(process.pid)
+    ours = [each for each in below if _is_ours(each)]
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for each in ours:
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+    process.wait(10)
+    until(lambda: all(map(ended, ours)), f"the end of {ours}", 10)
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether it is a command of Perdure or of Celery, and no server."""
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return any(word in (b"perdure", b"celery") for word in words) or any(
+            word.endswith((b"/perdure", b"/celery")) for word in words
+        )
+    return False

@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
-import signal
 import subprocess
 import termios
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from tests.support.processes import end_all
 
 CONTROL_C = b"\x03"
 
@@ -41,9 +42,7 @@ class Terminal:
 
     def close(self) -> None:
         """SIGKILL to the whole group, if it has not ended."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
+        end_all(self.process)
         self._reader.join(10)
         os.close(self._screen)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from perdure import Client
 from perdure.worker.settings import Settings
+from tests.support.processes import end_all
 from tests.support.servers import until
 
 ROOT = Path(__file__).parents[2]
@@ -85,9 +86,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """SIGKILL its whole process group."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
+        end_all(self.process)
 
     def terminate(self) -> None:
         """SIGTERM: a warm shutdown."""
