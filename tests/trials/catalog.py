@@ -1,8 +1,8 @@
-"""All trials by name. The numbers are the points of the composition design that each one tries."""
+"""All trials by name. A number is the point of the composition design that the trial plays."""
 
 from __future__ import annotations
 
-from tests.trials import brokers, budgets, mail, trees
+from tests.trials import brokers, budgets, mail, trees, workflows
 from tests.trials.trial import Trial
 
 TRIALS = {
@@ -69,5 +69,13 @@ TRIALS = {
     "join_over_rabbit": Trial(
         "26: a join completes though its broker was killed in the middle",
         1_000, 500, brokers.join_over_rabbit,
+    ),
+    "effects": Trial(
+        "workflows: each effect of ten steps once, a worker killed every second",
+        1_000, 20, workflows.effects,
+    ),
+    "programs": Trial(
+        "workflows: random programs come to the same answer and journal under random deaths",
+        1_000, 10, workflows.programs,
     ),
 }  # fmt: skip

@@ -12,11 +12,12 @@ from perdure import Client, Run, Settings
 from tests.support.brokers import Broker, ground
 from tests.support.example_flows import families, steered, waits  # noqa: F401 -- registers flows
 from tests.support.workers import WorkerProcess
-from tests.trials import flows  # noqa: F401 -- registers flows
+from tests.trials import flows, ten_steps  # noqa: F401 -- registers flows
 
 #: Where workers find the flows of all trials.
 MODULES = (
     "tests.trials.flows",
+    "tests.trials.ten_steps",
     "tests.support.example_flows.families",
     "tests.support.example_flows.steered",
     "tests.support.example_flows.waits",
