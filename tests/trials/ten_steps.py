@@ -30,8 +30,7 @@ def effect(number: int, context: RoundContext) -> int:
 
 def keyed(number: int, context: RoundContext) -> int:
     """Have an effect whose receiver honours the key."""
-    if ledger().set(f"key:{context.idempotency_key}", 1, nx=True):
-        ledger().rpush("keyed", f"{context.run_id}:{number}")
+    ledger().hsetnx("keyed", context.idempotency_key, f"{context.run_id}:{number}")
     threading.Event().wait(0.005)
     return number
 

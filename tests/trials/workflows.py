@@ -42,7 +42,10 @@ def effects(size: int) -> Figures:
         wait_until(all_ended, "the end of all runs", 900)
         seconds = time.monotonic() - began
         right = sum(ground.client.get(run.id).answer == sum(range(2 * EACH)) for run in runs)
-        found = {name: Counter(ledger().lrange(name, 0, -1)) for name in ("effects", "keyed")}
+        found = {
+            "effects": Counter(ledger().lrange("effects", 0, -1)),
+            "keyed": Counter(ledger().hvals("keyed")),
+        }
         killed = len(kills)
     twice = {name: sum(many > 1 for many in each.values()) for name, each in found.items()}
     text = (
