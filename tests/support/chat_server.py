@@ -167,6 +167,7 @@ class ChatServer:
         self.named = 0
         self.acted: Callable[[str], None] = lambda path: None
         self.ending = threading.Event()
+        self.connections = 0
         self.http = _Server(("127.0.0.1", 0), _Handler)
         self.http.daemon_threads = True
         self.http.chat = self  # type: ignore[attr-defined]
@@ -222,6 +223,11 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        """Count the connection."""
+        super().setup()
+        self.chat.connections += 1
 
     @property
     def chat(self) -> ChatServer:

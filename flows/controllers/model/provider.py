@@ -186,9 +186,10 @@ class LibraryModel:
 async def opened(
     target: Target, reply_format: str, timeout_seconds: float
 ) -> AsyncIterator[LibraryModel]:
-    """Open the language model that a flow uses, and close its connections after the ``with`` block.
+    """Open the language model that a flow uses, and close its client after the ``with`` block.
 
-    Each round opens connections of its own.
+    The connections to a provider are kept for the next rounds, if its client takes an HTTP client
+    of ours.
 
     Raises:
         ModelFailed: The model cannot be used, or its key is missing.
