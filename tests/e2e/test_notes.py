@@ -29,8 +29,10 @@ from perdure import (
     RoundContext,
     RunStatus,
     Settings,
+    Steps,
     UnstorableValue,
     register,
+    workflow,
 )
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.notes import NotesIn
@@ -302,6 +304,22 @@ def test_calls_at_once_use_the_notes_of_their_parent(client: Client, driver: Dri
     assert len(client.children(run.id)) == 3
     [found] = client.note_namespaces()
     assert (found.namespace, found.notes) == ("ada:a%3Ab%2F%C3%BC:t:clerk", 3)
+
+
+def test_a_step_of_a_workflow_keeps_notes(client: Client, driver: Driver) -> None:
+    @workflow(note_store=(store := SqliteNotes()))
+    def counting(steps: Steps) -> list[str]:
+        def note() -> list[str]:
+            notes = steps.context.notes("counting")
+            notes.put(steps.goal)
+            return [each.text for each in notes.search()]
+
+        return steps.step(note)  # type: ignore[no-any-return]
+
+    vars(driver.engine).pop("flows", None)
+    assert answer(client, driver, "one", "counting") == ["one"]
+    assert answer(client, driver, "two", "counting") == ["two", "one"]
+    assert store.get("counting", "x") is None
 
 
 def test_a_store_of_its_own_serves_the_model(client: Client, driver: Driver) -> None:
