@@ -37,6 +37,7 @@ from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.names import is_name
+from perdure.flows.notes import NO_NOTES, NoteAccess, Notes
 from perdure.flows.outcomes import ASK, SAY, Command, Turn
 from perdure.flows.waits import (
     Mailbox,
@@ -358,6 +359,7 @@ class RoundContext(Generic[Deps]):
         kept: what the flow keeps in this process between two rounds.
         live_text: where text is shown before the round is over. See ``stream``.
         earlier: the runs before this one in its thread. See ``conversation``.
+        note_access: opens what runs keep for later runs. See ``notes``.
         model: the model that the submission chose for this run, or None.
         deps: what the lifespan of the flow has opened in this process. See ``lifespan``.
         logger: a logger for the code of the flow.
@@ -399,6 +401,7 @@ class RoundContext(Generic[Deps]):
     kept: Kept = NOTHING_KEPT
     live_text: LiveText = NOT_WATCHED
     earlier: Earlier = NOTHING_EARLIER
+    note_access: NoteAccess = NO_NOTES
     model: str | None = None
     deps: Deps = NO_DEPS
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
@@ -459,6 +462,19 @@ class RoundContext(Generic[Deps]):
         run. A run that was not started by a message to a thread, or by the first, has none.
         """
         return self.earlier.read()
+
+    def notes(self, namespace: str) -> Notes:
+        """Return the notes under a namespace, which runs keep for later runs.
+
+        Args:
+            namespace: letters, digits and ``_.:@+-``, at most 200. What stands in braces is filled
+                in: ``{submitted_by}``, ``{thread}``, ``{flow}`` or ``{labels.NAME}`` of the run.
+
+        Raises:
+            InvalidFlow: the namespace is not valid.
+            FatalError: the run has not what the namespace names.
+        """
+        return self.note_access.open(namespace)
 
     @property
     def questions(self) -> list[Any]:

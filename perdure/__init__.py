@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from perdure.flows.lifespans import Lifespan, LifespanFailed, lifespan
     from perdure.flows.memory import memory_read, memory_write
     from perdure.flows.names import node
+    from perdure.flows.notes import Note, Notes, NoteStore
     from perdure.flows.outcomes import (
         Advance,
         Command,
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
         StopRequestStatus,
     )
     from perdure.worker.domain.interrupt import PendingInterrupt, Waiting
+    from perdure.worker.domain.note_namespace import NoteNamespace
     from perdure.worker.domain.run import Run, RunStatus
     from perdure.worker.domain.run_tree import AlikeRuns, RunTree
     from perdure.worker.domain.sent_message import SentMessage
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
         AccessDenied,
         ArtifactNotFound,
         Conflict,
+        DamagedNote,
         DamagedRun,
         Forbidden,
         InvalidSettings,
@@ -133,6 +136,7 @@ _HOMES = {
     "Conflict": "perdure.worker.errors",
     "Controller": "perdure.flows.controllers",
     "ControllerExecutorFlow": "perdure.flows.shapes.controller_executor",
+    "DamagedNote": "perdure.worker.errors",
     "DamagedRun": "perdure.worker.errors",
     "Diverged": "perdure.flows.workflows",
     "END": "perdure.worker.domain.execution_state",
@@ -164,6 +168,10 @@ _HOMES = {
     "MailboxFull": "perdure.worker.errors",
     "NOT_DONE": "perdure.flows.commands.in_doubt",
     "Node": "perdure.flows.shapes.circular",
+    "Note": "perdure.flows.notes",
+    "NoteNamespace": "perdure.worker.domain.note_namespace",
+    "NoteStore": "perdure.flows.notes",
+    "Notes": "perdure.flows.notes",
     "NotReplicated": "perdure.worker.errors",
     "Outcome": "perdure.flows.outcomes",
     "OutcomeUnknown": "perdure.flows.errors",
@@ -270,6 +278,7 @@ __all__ = [
     "Conflict",
     "Controller",
     "ControllerExecutorFlow",
+    "DamagedNote",
     "DamagedRun",
     "Diverged",
     "End",
@@ -300,6 +309,10 @@ __all__ = [
     "MailboxFull",
     "Node",
     "NotReplicated",
+    "Note",
+    "NoteNamespace",
+    "NoteStore",
+    "Notes",
     "Outcome",
     "OutcomeUnknown",
     "Page",

@@ -281,7 +281,8 @@ class ControllerExecutorFlow(CircularFlow):
         Raises:
             InvalidFlow: the configuration names an unknown command.
         """
-        every = commands_of(self, self.commands)
+        brought = getattr(self.controller, "own_commands", ())
+        every = commands_of(self, [*self.commands, *brought])
         chosen = self.config.subflows_config.Executor.chosen
         for name, config in chosen.items():
             started = config.flow_command(name)
@@ -294,11 +295,10 @@ class ControllerExecutorFlow(CircularFlow):
                     f"{title(self)}: Executor.subflows_config names the unknown command "
                     f"{name!r}; {suggest(name, every)}"
                 )
-        return (
-            {name: every[name].configured(chosen[name].said) for name in chosen}
-            if chosen
-            else every
-        )
+        if not chosen:
+            return every
+        offered = {name: every[name].configured(chosen[name].said) for name in chosen}
+        return {**offered, **{spec.name: spec for spec in brought if spec.name not in offered}}
 
     def schemas(self) -> list[dict[str, Any]]:
         """Return the flow's commands, ``finish`` included, as tool definitions for models."""

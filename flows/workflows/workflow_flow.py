@@ -253,7 +253,7 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
 
 _SETTINGS = (
     "Answer", "Inputs", "budgets", "description", "expose", "keep_events", "lease_seconds",
-    "lifespan", "max_rounds", "retry", "round_timeout_seconds",
+    "lifespan", "max_rounds", "note_store", "retry", "round_timeout_seconds",
 )  # fmt: skip
 
 

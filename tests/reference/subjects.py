@@ -25,7 +25,7 @@ SUBJECTS = {
         "What clients return: runs, their state, their events, and what became of a request.",
         (
             "Run", "RunStatus", "RunTree", "AlikeRuns", "Event", "StreamItem", "Verdict", "VerdictCode", "PendingInterrupt", "StopReceipt",
-            "SignalReceipt", "SignalReply", "SentMessage", "ThreadMessage", "Finding", "ExecutionState", "ExecutionStatus", "StopRequestStatus", "START", "END",
+            "SignalReceipt", "SignalReply", "SentMessage", "ThreadMessage", "NoteNamespace", "Finding", "ExecutionState", "ExecutionStatus", "StopRequestStatus", "START", "END",
             "Waiting",
         ),
     ),
@@ -56,7 +56,7 @@ SUBJECTS = {
         "What a node reads during a round, and what it returns.",
         (
             "RoundContext", "History", "Signals", "Outcome", "Command", "Finish", "Interrupt",
-            "Advance", "End", "Renew", "Turn", "Mailbox", "ReceivedSignal", "Parked",
+            "Advance", "End", "Renew", "Turn", "Notes", "Note", "NoteStore", "Mailbox", "ReceivedSignal", "Parked",
         ),
     ),
     "workflows": Subject(
@@ -78,7 +78,7 @@ SUBJECTS = {
             "RoundStopped", "Forgotten", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
             "UnknownFlow", "RunNotFound", "RunFailed", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
             "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "TopicTaken", "LifespanFailed", "StepFailed", "Diverged", "InvalidTransition", "Stale",
-            "DamagedRun", "UnknownCaller", "Forbidden",
+            "DamagedRun", "DamagedNote", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",
         ),
     ),

@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.flows.conversation import ThreadMessage
+from perdure.flows.notes import Note
 from perdure.flows.retry import Retry
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.note_namespace import NoteNamespace
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
@@ -587,6 +589,57 @@ class ClientApi(metaclass=ABCMeta):
             InvalidTransition: The run is live, or a newer version wrote it. With ``tree``, one of
                 the runs below it is live. Then none is deleted.
             RunNotFound: No run has this id.
+        """
+
+    # Notes, what runs keep for later runs
+
+    @abstractmethod
+    def note_namespaces(
+        self, prefix: str = "", limit: int = 100, after: str | None = None
+    ) -> list[NoteNamespace]:
+        """Return the namespaces that have notes, in the order of their names.
+
+        These methods have the notes on the server of the runs. Those of a flow with a
+        ``note_store`` of its own are elsewhere.
+
+        Args:
+            prefix: Only those that begin with this text.
+            limit: The most namespaces.
+            after: The last namespace of the page before.
+        """
+
+    @abstractmethod
+    def notes(self, namespace: str, words: str = "", limit: int = 50) -> list[Note]:
+        """Return the notes of a namespace that fit the words, or the newest.
+
+        Args:
+            namespace: Its stored name, with the facts of the runs filled in.
+            words: Those with most of these words come first. Empty: the newest first.
+            limit: The most notes.
+        """
+
+    @abstractmethod
+    def put_note(
+        self, namespace: str, text: str, *, key: str | None = None, value: Any = None
+    ) -> Note:
+        """Keep a note for later runs, in place of one with the same key.
+
+        If the namespace is full (``max_notes``), its oldest note makes room.
+
+        Args:
+            text: What it says, and what searches find.
+            key: Its name. None derives it from the text.
+            value: JSON data or a pydantic model beside the text.
+
+        Raises:
+            UnstorableValue: It is too long (``max_note_bytes``), or not JSON.
+        """
+
+    @abstractmethod
+    def forget_notes(self, namespace: str, key: str | None = None) -> int:
+        """Delete a note, or all notes of a namespace, and return how many there were.
+
+        The deletion of runs deletes no notes. What a run has read of them stays in its history.
         """
 
     # Operations on all matching runs, as they were when the call began

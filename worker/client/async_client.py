@@ -98,6 +98,11 @@ class AsyncClient:
     retry_many = _in_thread(ClientApi.retry_many)
     delete_many = _in_thread(ClientApi.delete_many)
 
+    note_namespaces = _in_thread(ClientApi.note_namespaces)
+    notes = _in_thread(ClientApi.notes)
+    put_note = _in_thread(ClientApi.put_note)
+    forget_notes = _in_thread(ClientApi.forget_notes)
+
     flows = _in_thread(ClientApi.flows)
     pause_flow = _in_thread(ClientApi.pause_flow)
     unpause_flow = _in_thread(ClientApi.unpause_flow)

@@ -238,7 +238,9 @@ class NodeRunner:
             settlement = settle(
                 record,
                 flow,
-                with_artifacts(outcome, context.earlier.artifacts),
+                with_artifacts(
+                    outcome, {**context.earlier.artifacts, **context.note_access.artifacts}
+                ),
                 context.remembered,
                 self._settings,
                 {**context.told, **context.spent},

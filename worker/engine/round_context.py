@@ -27,6 +27,7 @@ from perdure.worker.engine.earlier import StoredEarlier
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
 from perdure.worker.engine.mailbox import StoreMailbox
+from perdure.worker.engine.notes import RunNotes
 from perdure.worker.errors import DamagedRun
 from perdure.worker.logs import round_logger
 from perdure.worker.settings import Settings
@@ -114,6 +115,7 @@ def context_of(
             "earlier": StoredEarlier(store, record, broken)
             if FOLLOWS in record.fields
             else NOTHING_EARLIER,
+            "note_access": RunNotes(store, settings, record, flow, claim.token, claim.id, broken),
             "model": record.fields.get("model"),
             "traces_content": settings.trace_content,
             "remembered": {},

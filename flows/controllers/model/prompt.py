@@ -33,6 +33,7 @@ from perdure.flows.controllers.model.messages import (
     instructions,
     merged,
 )
+from perdure.flows.controllers.model.noted import notes_in_prompt
 from perdure.flows.controllers.model.settings import ModelSettings, rendered
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.json_values import canonical
@@ -115,10 +116,13 @@ def prompt_of(
     )
     # A round that a person has answered has something else to say. The next one asks for it.
     compacts_to = None if context.answered else visible.compacts_to
+    # Behind the conversation, which the requests of the runs before had at their beginning.
+    notes = notes_in_prompt(settings.notes, context)
     lasting = merged(
         [
             *([SystemMessage(system)] if system else []),
             *conversation_messages(context.conversation),
+            *([UserMessage(notes)] if notes else []),
             UserMessage(rendered(settings.user, "user", variables) or context.goal),
             *history_messages(visible, names, tools, context.artifact),
         ]

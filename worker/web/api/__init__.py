@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Route
 
 from perdure.worker.client import Client
-from perdure.worker.web.api import conversation, fleet, runs, threads
+from perdure.worker.web.api import conversation, fleet, notes, runs, threads
 from perdure.worker.web.api.chats import chat_router
 from perdure.worker.web.api.events import event_router
 from perdure.worker.web.api.hooks import hook_router
@@ -98,6 +98,7 @@ ROUTERS = (
     runs.bulk_router,
     conversation.conversation_router,
     threads.threads_router,
+    notes.notes_router,
     fleet.inbox_router,
     fleet.flows_router,
     fleet.router,

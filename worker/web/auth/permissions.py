@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from perdure.flows.conversation import ThreadMessage
+from perdure.flows.notes import Note
 from perdure.flows.outcomes import Turn
 from perdure.worker.client import Client, validation
 from perdure.worker.client.bulk import LIVE
@@ -26,6 +27,7 @@ from perdure.worker.doctor import Finding
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.note_namespace import NoteNamespace
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
@@ -398,6 +400,26 @@ class AuthorizedClient:
         """
         self.caller.require(Scope.ADMIN)
         return self.client.delete_many(status, flow, older_than)
+
+    def note_namespaces(self, prefix: str, limit: int, after: str | None) -> list[NoteNamespace]:
+        """Return the namespaces that have notes, if the HTTP caller is an admin."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.note_namespaces(prefix, limit, after)
+
+    def notes(self, namespace: str, words: str, limit: int) -> list[Note]:
+        """Return the notes of a namespace, if the HTTP caller is an admin."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.notes(namespace, words, limit)
+
+    def put_note(self, namespace: str, key: str, text: str, value: Any) -> Note:
+        """Keep a note, if the HTTP caller is an admin."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.put_note(namespace, text, key=key, value=value)
+
+    def forget_notes(self, namespace: str, key: str | None = None) -> int:
+        """Delete a note, or all of a namespace, if the HTTP caller is an admin."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.forget_notes(namespace, key)
 
     def pause_flow(self, flow: str, reason: str | None = None) -> bool:
         """Pause a flow, in the HTTP caller's name, so that no round of its runs starts."""
