@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Route
 
 from perdure.worker.client import Client
-from perdure.worker.web.api import conversation, fleet, runs, threads
+from perdure.worker.web.api import conversation, files, fleet, runs, threads
 from perdure.worker.web.api.chats import chat_router
 from perdure.worker.web.api.events import event_router
 from perdure.worker.web.api.hooks import hook_router
@@ -95,6 +95,7 @@ __all__ = ["api_router", "probe_router"]
 
 ROUTERS = (
     runs.router,
+    files.router,
     runs.bulk_router,
     conversation.conversation_router,
     threads.threads_router,
