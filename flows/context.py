@@ -656,7 +656,7 @@ class RoundContext(Generic[Deps]):
         return replace(file.reference, name=name).data
 
     def file(self, name: str | Mapping[str, Any]) -> File:
-        """Return a file of the run: one that was submitted with it, or that a round attached.
+        """Return a file that was submitted with the run, or that one of its rounds attached.
 
         Args:
             name: its name in the run, or the reference to it.

@@ -32,7 +32,7 @@ NAME = re.compile(
     r'[^/\\"<>\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]+'
 )
 MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,90}")
-#: How files of these types begin. A provider refuses a whole request for one that does not.
+#: How files of these types begin. Providers refuse a whole request for a file that does not.
 SIGNATURES: Mapping[str, re.Pattern[bytes]] = {
     "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
     "image/jpeg": re.compile(rb"\xff\xd8\xff"),

@@ -71,7 +71,7 @@ def with_files_named(failure: ModelFailed, files: Sequence[File]) -> ModelFailed
     names = ", ".join(f"{each.name} ({each.media_type})" for each in files)
     error = FatalError(
         f"{failure.error}. The request showed {names}: if the model takes no such files, choose "
-        "one that does, or submit the goal without them"
+        "another model, or submit the goal without them"
     )
     return ModelFailed(error, failure.billed, failure.kind)
 

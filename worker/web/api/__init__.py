@@ -23,7 +23,7 @@ from perdure.worker.web.api.responses import Ready, Up
 from perdure.worker.web.api.routes import problem_responses, resource_router
 from perdure.worker.web.auth import AuthorizedClient, Caller
 from perdure.worker.web.event_hub import EventHub
-from perdure.worker.web.json_body import Json, most_bytes
+from perdure.worker.web.json_body import MOST_ENCODED, Json, most_bytes
 from perdure.worker.web.problems import REQUEST_PROBLEMS, ProblemRoute, details
 
 
@@ -92,6 +92,9 @@ def probe_router(client: Client) -> APIRouter:
 
 
 __all__ = ["api_router", "probe_router"]
+
+#: Functions of the routes whose bodies may have files.
+TAKE_FILES = frozenset({"submit_run", "create_response", "create_chat_completion"})
 
 ROUTERS = (
     runs.router,
@@ -163,6 +166,7 @@ def _limited(router: APIRouter, most: int, caller: Callable[[Request], Caller]) 
     routes = [copy(route) for route in router.routes]
     for route in routes:
         if isinstance(route, ProblemRoute):
-            route.most_bytes = most
+            takes_files = route.name in TAKE_FILES
+            route.most_bytes = most + (MOST_ENCODED if takes_files else 0)
             route.caller = caller
     return APIRouter(routes=routes)
