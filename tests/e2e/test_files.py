@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +16,26 @@ import pytest
 from perdure import (
     ArtifactNotFound,
     Client,
+    Command,
     Conflict,
     ControllerExecutorFlow,
+    FatalError,
     File,
+    Finish,
+    InvalidFlow,
     InvalidInput,
     RoundContext,
     RunStatus,
+    UnstorableValue,
     command,
     register,
 )
 from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.chat import UserMessage
+from perdure.flows.controllers.model.files import loaded, message_with
+from perdure.flows.controllers.model.messages import bytes_of, merged
+from perdure.testing import FakeModel
+from perdure.worker.client.prompt import prompt_of_run
 from perdure.worker.settings import Settings
 from tests.support.chat_server import ChatServer, Fails, Play, Says, chat_server
 from tests.support.driving import driving
@@ -54,6 +66,13 @@ class Seeing(ControllerExecutorFlow):
     def measure(self, context: RoundContext, name: str) -> int:
         """Return the size of a file of the run."""
         return len(context.file(name).content)
+
+
+@register("seeing_at_once")
+class SeeingAtOnce(Seeing):
+    """The same, with calls at once."""
+
+    parallel_calls = 4
 
 
 @pytest.fixture
@@ -200,3 +219,100 @@ def test_a_key_means_the_same_files(client: Client) -> None:
     client.request_stop(first.id, "now")
     client.delete(first.id)
     assert not client._store.redis.exists(client._store.keys.artifacts(first.id))
+
+
+def test_the_prompt_is_made_again_from_references(client: Client, settings: Settings) -> None:
+    file = File("a.png", picture(100))
+    with (
+        FakeModel([Command("draw", {"title": "t"}), Finish("done")]) as model,
+        driving(settings) as worker,
+    ):
+        run = client.submit("seeing", "g", files=[file])
+        worker.play()
+    first, second = (request.messages for request in model.requests)
+    assert [each.files for each in first if each.role == "user"] == [(file,)]
+    seen = [each.files for each in second if each.role == "user"]
+    assert seen == [(file,), (File("1-chart.png", CHART),)]
+    prompt = prompt_of_run(client, run.id, 2)
+    assert prompt["exact"] is True
+    goal = "g\n\n[File a.png: image/png, 100 bytes]"
+    files = [{"at": len(goal), **file.reference.data}]
+    assert prompt["messages"][1] == {"role": "user", "text": goal, "files": files}
+    assert len(json.dumps(prompt)) < 5_000
+
+
+@register("drawing")
+class Drawing(ControllerExecutorFlow):
+    """Attaches files in every way, by code."""
+
+    def decide(self, context: RoundContext) -> Finish:
+        first = context.attach(File("a.txt", b"1"))
+        assert context.attach(File("a.txt", b"1")) == first
+        second = context.attach(File("a.txt", b"2"))
+        assert context.file(second).text == "2"
+        assert context.file("notes.md").text == "# Notes"
+        assert [each.name for each in context.files] == ["notes.md"]
+        with pytest.raises(InvalidFlow, match="outside of once"):
+            context.once("x", lambda: context.attach(File("b.txt", b"3")))
+        with pytest.raises(InvalidInput, match=r"no file 'c'; it was submitted with: notes\.md"):
+            context.file("c")
+        for number in range(2):
+            context.attach(File(f"{number}.bin", b"x" * 6_000_000, "text/plain"))
+        with pytest.raises(InvalidInput, match="16,777,216"):
+            context.attach(File("2.bin", b"x" * 6_000_000, "text/plain"))
+        with pytest.raises(UnstorableValue, match=r"context\.attach"):
+            context.remember("file", File("a.txt", b"1"))
+        return Finish({"report": second})
+
+
+def test_code_attaches_files_to_its_answer(client: Client, settings: Settings) -> None:
+    run = client.submit("drawing", "g", files=[File("notes.md", b"# Notes")])
+    with driving(settings) as worker:
+        worker.play()
+    answer = client.result(run, 1)
+    assert answer["report"]["file"] == "0-2-a.txt"
+    assert client.file(run.id, answer["report"]["file"]) == File("0-2-a.txt", b"2", "text/plain")
+    names = ["0-0.bin", "0-1.bin", "0-2-a.txt", "0-a.txt", "0-b.txt", "notes.md"]
+    assert [each.name for each in client.files(run.id)] == names
+
+
+def test_calls_at_once_return_files_that_the_model_of_their_parent_sees(
+    client: Client, settings: Settings
+) -> None:
+    calls = [Command("draw", {"title": "a"}), Command("measure", {"name": "a.png"})]
+    with FakeModel([calls, Finish("done")]) as model, driving(settings) as worker:
+        run = client.submit("seeing_at_once", "g", files=[File("a.png", picture(100))])
+        worker.play()
+    assert client.get(run.id).answer == "done"
+    assert [each.content for each in model.requests[1].messages[-1].files] == [CHART]
+    drawn, measured = (each["observation"] for each in client.transcript(run.id)["history"])
+    name = drawn["charts"][0]["file"]
+    assert (measured, name.endswith("/0-chart.png")) == (100, True)
+    assert client.file(run.id, name).content == CHART
+
+
+def test_files_count_as_tokens_and_those_that_are_too_much_are_left_out() -> None:
+    kept = {f"{n}.png": File(f"{n}.png", PNG + bytes([n]) * 4_000_000) for n in range(6)}
+    references = [replace(each.reference, name=name) for name, each in kept.items()]
+    context = RoundContext("g", files=(references[0],), attached=kept)
+    messages = [message_with("Look.", [each]) for each in references]
+    assert 1_600 * 3 * 6 < bytes_of(messages) < 1_700 * 3 * 6
+    names = [
+        each.file.name
+        for message in loaded(messages, context)
+        if isinstance(message, UserMessage)
+        for each in message.files
+    ]
+    assert names == ["0.png", "3.png", "4.png", "5.png"]
+    gone = RoundContext("g", files=(), attached={})
+    assert [each.files for each in loaded(messages[:1], gone)] == [()]  # type: ignore[union-attr]
+    with pytest.raises(FatalError, match=r"no file '0\.png'"):
+        loaded(messages[:1], RoundContext("g", files=(references[0],)))
+
+
+def test_merged_messages_keep_each_file_behind_its_line() -> None:
+    first, second = (File(f"{n}.png", picture(100, n)).reference for n in (1, 2))
+    [whole] = merged([message_with("a", [first]), UserMessage("b"), message_with("c", [second])])
+    assert isinstance(whole, UserMessage)
+    lines = [whole.text[: each.at].splitlines()[-1] for each in whole.files]
+    assert lines == [f"[File {n}.png: image/png, 100 bytes]" for n in (1, 2)]

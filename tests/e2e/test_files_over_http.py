@@ -26,9 +26,15 @@ DATA = "data:image/png;base64," + base64.b64encode(PICTURE.content).decode()
 
 
 @pytest.fixture(scope="module")
-def room(server: CrashableServer) -> Iterator[Room]:
+def own_room(server: CrashableServer) -> Iterator[Room]:
     with room_on(server) as made:
         yield made
+
+
+@pytest.fixture
+def room(own_room: Room) -> Iterator[Room]:
+    yield own_room
+    own_room.clear()
 
 
 @pytest.fixture

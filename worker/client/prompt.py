@@ -158,6 +158,7 @@ def _context(
         endpoint=Endpoint(settings.model, settings.model_url, settings.model_key),
         earlier=Earlier(lambda: earlier_messages(client._store, record)[0]),
         model=record.fields.get("model"),
+        files=record.files,
     )
 
 
