@@ -55,7 +55,10 @@ def one(request: Request, run_id: str, runs: Runs, before: str | None = None) ->
         verdict=None if run.status.ended else runs.why(run_id),
         accounts=accounts(run),
         artifacts={name: size for name, size in artifacts.items() if not name.startswith(BYTES)},
-        files=runs.files(run_id) if has_files else [],
+        files=sorted(
+            runs.files(run_id) if has_files else [],
+            key=lambda file: file.media_type not in PICTURES,
+        ),
         pictures=PICTURES,
         children=runs.children(run_id) if run.details.get("waits_for_children") else None,
         signal_key=new_digits(16),
