@@ -643,13 +643,15 @@ class RoundContext(Generic[Deps]):
         """
         if not isinstance(file, File):
             raise InvalidInput(f"context.attach: expected perdure.File, got {type(file).__name__}")
+        files = list(self.attached.values())
+        if file not in files:
+            check_together([*files, file])
         number = 1
-        while (name := numbered(self.step, number, file.name)) in self.attached:
-            if self.attached[name] == file:
-                break
+        # Steps that run at once may attach files of one name.
+        while (
+            self.attached.setdefault(name := numbered(self.step, number, file.name), file) != file
+        ):
             number += 1
-        check_together([*self.attached.values(), file])
-        self.attached[name] = file
         if self.committed.get(ONLY):
             # It carries out a command of its parent, whose model reads the reference.
             name = f"{self.run_id}/{name}"

@@ -26,9 +26,12 @@ from perdure import (
     InvalidInput,
     RoundContext,
     RunStatus,
+    Step,
+    Steps,
     UnstorableValue,
     command,
     register,
+    workflow,
 )
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import UserMessage
@@ -38,7 +41,7 @@ from perdure.testing import FakeModel
 from perdure.worker.client.prompt import prompt_of_run
 from perdure.worker.settings import Settings
 from tests.support.chat_server import ChatServer, Fails, Play, Says, chat_server
-from tests.support.driving import driving
+from tests.support.driving import Driver, driving
 from tests.support.servers import until
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -87,6 +90,14 @@ def settings(settings: Settings, chat: ChatServer) -> Settings:
     return settings.model_copy(update={"model_url": chat.url, **soon})
 
 
+def play_until_ended(worker: Driver, run_id: str) -> None:
+    def ended() -> bool:
+        worker.sweep_and_play()
+        return worker.client.get(run_id).status.ended
+
+    until(ended, "the end of the run")
+
+
 def parts(play: Play, request: int) -> list[dict[str, Any]]:
     """The parts of all user messages of a request that have several."""
     messages = play.asked[request].body["messages"]
@@ -111,7 +122,7 @@ def test_a_model_sees_a_submitted_picture_after_a_death_too_and_the_state_stays_
         message = first.take()
         assert message is not None
         first.dies_before_its_commit(*message)
-        until(lambda: second.sweep_and_play() and client.get(run.id).answer, "the answer")
+        play_until_ended(second, run.id)
     done = client.get(run.id)
     assert (done.status, done.answer) == (RunStatus.COMPLETED, "I see it.")
     assert [pictures(chat.play, each) for each in (0, 1)] == [[content], [content]]
@@ -316,3 +327,33 @@ def test_merged_messages_keep_each_file_behind_its_line() -> None:
     assert isinstance(whole, UserMessage)
     lines = [whole.text[: each.at].splitlines()[-1] for each in whole.files]
     assert lines == [f"[File {n}.png: image/png, 100 bytes]" for n in (1, 2)]
+
+
+def draw_chart(name: str) -> File:
+    return File(name, CHART)
+
+
+def size_of(chart: Any, context: RoundContext) -> int:
+    return len(context.file(chart).content)
+
+
+@workflow("charts")
+def charts(steps: Steps) -> dict[str, Any]:
+    """Draws one chart, measures it, and draws two at once."""
+    first = steps.step(draw_chart, "a.png", idempotent=True)
+    measured = steps.step(size_of, first)
+    others = steps.gather([Step(draw_chart, "a.png", name=name) for name in ("b", "c")])
+    return {"measured": measured, "files": [each["file"] for each in (first, *others)]}
+
+
+def test_steps_of_a_workflow_return_files(client: Client, settings: Settings) -> None:
+    run = client.submit("charts", "g")
+    with driving(settings) as worker:
+        message = worker.take()
+        assert message is not None
+        worker.dies_before_its_commit(*message)
+        play_until_ended(worker, run.id)
+    answer = client.result(run, 1)
+    assert (answer["measured"], len(answer["files"])) == (len(CHART), 3)
+    for name in answer["files"]:
+        assert client.file(run.id, name).content == CHART
