@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         TopicTaken,
         UnstorableValue,
     )
+    from perdure.flows.files import File, FileReference
     from perdure.flows.flow import Flow, Role
     from perdure.flows.human import human_feedback
     from perdure.flows.lifespans import Lifespan, LifespanFailed, lifespan
@@ -146,6 +147,8 @@ _HOMES = {
     "ExecutionState": "perdure.worker.domain.execution_state",
     "ExecutionStatus": "perdure.worker.domain.execution_state",
     "FatalError": "perdure.flows.errors",
+    "File": "perdure.flows.files",
+    "FileReference": "perdure.flows.files",
     "Finding": "perdure.worker.doctor",
     "Finish": "perdure.flows.outcomes",
     "Flow": "perdure.flows.flow",
@@ -287,6 +290,8 @@ __all__ = [
     "ExecutionState",
     "ExecutionStatus",
     "FatalError",
+    "File",
+    "FileReference",
     "Finding",
     "Finish",
     "Flow",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.flows.conversation import ThreadMessage
+from perdure.flows.files import File, FileReference
 from perdure.flows.notes import Note
 from perdure.flows.retry import Retry
 from perdure.worker.domain.event import Event
@@ -57,6 +59,7 @@ class ClientApi(metaclass=ABCMeta):
         nonce: str | None = None,
         topic: str | None = None,
         model: str | None = None,
+        files: Sequence[File | str | os.PathLike[str]] | None = None,
     ) -> Run:
         """Submit a goal. Once this returns, the run is stored and will not be lost.
 
@@ -92,6 +95,9 @@ class ClientApi(metaclass=ABCMeta):
                 live run holds a topic. Signals that wait there are in the new run's mailbox.
             model: The model that the run asks, one of the flow's ``allowed_models``. None means the
                 flow's own.
+            files: Pictures, documents and texts, as ``File`` or paths. A model sees them with the
+                goal, and the run's code reads them with ``context.file``. At most 20, of 8 MiB each
+                and 16 MiB together.
 
         Raises:
             UnknownFlow, InvalidInput, UnstorableValue: The submission is not acceptable. Nothing
@@ -324,6 +330,28 @@ class ClientApi(metaclass=ABCMeta):
         Raises:
             RunNotFound: No run has this id.
             ArtifactNotFound: The run has no artifact of this name. The message lists its artifacts.
+        """
+
+    @abstractmethod
+    def files(self, run_id: str) -> list[FileReference]:
+        """Return the names, media types and sizes of the run's files.
+
+        They are the files that were submitted with it, and those that its rounds have attached.
+
+        Raises:
+            RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def file(self, run_id: str, name: str) -> File:
+        """Return a file of the run: its bytes and its media type.
+
+        Args:
+            name: The file's name in the run, as its reference has it.
+
+        Raises:
+            RunNotFound: No run has this id.
+            ArtifactNotFound: The run has no file of this name. The message lists its files.
         """
 
     @abstractmethod

@@ -79,6 +79,8 @@ class AsyncClient:
     unread = _in_thread(ClientApi.unread)
     artifacts = _in_thread(ClientApi.artifacts)
     artifact = _in_thread(ClientApi.artifact)
+    files = _in_thread(ClientApi.files)
+    file = _in_thread(ClientApi.file)
     why = _in_thread(ClientApi.why)
 
     inbox = _in_thread(ClientApi.inbox)

@@ -160,6 +160,7 @@ def _context(
         earlier=Earlier(lambda: earlier_messages(client._store, record)[0]),
         note_access=RunNotes(client._store, settings, record, flow),
         model=record.fields.get("model"),
+        files=record.files,
     )
 
 

@@ -22,7 +22,7 @@ from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.outcomes import Turn
 from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
 from perdure.worker.domain.failed_attempt import may_retry
-from perdure.worker.domain.record import FOLLOWS, RETRIED, VALUE, Record, unpack_turns
+from perdure.worker.domain.record import FILES, FOLLOWS, RETRIED, VALUE, Record, unpack_turns
 from perdure.worker.engine.earlier import StoredEarlier
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
@@ -117,6 +117,8 @@ def context_of(
             else NOTHING_EARLIER,
             "note_access": RunNotes(store, settings, record, flow, claim.token, claim.id, broken),
             "model": record.fields.get("model"),
+            "files": record.files if FILES in record.fields else (),
+            "attached": {},
             "traces_content": settings.trace_content,
             "remembered": {},
             "spent": {},

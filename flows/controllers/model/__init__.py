@@ -43,6 +43,7 @@ from perdure.flows.controllers.model.cost import (
 )
 from perdure.flows.controllers.model.endpoint import Target
 from perdure.flows.controllers.model.errors import refused
+from perdure.flows.controllers.model.files import loaded
 from perdure.flows.controllers.model.messages import bytes_of
 from perdure.flows.controllers.model.parse_reply import (
     MAX_LENGTH,
@@ -317,8 +318,9 @@ class ModelController(Controller):
         context.tell(prompt=_traces_of(prompt, context, tools))
         if context.traces_content:
             context.traced.update(traced_content.of_request(prompt.messages, prompt.tools))
+        messages = loaded(prompt.messages, context)
         try:
-            reply = await model.request(prompt.messages, prompt.tools, request, _shower(context))
+            reply = await model.request(messages, prompt.tools, request, _shower(context))
         except ModelFailed as failed:
             if failed.billed:
                 context.spend(**self.estimate(context))

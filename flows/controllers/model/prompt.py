@@ -20,6 +20,7 @@ from perdure.flows.controllers.model.chat import (
     UserMessage,
 )
 from perdure.flows.controllers.model.errors import after_refusal
+from perdure.flows.controllers.model.files import message_with
 from perdure.flows.controllers.model.history_window import Group, Window, WindowView, shown
 from perdure.flows.controllers.model.messages import (
     BYTES_A_TOKEN,
@@ -36,6 +37,7 @@ from perdure.flows.controllers.model.messages import (
 from perdure.flows.controllers.model.noted import notes_in_prompt
 from perdure.flows.controllers.model.settings import ModelSettings, rendered
 from perdure.flows.controllers.model.tool_names import ToolNames
+from perdure.flows.files import FileReference
 from perdure.flows.json_values import canonical
 
 #: The message that asks for a summary, of about 500 words.
@@ -123,7 +125,7 @@ def prompt_of(
             *([SystemMessage(system)] if system else []),
             *conversation_messages(context.conversation),
             *([UserMessage(notes)] if notes else []),
-            UserMessage(rendered(settings.user, "user", variables) or context.goal),
+            message_with(rendered(settings.user, "user", variables) or context.goal, context.files),
             *history_messages(visible, names, tools, context.artifact),
         ]
     )
@@ -190,4 +192,9 @@ def _data_of(message: ChatMessage) -> dict[str, Any]:
                 ]
             return {**data, "bytes_of_own_form": len(kept.encode())} if kept else data
         case _:
-            return {"role": "user", "text": message.text}
+            files = [
+                {"at": each.at, **each.file.data}
+                for each in message.files
+                if isinstance(each.file, FileReference)
+            ]
+            return {"role": "user", "text": message.text, **({"files": files} if files else {})}

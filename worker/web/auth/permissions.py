@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from perdure.flows.conversation import ThreadMessage
+from perdure.flows.files import File, FileReference
 from perdure.flows.notes import Note
 from perdure.flows.outcomes import Turn
 from perdure.worker.client import Client, validation
@@ -194,6 +195,19 @@ class AuthorizedClient:
         """Return the text of one artifact of a run."""
         self._owned(run_id, Scope.READ)
         return self.client.artifact(run_id, name)
+
+    def files(self, run_id: str) -> list[FileReference]:
+        """Return the names, media types and sizes of a run's files."""
+        self._owned(run_id, Scope.READ)
+        return self.client.files(run_id)
+
+    def file(self, run_id: str, name: str) -> File:
+        """Return a file of a run, or of a run below it (``RUN/NAME``)."""
+        self._owned(run_id, Scope.READ)
+        child = name.rpartition("/")[0]
+        if child:
+            self._owned(child, Scope.READ)
+        return self.client.file(run_id, name)
 
     def why(self, run_id: str) -> Verdict:
         """Return why the run is in its current state."""

@@ -27,6 +27,7 @@ from perdure.worker.web.exposed_flows import (
 from perdure.worker.web.json_body import Json
 from perdure.worker.web.openai_api.documents import chat_document, response_document
 from perdure.worker.web.openai_api.errors import OpenAIRoute, error_response, refused_retry
+from perdure.worker.web.openai_api.files import files_in
 from perdure.worker.web.openai_api.requests import (
     CreateChatCompletion,
     CreateResponse,
@@ -129,7 +130,7 @@ def _add_chat(router: APIRouter, hub: EventHub) -> None:
             run = await run_in_threadpool(_answer, runs, output)
         else:
             run = await run_in_threadpool(
-                _start, runs, body, goal_of(body.messages), idempotency_key
+                _start, runs, body, body.messages, goal_of(body.messages), idempotency_key
             )
         end = partial(settled, runs, hub, run.id, MOST_WAIT)
         if body.stream:
@@ -142,6 +143,7 @@ def _add_chat(router: APIRouter, hub: EventHub) -> None:
 def _start(
     runs: AuthorizedClient,
     body: OpenAIRequest,
+    items: str | list[dict[str, Any]],
     goal: str,
     key: str | None,
     thread: str | None = None,
@@ -160,12 +162,13 @@ def _start(
         labels=body.metadata,
         idempotency_key=key,
         thread_id=thread,
+        files=files_in(items),
     )
 
 
 def _start_response(runs: AuthorizedClient, body: CreateResponse, key: str | None) -> Run:
     if body.previous_response_id is None:
-        return _start(runs, body, goal_of(body.input, body.instructions), key)
+        return _start(runs, body, body.input, goal_of(body.input, body.instructions), key)
     earlier = exposed_run(runs, "openai", body.previous_response_id)
     if earlier.status is not RunStatus.COMPLETED:
         question = pending(earlier)
@@ -179,7 +182,8 @@ def _start_response(runs: AuthorizedClient, body: CreateResponse, key: str | Non
         {"role": "assistant", "content": answer_text(earlier)},
     ]
     thread = earlier.state.thread_id or earlier.id
-    return _start(runs, body, goal_of([*before, *said], body.instructions), key, thread)
+    goal = goal_of([*before, *said], body.instructions)
+    return _start(runs, body, body.input, goal, key, thread)
 
 
 def _answer(runs: AuthorizedClient, output: PersonsOutput) -> Run:
