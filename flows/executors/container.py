@@ -47,6 +47,7 @@ _PASSED_ON = ("CONTAINER", "DOCKER_", "HOME", "LANG", "LC_ALL", "PATH", "TMPDIR"
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,499}")
 _MEMORY = re.compile(r"[1-9][0-9]{0,15}[bkmg]?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -125,6 +126,15 @@ class Container:
                 isinstance(self.processes, int) and _is_number(self.processes),
             ),
             ("user", self.user, "UID:GID or a name", self.user is None or _fits(_USER, self.user)),
+            (
+                "environment",
+                dict(self.environment),
+                "texts by name",
+                all(
+                    _fits(_VARIABLE, name) and isinstance(value, str)
+                    for name, value in self.environment.items()
+                ),
+            ),
         ]
         for name, value, expected, is_valid in faults:
             if not is_valid:

@@ -249,7 +249,8 @@ class ContainerConfig(_Strict):
         """Create the container that this configuration describes."""
         from perdure.flows.executors.container import Container
 
-        return Container(**{name: getattr(self, name) for name in type(self).model_fields})
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return Container(**{**values, "options": tuple(self.options)})
 
 
 #: Keys of a command that is a flow.

@@ -10,7 +10,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 #: The image of all tests: busybox and nothing else.
 IMAGE = "localhost/perdure-test:1"
@@ -54,6 +58,18 @@ def podman_with_image(directory: Path) -> Path:
     _output("sh", "-c", f"tar -C {root} -c . | {wrapper} import - {IMAGE}")
     _output(wrapper, "run", "--rm", "--network", "none", IMAGE, "/bin/true")
     return programs
+
+
+@contextmanager
+def podman_in_path(directory: Path) -> Iterator[Path]:
+    """Put a Podman with the image in front of PATH. Skip the test if this machine has none."""
+    try:
+        programs = podman_with_image(directory)
+    except NoContainers as error:
+        pytest.skip(str(error))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        yield programs
 
 
 def containers(programs: Path) -> list[str]:

@@ -25,7 +25,7 @@ from perdure.flows.context import altered
 from perdure.flows.errors import InvalidFlow, RoundStopped
 from perdure.flows.executors.container import ContainerFailed, container_named
 from perdure.flows.executors.shell import ShellIn, _name_of, run_shell
-from tests.support.containers import IMAGE, NoContainers, containers, podman_with_image
+from tests.support.containers import IMAGE, containers, podman_in_path
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_flow_may_allow_more(tmp_path: Path) -> None:
     "wrong",
     [
         {"image": "--privileged"}, {"image": ""}, {"runtime": "sh"}, {"network": "--host"}, {"memory": "lots"}, {"cpus": 0},
-        {"cpus": float("nan")}, {"processes": 1.5}, {"temporary": "1m,exec"}, {"user": "-1"},
+        {"cpus": float("nan")}, {"processes": 1.5}, {"temporary": "1m,exec"}, {"user": "-1"}, {"environment": {"A=B": "c"}},
     ],
 )  # fmt: skip
 def test_what_no_container_can_have_is_refused_with_its_name(wrong: dict[str, Any]) -> None:
@@ -173,12 +173,7 @@ def test_a_program_reads_its_input(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    try:
-        programs = podman_with_image(tmp_path_factory.mktemp("podman"))
-    except NoContainers as error:
-        pytest.skip(str(error))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    with podman_in_path(tmp_path_factory.mktemp("podman")) as programs:
         yield programs
 
 
