@@ -353,6 +353,7 @@ class RoundContext(Generic[Deps]):
         reserved: names that the flow itself writes. They cannot be remembered.
         asked: the data of the interrupt that ``answer`` answers, else None.
         workspace: the directory in which this worker lets commands read and write, or None.
+        sandbox: the container in which this worker runs shell commands, or None.
         endpoint: where this worker's models are.
         budgets: by name, the run's limits and what it spent before this round.
         spent, told: what this round reported with ``spend`` and ``tell``.
@@ -401,6 +402,7 @@ class RoundContext(Generic[Deps]):
     reserved: frozenset[str] = frozenset()
     asked: Any = None
     workspace: str | None = None
+    sandbox: str | None = None
     endpoint: Endpoint = field(default_factory=Endpoint)
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
         TopicTaken,
         UnstorableValue,
     )
+    from perdure.flows.executors.container import Container, ContainerFailed
+    from perdure.flows.executors.sandbox import Sandbox, SandboxCommand, ThisMachine
+    from perdure.flows.executors.shell import shell_command
+    from perdure.flows.executors.subprocesses import ProcessEnding
     from perdure.flows.files import File, FileReference
     from perdure.flows.flow import Flow, Role
     from perdure.flows.human import human_feedback
@@ -119,6 +123,13 @@ if TYPE_CHECKING:
     from perdure.worker.settings import Settings
 
 _HOMES = {
+    "ProcessEnding": "perdure.flows.executors.subprocesses",
+    "shell_command": "perdure.flows.executors.shell",
+    "ThisMachine": "perdure.flows.executors.sandbox",
+    "SandboxCommand": "perdure.flows.executors.sandbox",
+    "Sandbox": "perdure.flows.executors.sandbox",
+    "ContainerFailed": "perdure.flows.executors.container",
+    "Container": "perdure.flows.executors.container",
     "AccessDenied": "perdure.worker.errors",
     "Advance": "perdure.flows.outcomes",
     "Approval": "perdure.flows.commands.approval",
@@ -279,6 +290,8 @@ __all__ = [
     "Command",
     "CommandSpec",
     "Conflict",
+    "Container",
+    "ContainerFailed",
     "Controller",
     "ControllerExecutorFlow",
     "DamagedNote",
@@ -324,6 +337,7 @@ __all__ = [
     "Parked",
     "PendingInterrupt",
     "PerdureError",
+    "ProcessEnding",
     "ReceivedSignal",
     "RemoteClient",
     "Renew",
@@ -338,6 +352,8 @@ __all__ = [
     "RunNotFound",
     "RunStatus",
     "RunTree",
+    "Sandbox",
+    "SandboxCommand",
     "ScriptedController",
     "SentMessage",
     "Settings",
@@ -353,6 +369,7 @@ __all__ = [
     "StoreUnavailable",
     "StreamItem",
     "Taken",
+    "ThisMachine",
     "ThreadMessage",
     "TopicTaken",
     "Turn",
@@ -380,5 +397,6 @@ __all__ = [
     "node",
     "register",
     "registered",
+    "shell_command",
     "workflow",
 ]

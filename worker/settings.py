@@ -79,6 +79,9 @@ class Settings(BaseSettings):
     #: Directory that commands may read and write (``read_file``, ``run_shell``, ...). None if they
     #: have no directory.
     workspace: str | None = None
+    #: Container in which ``run_shell`` runs, if the flow names none: ``docker:IMAGE`` or
+    #: ``podman:IMAGE``. None runs it on this machine.
+    sandbox: str | None = Field(default=None, pattern=r"^(docker|podman):[A-Za-z0-9]")
     #: Flows that run shell commands of the submitter and that this worker agrees to run.
     enabled_flows: Names = ()
 

@@ -178,6 +178,10 @@ def check_repeatable(
 
 
 def _settle_doubt(spec: Executable, command: Command, context: RoundContext) -> Any:
+    # Programs of a lost worker may still run. They must not do more behind the decision.
+    kill = getattr(spec.function, "kill_leftovers", None)
+    if kill is not None:
+        kill(context)
     return settled(
         spec.in_doubt,
         command,

@@ -12,7 +12,14 @@ from typing import Any
 from perdure.flows.budgets import COMMANDS, check_commands
 from perdure.flows.children import ONLY, Ended, InvalidChild
 from perdure.flows.commands.calls import call, playing
-from perdure.flows.commands.command import CommandSpec, Schemas, commands_of, spec_of
+from perdure.flows.commands.command import (
+    CommandSpec,
+    Schemas,
+    commands_of,
+    lacks_of,
+    parts_of,
+    spec_of,
+)
 from perdure.flows.context import EMPTY_HISTORY, OPEN_ASKS, RoundContext, altered
 from perdure.flows.controllers import Controller
 from perdure.flows.errors import BadReply, FatalError, InvalidAnswer, InvalidFlow, InvalidInput
@@ -262,8 +269,7 @@ class ControllerExecutorFlow(CircularFlow):
     @property
     def missing(self) -> str | None:
         """What this process lacks for the flow's controller or commands, as a sentence, or None."""
-        needing = [self.controller, *(spec.arguments for spec in self.offered().values())]
-        return next((lacks for each in needing if (lacks := getattr(each, "missing", None))), None)
+        return lacks_of([self.controller, *parts_of(self.offered().values())])
 
     @property
     def config(self) -> ControllerExecutorConfig:

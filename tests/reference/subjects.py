@@ -42,8 +42,8 @@ SUBJECTS = {
         "Commands",
         "Commands are the actions that a flow may take. Some ship with Perdure.",
         (
-            "command", "flow_command", "CommandSpec", "Approval", "NOT_DONE", "human_feedback", "memory_read",
-            "memory_write",
+            "command", "flow_command", "shell_command", "CommandSpec", "Approval", "NOT_DONE", "human_feedback", "memory_read",
+            "memory_write", "Container", "Sandbox", "SandboxCommand", "ThisMachine", "ProcessEnding",
         ),
     ),
     "controllers": Subject(
@@ -77,7 +77,7 @@ SUBJECTS = {
             "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue", "InvalidAnswer",
             "RoundStopped", "Forgotten", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
             "UnknownFlow", "RunNotFound", "RunFailed", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
-            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "TopicTaken", "LifespanFailed", "StepFailed", "Diverged", "InvalidTransition", "Stale",
+            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "TopicTaken", "LifespanFailed", "ContainerFailed", "StepFailed", "Diverged", "InvalidTransition", "Stale",
             "DamagedRun", "DamagedNote", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",
         ),

@@ -366,11 +366,16 @@ class ClientApi(metaclass=ABCMeta):
 
     @abstractmethod
     def inbox(
-        self, limit: int = 50, cursor: str | None = None, submitted_by: str | None = None
+        self,
+        limit: int = 50,
+        cursor: str | None = None,
+        submitted_by: str | None = None,
+        below: str | None = None,
     ) -> Inbox:
         """Return the runs (of one submitter) that wait for a person, longest first.
 
-        ``cursor`` continues where a page ended.
+        ``cursor`` continues where a page ended. With ``below``, only the children of this run are
+        returned, their children, and so on.
         """
 
     @abstractmethod

@@ -99,6 +99,7 @@ def context_of(
             "asked": record.json("i_data", None) if answered else None,
             "signals": lease.signals,
             "workspace": settings.workspace,
+            "sandbox": settings.sandbox,
             "endpoint": _endpoint(settings.model, settings.model_url, settings.model_key),
             "budgets": BudgetAccount(record, claim.attempt, claim.now, above).budgets()
             if record.budgets or above

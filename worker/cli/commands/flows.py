@@ -108,10 +108,13 @@ def check_command(ctx: click.Context, file: Path, as_json: bool) -> None:
                 "name": flow_class.name,
                 "nodes": dict(flow.nodes),
                 "max_rounds": flow.max_rounds,
+                "missing": flow.missing,
             }
         )
     else:
         click.echo(_summary(file, flow))
+        if flow.missing is not None:
+            click.echo(f"Workers on this machine cannot run it: {flow.missing}", err=True)
 
 
 def _summary(file: Path, flow: Flow) -> str:

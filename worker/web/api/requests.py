@@ -332,6 +332,13 @@ class Place(Known):
     """The cursor that the previous page returned."""
 
 
+class InboxPlace(Place):
+    """A page of the inbox."""
+
+    below: str | None = None
+    """Only runs below this run: its children, their children, and so on."""
+
+
 class Listing(Place):
     """Filters of the list of runs."""
 

@@ -214,10 +214,15 @@ class AuthorizedClient:
         self._owned(run_id, Scope.READ)
         return self.client.why(run_id)
 
-    def inbox(self, limit: int = 50, cursor: str | None = None) -> Inbox:
-        """Return the runs that wait for a person, as far as the HTTP caller may see them."""
+    def inbox(self, limit: int = 50, cursor: str | None = None, below: str | None = None) -> Inbox:
+        """Return the runs that wait for a person, as far as the HTTP caller may see them.
+
+        With ``below``, only those below this run.
+        """
         self.caller.require(Scope.READ)
-        return self.client.inbox(limit, cursor, self.caller.sees_only)
+        if below is not None:
+            self._owned(below, Scope.READ)
+        return self.client.inbox(limit, cursor, self.caller.sees_only, below)
 
     def stuck(self, limit: int = 50) -> list[Verdict]:
         """Return for each run that makes no progress the reason, with its remedy.
