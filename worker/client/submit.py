@@ -48,7 +48,7 @@ class Submitter(Fleet):
     def submit(
         self,
         flow: str,
-        goal: str,
+        goal: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         *,
         run_id: str | None = None,
@@ -69,7 +69,7 @@ class Submitter(Fleet):
         model: str | None = None,
     ) -> Run:
         validation.text(flow, "flow")
-        validation.text(goal, "goal")
+        validation.optional_texts(goal=goal)
         validation.mapping(inputs, "inputs")
         validation.names(interrupt_before, "interrupt_before")
         validation.names(interrupt_after, "interrupt_after")
@@ -86,7 +86,7 @@ class Submitter(Fleet):
         submission = Submission(
             flow=flow,
             description=description,
-            goal=goal,
+            goal=_goal(flow, goal, description),
             inputs=accepted,
             checked=checked,
             interrupt_before=interrupt_before,
@@ -242,3 +242,17 @@ class Submitter(Fleet):
                 "Name its module in flow_modules (PERDURE_FLOW_MODULES)"
             ) from error
         return describe(flow), flow.check_inputs(inputs), True
+
+
+def _goal(flow: str, goal: str | None, description: Mapping[str, Any]) -> str:
+    """Return the goal of a submission, which is empty if none is needed.
+
+    Raises:
+        InvalidInput: The flow needs one.
+    """
+    if goal is None and description.get("needs_goal", True):
+        raise InvalidInput(
+            f"the flow {flow} needs a goal, and none was given. Say what the run is to achieve: "
+            f'perdure submit {flow} "GOAL"'
+        )
+    return goal or ""

@@ -271,6 +271,7 @@ def _print_flow(name: str, flow: dict[str, Any]) -> None:
         ("description", plain(flow["description"])),
         ("workers", _workers_text(name, flow)),
     ]
+    pairs += [] if flow.get("needs_goal", True) else [("goal", "not needed")]
     pairs.append(("nodes", ", ".join(f"{node} ({role})" for node, role in flow["nodes"].items())))
     pairs += [("max rounds", str(flow["max_rounds"]))] if flow["max_rounds"] is not None else []
     limits = flow.get("budgets") or {}  # A worker of an older release announces no budgets.
