@@ -166,6 +166,9 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         models: other models of the agent by name, for ``agent.run(prompt, model="name")``.
         idempotent: names of tools that may be called again, such as those of an MCP server.
         stream: whether the model's reply is shown while it comes in, if the model can stream.
+
+    Attributes:
+        engine_spec: what the library has to know of Perdure.
     """
 
     engine_spec: ClassVar = DurabilityEngineSpec(
