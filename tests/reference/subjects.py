@@ -62,7 +62,7 @@ SUBJECTS = {
     "workflows": Subject(
         "Workflows",
         "Functions in plain Python whose steps are rounds of a run.",
-        ("workflow", "Steps", "AsyncSteps", "Step"),
+        ("workflow", "Steps", "AsyncSteps", "Step", "Ask"),
     ),
     "children": Subject(
         "Child runs",
