@@ -1,4 +1,4 @@
-"""Workflows: the same order in Perdure, DBOS and plain Celery, and what a step of Perdure costs.
+"""Workflows: the same order in Perdure, DBOS, Restate and Celery, and what a step of Perdure costs.
 
 An order has three steps (charge, ship, mail), each of which appends a row to a file. All systems
 play it in turns: many orders at once, lone orders, and an order whose worker is killed between the
@@ -51,7 +51,7 @@ REPEATED, ASKED, LOST, ONCE = (
 NOTES = (
     (
         "Redis syncs its log to the disk every second, its own default, except if a system is "
-        "called synced. PostgreSQL syncs at each commit."
+        "called synced. PostgreSQL and Restate sync at each commit."
     ),
     (
         f"killed: the step {FATAL} kills its own process after its effect, before the system can "
@@ -61,9 +61,6 @@ NOTES = (
 )
 #: The name by which ``--only`` selects what a step of Perdure costs.
 COSTS = "step costs"
-RESTATE = (
-    "its server cannot be installed with pip; the part rounds measures it if its program is there"
-)
 RATE, PLACED, CPU, LATENCY, LINES, EFFECTS = (
     "steps",
     "orders placed",
@@ -106,8 +103,6 @@ def measure(options: Options) -> Report:
     )
     wanted = [side for side in order_sides() if options.wants(side.name)]
     report.missing |= {side.name: why for side in wanted if (why := side.missing()) is not None}
-    if options.wants("Restate"):
-        report.missing["Restate"] = RESTATE
     costs = StepCosts(options.quick) if options.wants(COSTS) else None
     found: dict[str, PlayedOrders] = {}
     for done in range(1, options.passes + 1):

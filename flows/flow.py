@@ -63,6 +63,8 @@ class Flow(ABC):
         interrupt_before, interrupt_after: nodes at which every run of this flow pauses.
         lease_seconds: a longer lease than the worker's, for rounds that starve the heartbeat.
         round_timeout_seconds: time limit of one round.
+        needs_goal: whether a submission has to name a goal. A workflow needs one if its function
+            has a parameter ``goal`` without a default.
         runs_shell: whether it runs a shell command of the submitter. Such a flow is off until a
             worker enables it.
         expose: the protocols of other clients that may start runs of this flow: ``mcp`` and
@@ -89,6 +91,7 @@ class Flow(ABC):
     interrupt_after: Sequence[str] = ()
     lease_seconds: float | None = None
     round_timeout_seconds: float | None = None
+    needs_goal: bool = True
     runs_shell: bool = False
     expose: Sequence[str] = ()
     keep_turns: int | None = None

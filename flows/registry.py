@@ -91,6 +91,11 @@ def registered() -> Mapping[str, Callable[[], Flow]]:
     return {name: partial(make, name) for name in sorted(_sources)}
 
 
+def names() -> frozenset[str]:
+    """Return the names that are registered so far. No source is loaded."""
+    return frozenset(_sources)
+
+
 def name_of(flow: type[Flow]) -> str | None:
     """Return the name under which a flow class is registered, or None."""
     return next((name for name, source in _sources.items() if source is flow), None)

@@ -13,7 +13,7 @@ from perdure.flows.shapes.circular import CircularFlow
 from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
 from perdure.flows.shapes.run_node import RunNode
 from perdure.flows.yaml_flows.errors import FileFault
-from perdure.flows.yaml_flows.yaml_flow import YamlFlow
+from perdure.flows.yaml_flows.yaml_flow import FlowStart
 
 
 class _Starts(NamedTuple):
@@ -23,13 +23,16 @@ class _Starts(NamedTuple):
     each: bool
 
 
-def faults_of(written: YamlFlow) -> list[FileFault]:
-    """Return what is wrong with the flows that a flow in a file starts, each at its line.
+def faults_of(name: str, starts: Sequence[FlowStart]) -> list[FileFault]:
+    """Return what is wrong with the flows that a flow starts, each at its line.
 
     All flows must have been loaded before.
+
+    Args:
+        name: of the flow. Empty if it is not known which flow it is.
     """
     faults = []
-    for start in written.starts:
+    for start in starts:
         try:
             registry.make(start.flow)
         except registry.FlowNotFound as error:
@@ -41,8 +44,8 @@ def faults_of(written: YamlFlow) -> list[FileFault]:
             continue
         except InvalidFlow:
             continue  # a fault of that flow, not of this file
-        circle = _circle((written.name, start.flow))
-        if circle and _circle((written.name,)):
+        circle = _circle((name, start.flow)) if name else None
+        if circle and _circle((name,)):
             faults.append(
                 FileFault(
                     start.file,
@@ -53,6 +56,15 @@ def faults_of(written: YamlFlow) -> list[FileFault]:
                 )
             )
     return faults
+
+
+def started_by(flow: Flow) -> list[str]:
+    """Return the names of the flows that a flow's commands and nodes start."""
+    commands = flow.offered().values() if isinstance(flow, ControllerExecutorFlow) else ()
+    functions = [spec.function for spec in commands]
+    nodes = [node.flow for node in flow.topology] if isinstance(flow, CircularFlow) else []
+    every = [*functions, *nodes]
+    return [each.flow for each in every if isinstance(each, ChildStart | RunNode)]
 
 
 def _circle(path: tuple[str, ...]) -> tuple[str, ...] | None:

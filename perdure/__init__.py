@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
     from perdure.flows.waits import Mailbox, Parked, ReceivedSignal
     from perdure.flows.workflows import (
+        Ask,
         AsyncSteps,
         Diverged,
         Step,
@@ -135,6 +136,7 @@ _HOMES = {
     "Approval": "perdure.flows.commands.approval",
     "ArtifactNotFound": "perdure.worker.errors",
     "AlikeRuns": "perdure.worker.domain.run_tree",
+    "Ask": "perdure.flows.workflows",
     "AsyncClient": "perdure.worker.client.async_client",
     "AsyncSteps": "perdure.flows.workflows",
     "BadReply": "perdure.flows.errors",
@@ -279,6 +281,7 @@ __all__ = [
     "AlikeRuns",
     "Approval",
     "ArtifactNotFound",
+    "Ask",
     "AsyncClient",
     "AsyncSteps",
     "BadReply",

@@ -5,6 +5,8 @@
 - DBOS: a queue of workflows, whose steps are functions that are called. It has the settings of
   ``benchmarks.sides.dbos``. Its database is PostgreSQL, or SQLite if PostgreSQL is not installed. A
   process that died is started again under its own executor id, as DBOS's documentation requires.
+- Restate: an invocation for each order, with a durable step (``ctx.run``) for each effect. It has
+  the settings of ``benchmarks.sides.restate``. A process that died is started again at its port.
 - Celery: a chain of three tasks with late acks and a prefetch of 1. It has the other settings of
   ``benchmarks.sides.plain``.
 """
@@ -17,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from importlib import import_module, reload
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +29,7 @@ from benchmarks.orders.receiver import receiver
 from benchmarks.orders.side import BROKER, VISIBILITY, OrderSession, OrderSide, Processes
 from benchmarks.processes import python, until
 from benchmarks.redis_server import redis_server
+from benchmarks.sides import restate
 from benchmarks.sides.dbos import URL, VERSION
 from benchmarks.sides.perdure import alive, worker_command
 from benchmarks.sides.plain import QUIET
@@ -53,6 +57,7 @@ def order_sides() -> list[OrderSide]:
         ),
         PerdureOrders("Perdure, synced", "perdure_order", fsync="always"),
         DbosOrders("DBOS", "dbos_order"),
+        RestateOrders("Restate", "restate_order"),
         CeleryOrders(BASE, "celery_order"),
         CeleryOrders("Celery chain, threads, late acks", "celery_order", pool="threads"),
     ]
@@ -180,6 +185,48 @@ class DbosOrderSession(OrderSession):
     def submit(self, number: int) -> None:
         options = {"queue_name": "orders", "workflow_name": "order", "app_version": VERSION}
         self.client.enqueue(options, number)
+
+
+@dataclass(frozen=True)
+class RestateOrders(OrderSide):
+    """Restate."""
+
+    share: ClassVar[float] = 0.5
+
+    def missing(self) -> str | None:
+        return restate.missing_parts()
+
+    @contextmanager
+    def up(self, work: Work, tally: Tally) -> Iterator[Session]:
+        with ExitStack() as stack:
+            server = stack.enter_context(restate.restate_server())
+            rows = stack.enter_context(receiver())
+            processes = Processes(stack)
+            ports = restate.free_ports(work.processes)
+            for number, port in enumerate(ports):
+                command = python("-m", "benchmarks.orders.restate_worker", str(port))
+                environment = {NUMBER: str(number), **tally.environment, **rows.environment}
+                processes.start(command, environment)
+            until(lambda: tally.ready == len(ports), "Restate's services")
+            server.register(ports)
+            yield RestateOrderSession(
+                workers=processes.pids,
+                servers=[server.pid],
+                receiver=rows,
+                processes=processes,
+                entrance=stack.enter_context(server.entrance()),
+            )
+
+
+@dataclass(kw_only=True)
+class RestateOrderSession(OrderSession):
+    """Processes that serve the orders of Restate."""
+
+    entrance: HTTPConnection
+
+    def submit(self, number: int) -> None:
+        service = number % len(self.workers)
+        restate.send(self.entrance, f"/orders{service}/order/send", number)
 
 
 @dataclass(frozen=True)

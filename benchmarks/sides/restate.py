@@ -12,6 +12,7 @@ from within its last round, so the record of that one is not waited for. This fa
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -19,17 +20,17 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from benchmarks.processes import process, python, until
 from benchmarks.sides.self_report import NUMBER, Told, lacking
 from benchmarks.sides.side import Session, Side
-from benchmarks.tally import Tally
+from benchmarks.tally import Tally, tell_ready
 from benchmarks.work import Work, state_after
 
 #: The server's program, if it is neither on PATH nor installed by `make bench`.
@@ -44,31 +45,13 @@ class Restate(Side):
     share: ClassVar[float] = 0.5
 
     def missing(self) -> str | None:
-        if program() is None:
-            return (
-                "restate-server is missing: neither on PATH nor in .venv/npm "
-                "(npm install --prefix .venv/npm @restatedev/restate-server)"
-            )
-        return lacking("restate", "hypercorn")
+        return missing_parts()
 
     @contextmanager
     def up(self, work: Work, tally: Tally) -> Iterator[Session]:
         with ExitStack() as stack:
-            directory = tempfile.mkdtemp(prefix="restate-")
-            stack.callback(shutil.rmtree, directory)
-            node, ingress, admin, *ports = free_ports(3 + work.processes)
-            settings = {
-                "RESTATE_BASE_DIR": directory,
-                "RESTATE_LISTEN_MODE": "tcp",
-                "RESTATE_BIND_ADDRESS": f"127.0.0.1:{node}",
-                "RESTATE_INGRESS__BIND_ADDRESS": f"127.0.0.1:{ingress}",
-                "RESTATE_ADMIN__BIND_ADDRESS": f"127.0.0.1:{admin}",
-                "RESTATE_DISABLE_TELEMETRY": "true",
-                "RESTATE_LOG_FILTER": "error",
-            }
-            server = program()
-            assert server is not None
-            running = stack.enter_context(process([server, "--no-logo"], **settings))
+            server = stack.enter_context(restate_server())
+            ports = free_ports(work.processes)
             workers = []
             for number, port in enumerate(ports):
                 command = python("-m", "benchmarks.sides.restate_worker", str(port))
@@ -77,28 +60,106 @@ class Restate(Side):
                         process(command, **tally.environment, **{NUMBER: str(number)})
                     ).pid
                 )
-            until(
-                lambda: answers(admin, "/health") and answers(ingress, "/restate/health"),
-                "Restate's server",
-                every=0.05,
-            )
             until(lambda: tally.ready == len(workers), "Restate's services")
-            for port in ports:
-                until(lambda port=port: registered(admin, port), "Restate's services", every=0.05)  # type: ignore[misc]
-            entrance = http.client.HTTPConnection("127.0.0.1", ingress, timeout=30)
-            stack.callback(entrance.close)
+            server.register(ports)
+            entrance = stack.enter_context(server.entrance())
             turns = count()
 
             def begin(runs: int) -> None:
                 for _ in range(runs):
-                    body = json.dumps(
-                        {"state": state_after(0, work.size), "done": 0, "rounds": work.rounds}
+                    send(
+                        entrance,
+                        f"/runs{next(turns) % work.processes}/{self.handler}/send",
+                        {"state": state_after(0, work.size), "done": 0, "rounds": work.rounds},
                     )
-                    path = f"/runs{next(turns) % work.processes}/{self.handler}/send"
-                    said = ask(entrance, "POST", path, body)
-                    assert said in (200, 202), f"Restate answered {said} to {path}"
 
-            yield Told(workers, [running.pid], tally=tally, begin=begin)
+            yield Told(workers, [server.pid], tally=tally, begin=begin)
+
+
+def missing_parts() -> str | None:
+    """Return what of Restate is not installed, or None if all is."""
+    if program() is None:
+        return (
+            "restate-server is missing: neither on PATH nor in .venv/npm "
+            "(npm install --prefix .venv/npm @restatedev/restate-server)"
+        )
+    return lacking("restate", "hypercorn")
+
+
+@dataclass(frozen=True)
+class RestateServer:
+    """A server of Restate that answers.
+
+    Attributes:
+        pid: Its process.
+        ingress: The port that takes invocations.
+        admin: The port at which services are registered.
+    """
+
+    pid: int
+    ingress: int
+    admin: int
+
+    def register(self, ports: Sequence[int]) -> None:
+        """Tell the server of the services at these ports."""
+        for port in ports:
+            until(
+                lambda port=port: registered(self.admin, port),  # type: ignore[misc]
+                "Restate's services",
+                every=0.05,
+            )
+
+    @contextmanager
+    def entrance(self) -> Iterator[http.client.HTTPConnection]:
+        """Open a connection for ``send``."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.ingress, timeout=30)
+        with closing(connection):
+            yield connection
+
+
+@contextmanager
+def restate_server() -> Iterator[RestateServer]:
+    """Start the server with its defaults, in a directory of its own, and stop it afterwards."""
+    with ExitStack() as stack:
+        directory = tempfile.mkdtemp(prefix="restate-")
+        stack.callback(shutil.rmtree, directory)
+        node, ingress, admin = free_ports(3)
+        settings = {
+            "RESTATE_BASE_DIR": directory,
+            "RESTATE_LISTEN_MODE": "tcp",
+            "RESTATE_BIND_ADDRESS": f"127.0.0.1:{node}",
+            "RESTATE_INGRESS__BIND_ADDRESS": f"127.0.0.1:{ingress}",
+            "RESTATE_ADMIN__BIND_ADDRESS": f"127.0.0.1:{admin}",
+            "RESTATE_DISABLE_TELEMETRY": "true",
+            "RESTATE_LOG_FILTER": "error",
+        }
+        server = program()
+        assert server is not None
+        running = stack.enter_context(process([server, "--no-logo"], **settings))
+        until(
+            lambda: answers(admin, "/health") and answers(ingress, "/restate/health"),
+            "Restate's server",
+            every=0.05,
+        )
+        yield RestateServer(running.pid, ingress, admin)
+
+
+async def serve_restate(app: Any, port: int) -> None:
+    """Serve an app of Restate's SDK at a port until killed, and report that it is ready."""
+    from hypercorn.asyncio import serve
+    from hypercorn.config import Config
+
+    config = Config()
+    config.bind = [f"127.0.0.1:{port}"]
+    config.accesslog = config.errorlog = None
+    asyncio.get_running_loop().call_soon(tell_ready)
+    await serve(app, config)
+
+
+def send(connection: http.client.HTTPConnection, path: str, body: Any) -> None:
+    """Send an invocation, without waiting for its end."""
+    status = ask(connection, "POST", path, json.dumps(body))
+    assert status in (200, 202), f"Restate answered {status} to {path}"
 
 
 def program() -> Path | None:

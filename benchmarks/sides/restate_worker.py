@@ -7,11 +7,10 @@ import sys
 from typing import Any
 
 import restate
-from hypercorn.asyncio import serve
-from hypercorn.config import Config
 
+from benchmarks.sides.restate import serve_restate
 from benchmarks.sides.self_report import number
-from benchmarks.tally import stamp, tell_end, tell_ready
+from benchmarks.tally import stamp, tell_end
 from benchmarks.work import state_after
 
 service = restate.Service(f"runs{number()}")
@@ -47,18 +46,5 @@ def play(done: int, size: int) -> str:
     return state_after(done, size)
 
 
-def main() -> None:
-    """Serve until killed."""
-    config = Config()
-    config.bind = [f"127.0.0.1:{sys.argv[1]}"]
-    config.accesslog = config.errorlog = None
-
-    async def served() -> None:
-        asyncio.get_running_loop().call_soon(tell_ready)
-        await serve(restate.app([service]), config)  # type: ignore[arg-type]
-
-    asyncio.run(served())
-
-
 if __name__ == "__main__":
-    main()
+    asyncio.run(serve_restate(restate.app([service]), int(sys.argv[1])))

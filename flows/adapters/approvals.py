@@ -9,6 +9,7 @@ from typing import Any
 from perdure.flows.commands.approval import ApprovalRefused, Approved, digest_of, read_answer
 from perdure.flows.errors import InvalidInput, PerdureError
 from perdure.flows.json_values import storable
+from perdure.flows.summaries import safe_text
 from perdure.flows.workflows.steps import AsyncSteps
 
 
@@ -22,7 +23,7 @@ def arguments(given: Any) -> dict[str, Any]:
 
 
 async def decision(
-    steps: AsyncSteps, tool: str, args: Mapping[str, Any], *, fixed: bool = False
+    steps: AsyncSteps, tool: str, args: Mapping[str, Any], *, fixed: bool = False, fault: str = ""
 ) -> Approved | ApprovalRefused:
     """Ask a person about a call of a tool, as about a command, until the answer is one.
 
@@ -30,6 +31,7 @@ async def decision(
         tool: the name of the tool.
         args: the arguments that the model has given.
         fixed: whether the arguments cannot be changed.
+        fault: what was wrong with an answer that was given before.
     """
     approval = {
         "command": tool,
@@ -38,16 +40,16 @@ async def decision(
         "listener": "model",
         **({"fixed": True} if fixed else {}),
     }
-    fault = ""
     while True:
+        why = f" (the last answer was not valid: {safe_text(fault, 500)})" if fault else ""
         answer = await steps.ask(
-            f"approve the call {tool}?{fault}", {"approval": approval}, name="approve"
+            f"approve the call {tool}?{why}", {"approval": approval}, name="approve"
         )
         try:
             decided = read_answer(answer)
         except InvalidInput as error:
-            fault = f" (the last answer was not valid: {error})"
+            fault = str(error)
             continue
         if not (fixed and isinstance(decided, Approved) and decided.args is not None):
             return decided
-        fault = " (the arguments of this call cannot be changed: approve or refuse it)"
+        fault = "the arguments of this call cannot be changed: approve or refuse it"

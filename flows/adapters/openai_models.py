@@ -14,6 +14,7 @@ from openai import APIConnectionError, APIStatusError
 from openai.types.responses import Response
 from pydantic import TypeAdapter
 
+from perdure.flows.adapters.openai_prices import money_of, name_of
 from perdure.flows.adapters.openai_results import failed, said
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError, RetryableError
@@ -56,11 +57,12 @@ class SteppingModel(Model):
         """Return the model's response, from the journal if it was given before."""
 
         async def ask(context: RoundContext) -> dict[str, Any]:
+            inner, told_model = self.perdure_inner, ""
             try:
                 if self._stream:
-                    response = await respond(self.perdure_inner, context, args, named)
+                    response, told_model = await respond(inner, context, args, named)
                 else:
-                    response = await self.perdure_inner.get_response(*args, **named)
+                    response = await inner.get_response(*args, **named)
             except (APIConnectionError, APIStatusError) as error:
                 raise failed(error) from error
             usage = response.usage
@@ -69,7 +71,10 @@ class SteppingModel(Model):
                 input_tokens=usage.input_tokens,
                 output_tokens=usage.output_tokens,
                 requests=1,
+                **money_of(usage, inner, told_model),
             )
+            if name := told_model or name_of(inner):
+                context.tell(model=name[:200])
             return {
                 "output": _items.dump_python(response.output, mode="json", exclude_unset=True),
                 "usage": _usage.dump_python(usage, mode="json"),
@@ -95,13 +100,17 @@ class SteppingModel(Model):
 
 async def respond(
     model: Model, context: RoundContext, args: tuple[Any, ...], named: Mapping[str, Any]
-) -> ModelResponse:
+) -> tuple[ModelResponse, str]:
     """Return a model's response, and show it as live text while it comes in.
 
     A model that cannot stream is asked for its response.
 
     Args:
         args, named: those of ``get_response``.
+
+    Returns:
+        The response, and the name of the model that has given it. The name is empty if the response
+        does not tell it.
 
     Raises:
         RetryableError: the stream ended before the response was complete.
@@ -122,7 +131,7 @@ async def respond(
     except NotImplementedError:
         if has_begun:
             raise
-        return await model.get_response(*args, **named)
+        return await model.get_response(*args, **named), ""
     except Exception as error:
         # The SDK hands on errors of its HTTP library if they come in the middle of a stream.
         if type(error).__module__.partition(".")[0] in HTTP_LIBRARIES:
@@ -159,8 +168,8 @@ class _Events:
             why = getattr(response, "error", None) or getattr(event, "message", None)
             raise RetryableError(f"the model failed in its response: {why}")
 
-    def response(self) -> ModelResponse:
-        """Return the response when its stream has ended."""
+    def response(self) -> tuple[ModelResponse, str]:
+        """Return the response when its stream has ended, and its model's name."""
         whole = self._whole
         if whole is None:
             raise RetryableError("the model's stream ended before its response was complete")
@@ -180,6 +189,7 @@ class _Events:
             input_tokens_details=used.input_tokens_details,
             output_tokens_details=used.output_tokens_details,
         )
-        return ModelResponse(
+        response = ModelResponse(
             output=list(whole.output) or self._items, usage=usage, response_id=whole.id
         )
+        return response, str(whole.model or "")

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal, NoReturn
 
-from pydantic_ai import Agent, ToolApproved, ToolDenied
+from pydantic import ValidationError
+from pydantic_ai import Agent, ModelRetry
 from pydantic_ai._utils import disable_threads
 from pydantic_ai.agent import AgentRunResult, EventStreamHandler
 from pydantic_ai.capabilities import WrapRunHandler
@@ -30,11 +32,15 @@ from pydantic_ai.durable_exec import (
 )
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models import Model
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
+from pydantic_ai.tools import (
+    DeferredToolRequests,
+    RunContext,
+    ToolDefinition,
+)
 
-from perdure.flows.adapters.approvals import arguments, decision
+from perdure.flows.adapters.approvals import arguments
+from perdure.flows.adapters.pydantic_approvals import check_edit, decide_and_go_on
 from perdure.flows.adapters.pydantic_models import ModelStep, can_stream, said, show
-from perdure.flows.commands.approval import Approved
 from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
@@ -160,6 +166,9 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         models: other models of the agent by name, for ``agent.run(prompt, model="name")``.
         idempotent: names of tools that may be called again, such as those of an MCP server.
         stream: whether the model's reply is shown while it comes in, if the model can stream.
+
+    Attributes:
+        engine_spec: what the library has to know of Perdure.
     """
 
     engine_spec: ClassVar = DurabilityEngineSpec(
@@ -213,6 +222,24 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
             model=once, event=once, capability=once, tool=once, resolve_tool=options
         )
         return _Backend(agent_name=self.name, default_model_id=self.default_model_id, config=config)
+
+    async def on_tool_validate_error(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: Any,
+        error: ValidationError | ModelRetry,
+    ) -> NoReturn:
+        """Raise what is wrong with a call's arguments, which the model hears.
+
+        Raises:
+            UnfitEdit: a person has given these arguments, and is asked again.
+        """
+        if ctx.tool_call_approved:
+            check_edit(call, error)
+        raise error
 
     def get_default_run_id(self) -> str | None:
         """Return an id for a run of the agent, the same whenever the workflow is run again."""
@@ -276,23 +303,9 @@ async def run_agent(agent: Agent[Any, Any], prompt: str, **options: Any) -> Agen
                 f"run {steps.run_id}: the agent calls tools that are carried out elsewhere "
                 f"({names}); a workflow has no place for their results. Give the agent a function"
             )
-        decisions: dict[str, bool | ToolApproved | ToolDenied] = {
-            call.tool_call_id: await _decision(steps, call) for call in result.output.approvals
-        }
-        result = await agent.run(
-            message_history=result.all_messages(),
-            deferred_tool_results=DeferredToolResults(approvals=decisions),
-            **options,
-        )
+        go_on = partial(agent.run, message_history=result.all_messages(), **options)
+        result = await decide_and_go_on(steps, result.output.approvals, go_on)
     return result
-
-
-async def _decision(steps: AsyncSteps, call: ToolCallPart) -> ToolApproved | ToolDenied:
-    decided = await decision(steps, call.tool_name, call.args_as_dict())
-    if isinstance(decided, Approved):
-        args = decided.args
-        return ToolApproved() if args is None else ToolApproved(override_args=dict(args))
-    return ToolDenied(decided.words or "A person refused this call.")
 
 
 def register_agent(name: str, agent: Agent[Any, Any], **settings: Any) -> None:

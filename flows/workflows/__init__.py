@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from perdure.flows.workflows.journal import Diverged, StepFailed
-from perdure.flows.workflows.steps import AsyncSteps, Step, Steps, current_steps
+from perdure.flows.workflows.steps import Ask, AsyncSteps, Step, Steps, current_steps
 from perdure.flows.workflows.workflow_flow import WorkflowFlow, workflow
 
 __all__ = [
+    "Ask",
     "AsyncSteps",
     "Diverged",
     "Step",

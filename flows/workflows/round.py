@@ -25,6 +25,7 @@ from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome,
 from perdure.flows.summaries import shown
 from perdure.flows.waits import no_waits
 from perdure.flows.workflows.journal import JournalEntry, as_stored, entry_of
+from perdure.flows.workflows.questions import FAULTS, answered, ask_all, interrupt_of
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
 
 #: The node of each role.
@@ -54,6 +55,7 @@ class WorkflowRound:
         new: what it has carried out, which its commit appends to the journal.
         marks: what its function has noted beside, which its commit appends before.
         replayed: the number of entries that it had to read to come to where the run was.
+        faults: what was wrong with the last answers of people, by the key of the question.
     """
 
     def __init__(self, node: str, context: RoundContext) -> None:
@@ -62,6 +64,7 @@ class WorkflowRound:
         self._summaries: dict[str, Callable[[Any], Any]] = {}
         self.marks: list[JournalEntry] = []
         self.replayed = 0
+        self.faults: dict[str, str] = context.committed.get(FAULTS) or {}
         #: Keys of steps that failed in this round, and may have happened nevertheless.
         self.unchecked: list[str] = []
 
@@ -85,12 +88,8 @@ class WorkflowRound:
         if self.new or not here or plan != (self._context.committed.get(PLAN) or {}):
             node = NODES[steps[0].role] if steps else self.node
             return self.commit(node, plan, [each.key for each in steps])
-        if steps:
-            got = self._carry_out_all(steps)
-        else:
-            first = pending[0]
-            got = self._ask(first) if isinstance(first, AskRequest) else self._wait(first)
-        if isinstance(got, Interrupt):
+        got = self._carry_out_all(steps) if steps else self._ask_or_wait(pending)
+        if not isinstance(got, list):
             return got
         self.new += got
         return got
@@ -105,6 +104,8 @@ class WorkflowRound:
         """
         turns, artifacts = self.turns()
         values = {} if plan == (self._context.committed.get(PLAN) or {}) else {PLAN: dict(plan)}
+        if self.faults != (self._context.committed.get(FAULTS) or {}):
+            values[FAULTS] = self.faults
         summary = self.summary() or {"next": ", ".join(following)}
         return Advance(node, turns, values, bool(self.new), summary, artifacts)
 
@@ -244,21 +245,27 @@ class WorkflowRound:
         retried = (step.idempotent or named) and not isinstance(error, FatalError)
         return not (retried and context.may_retry(error))
 
+    def _ask_or_wait(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
+        """Ask what a function asks people at the same time, or else begin its first wait."""
+        if not isinstance(pending[0], AskRequest):
+            return self._wait(pending[0])
+        questions = [each for each in pending if isinstance(each, AskRequest)]
+        if (given := answered(questions, self._context)) is not None:
+            return self._ask(given)
+        if len(questions) == 1:
+            return self._ask(questions[0])
+        entries, unfit = ask_all(questions, self._context, self.faults)
+        self.faults = unfit
+        return entries or self.commit(self.node, {})
+
     def _ask(self, request: AskRequest) -> list[JournalEntry] | Interrupt:
-        context = self._context
-        asked, question = context.asked, request.question
-        if context.answered and isinstance(asked, Mapping) and asked.get("asks") == request.key:
-            answer, fault = request.read(context.answer)
+        fault = self.faults.get(request.key, "")
+        if answered([request], self._context) is not None:
+            answer, fault = request.read(self._context.answer)
             if not fault:
+                self.faults = {key: told for key, told in self.faults.items() if key != request.key}
                 return [JournalEntry(request.key, "ask", answer)]
-            question = f"{question} (the last answer does not fit: {fault})"
-        data: dict[str, Any] = {"asks": request.key}
-        if request.expects is not None:
-            data["expects"] = request.expects.json_schema()
-        if request.data is not None:
-            plain = storable(request.data, f"the data of the question {request.key!r}")
-            data = {**plain, **data} if isinstance(plain, dict) else {"data": plain, **data}
-        return Interrupt(question, data, request.deadline, request.default)
+        return interrupt_of(request, fault)
 
     def _wait(self, request: Request) -> list[JournalEntry]:
         assert isinstance(request, WaitRequest)

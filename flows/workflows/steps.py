@@ -10,10 +10,13 @@ from typing import Any, Protocol
 
 from perdure.flows.children import OnFailure, Until
 from perdure.flows.errors import InvalidFlow
+from perdure.flows.names import suggest
 from perdure.flows.summaries import safe_text
 from perdure.flows.workflows.base_steps import BaseSteps, Duration, Script
 from perdure.flows.workflows.requests import Request
 
+#: The options of a question.
+ASK_OPTIONS = ("deadline", "default", "expects", "name")
 #: What a coroutine function awaits.
 Awaited = Coroutine[Any, Any, Any]
 
@@ -57,6 +60,20 @@ class Step:
         object.__setattr__(self, "options", options)
 
 
+@dataclass(frozen=True)
+class Ask:
+    """A question for ``Steps.gather``, with the options of ``Steps.ask``."""
+
+    question: str
+    data: Any
+    options: Mapping[str, Any]
+
+    def __init__(self, question: str, data: Any = None, **options: Any) -> None:
+        object.__setattr__(self, "question", question)
+        object.__setattr__(self, "data", data)
+        object.__setattr__(self, "options", options)
+
+
 class Steps(BaseSteps):
     """What a plain function sees of its run. Each method blocks until its result is there.
 
@@ -90,25 +107,33 @@ class Steps(BaseSteps):
         """
         return self._one(self._step(function, args, **options))
 
-    def gather(self, steps: Iterable[Step]) -> list[Any]:
+    def gather(self, steps: Iterable[Step | Ask]) -> list[Any]:
         """Call several functions at the same time, and return their results in order.
 
         They are carried out in one round, at most 16 at a time. Each result is kept as soon as it
-        is there.
+        is there. Then several questions are asked at the same time, each by a child run, so that
+        people answer them in any order. The function goes on when all are answered.
 
         Raises:
             StepFailed: one has failed; the first of them in order. The others are carried out.
-            InvalidFlow: one is no ``Step``.
+            InvalidFlow: one is neither a ``Step`` nor an ``Ask``, or an option is not valid.
         """
-        steps = list(steps)
-        for each in steps:
-            if not isinstance(each, Step):
-                raise InvalidFlow(
-                    f"steps.gather is given {safe_text(repr(each), 80)}; expected "
-                    "Step(function, argument, ...)"
-                )
-        requests = [self._step(each.function, each.args, **each.options) for each in steps]
+        requests = [self._request(each) for each in list(steps)]
         return [entry.unpack() for entry in self._script.ask_for(requests)]
+
+    def _request(self, each: Step | Ask) -> Request:
+        if isinstance(each, Step):
+            return self._step(each.function, each.args, **each.options)
+        if not isinstance(each, Ask):
+            raise InvalidFlow(
+                f"steps.gather is given {safe_text(repr(each), 80)}; expected "
+                "Step(function, argument, ...), or Ask(question, ...)"
+            )
+        for option in each.options:
+            if option not in ASK_OPTIONS:
+                raise InvalidFlow(f"Ask has no option {option!r}; {suggest(option, ASK_OPTIONS)}")
+        options = {**dict.fromkeys(("deadline", "default", "name")), "expects": Any, **each.options}
+        return self._ask(each.question, each.data, **options)
 
     def ask(
         self,
@@ -227,7 +252,11 @@ class AsyncSteps(BaseSteps):
         expects: Any = Any,
         name: str | None = None,
     ) -> Awaited:
-        """Ask a person, as ``Steps.ask`` does."""
+        """Ask a person, as ``Steps.ask`` does.
+
+        Questions that the function awaits at the same time (``asyncio.gather``) are asked at the
+        same time, each by a child run. The function goes on when all are answered.
+        """
         return self._one(self._ask(question, data, deadline, default, expects, name))
 
     def sleep(self, seconds: Duration, *, name: str | None = None) -> Awaited:

@@ -238,11 +238,14 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
             raise InvalidFlow(
                 f"workflow {name!r} has no setting {setting!r}; it has {', '.join(_SETTINGS)}"
             )
+    inputs = settings.get("Inputs") or _inputs_of(function, name)
+    parameters = tuple(inspect.signature(function).parameters)[1:]
     attributes = {
         "function": staticmethod(function),
-        "Inputs": settings.get("Inputs") or _inputs_of(function, name),
+        "Inputs": inputs,
         "Answer": _answer_of(function),
-        "parameters": tuple(inspect.signature(function).parameters)[1:],
+        "parameters": parameters,
+        "needs_goal": "goal" in parameters and not _is_input("goal", inputs),
         "__doc__": function.__doc__ or f"The workflow {name}.",
         "__module__": function.__module__,
         **settings,
@@ -253,8 +256,12 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
 
 _SETTINGS = (
     "Answer", "Inputs", "budgets", "description", "expose", "keep_events", "lease_seconds",
-    "lifespan", "max_rounds", "note_store", "retry", "round_timeout_seconds",
+    "lifespan", "max_rounds", "needs_goal", "note_store", "retry", "round_timeout_seconds",
 )  # fmt: skip
+
+
+def _is_input(name: str, inputs: type[BaseModel] | None) -> bool:
+    return inputs is not None and name in inputs.model_fields
 
 
 def _answer_of(function: Callable[..., Any]) -> Any:

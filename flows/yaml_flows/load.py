@@ -50,6 +50,7 @@ _SETTINGS = (
     "interrupt_after",
     "lease_seconds",
     "round_timeout_seconds",
+    "needs_goal",
     "runs_shell",
     "expose",
     "keep_turns",

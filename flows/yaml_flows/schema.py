@@ -122,6 +122,7 @@ class _FlowKeys(_Keys):
     interrupt_after: list[str] = []
     lease_seconds: Seconds | None = None
     round_timeout_seconds: Seconds | None = None
+    needs_goal: bool = True
     runs_shell: bool = False
     expose: list[Literal["mcp", "openai"]] = []
     keep_turns: Count | None = None

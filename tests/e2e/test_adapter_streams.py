@@ -38,10 +38,10 @@ def models() -> Iterator[ChatServer]:
         yield running
 
 
-def with_pydantic_ai(server: ChatServer, stream: bool) -> str:
+def with_pydantic_ai(server: ChatServer, stream: bool, model: str = "scripted") -> str:
     provider = OpenAIProvider(base_url=server.url, api_key="x")
     agent = Agent(
-        OpenAIChatModel("scripted", provider=provider),
+        OpenAIChatModel(model, provider=provider),
         name="trader",
         capabilities=[pydantic_ai.PerdureDurability(idempotent=["price"], stream=stream)],
     )
@@ -56,16 +56,14 @@ def with_pydantic_ai(server: ChatServer, stream: bool) -> str:
     return name
 
 
-def with_openai_agents(server: ChatServer, stream: bool) -> str:
+def with_openai_agents(server: ChatServer, stream: bool, model: str = "scripted") -> str:
     @function_tool
     async def price(animal: str) -> str:
         """Look up a price."""
         return "8"
 
     own = AsyncOpenAI(base_url=server.url, api_key="x", max_retries=0)
-    agent = OpenAIAgent(
-        name="trader", model=OpenAIChatCompletionsModel("scripted", own), tools=[price]
-    )
+    agent = OpenAIAgent(name="trader", model=OpenAIChatCompletionsModel(model, own), tools=[price])
     name = f"streaming_openai_{next(numbers)}"
     openai_agents.register_agent(name, agent, idempotent=["price"], stream=stream)
     return name
@@ -112,6 +110,19 @@ def test_the_replies_of_an_agent_are_shown_and_its_journal_is_the_same_without(
     names = [name for name, _ in journal(client, run)]
     assert names == [name for name, _ in journal(client, silent)]
     assert run.details["spent"]["tokens"] == silent.details["spent"]["tokens"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_both_kinds_of_agents_are_charged_the_same_money(
+    stream: bool, models: ChatServer, settings: Settings, client: Client
+) -> None:
+    spent = []
+    for adapter in (with_pydantic_ai, with_openai_agents):
+        run = played(settings, client, adapter(models, stream, "gpt-4.1"))
+        spent.append(run.details["spent"])
+        unpriced = played(settings, client, adapter(models, stream)).details["spent"]
+        assert "money" not in unpriced and unpriced["tokens"] == spent[0]["tokens"]
+    assert spent[0] == spent[1] and spent[0]["money"] > 0
 
 
 @pytest.mark.parametrize("cut", [Cuts(3), Ends(3)])

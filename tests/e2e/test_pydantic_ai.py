@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, ModelRetry
+from pydantic_ai import Agent, ModelRetry, RunContext
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -89,6 +89,7 @@ async def trade(steps: AsyncSteps, goal: str) -> Choice:
 
 
 def pays(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    ASKED["payer"] += 1
     found = returns(messages)
     if found:
         return ModelResponse(parts=[TextPart(f"done: {found[-1]}")])
@@ -105,6 +106,30 @@ def pay(amount: int) -> str:
 
 
 register_agent("pydantic_payer", payer)
+
+
+def pays_two(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    if found := returns(messages):
+        return ModelResponse(parts=[TextPart(", ".join(map(str, found)))])
+    calls = [ToolCallPart("pay_bill", {"amount": amount}) for amount in (12, 50)]
+    return ModelResponse(parts=list(calls))
+
+
+def check_amount(context: RunContext[None], amount: int) -> None:
+    if amount > 60:
+        raise ModelRetry("more than 60")
+
+
+shop = Agent(FunctionModel(pays_two), name="shop", capabilities=[PerdureDurability()])
+
+
+@shop.tool_plain(requires_approval=True, args_validator=check_amount)
+def pay_bill(amount: int) -> str:
+    effect(f"pay {amount}")
+    return f"paid {amount}"
+
+
+register_agent("pydantic_shop", shop)
 
 
 def retries(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -226,6 +251,36 @@ def test_a_call_may_need_approval(client: Client, driver: Driver, answer: Any, s
         client.resume(run.id, "maybe")
     client.resume(run.id, answer)
     assert play(driver, run).answer == said
+
+
+@pytest.mark.parametrize("edit", [{"amount": "much"}, {"sum": 3}])
+def test_arguments_that_do_not_fit_the_tool_are_refused_to_the_person(
+    client: Client, driver: Driver, edit: Any
+) -> None:
+    run = client.submit("pydantic_payer", "pay the bill")
+    assert play(driver, run).status is RunStatus.INTERRUPTED
+    client.resume(run.id, {"edit": edit})
+    assert play(driver, run).status is RunStatus.INTERRUPTED
+    [question] = client.inbox().waiting
+    assert (question.command, question.args) == ("pay", {"amount": 12})
+    assert "the last answer was not valid" in question.question and "amount" in question.question
+    assert ASKED["payer"] == 1 and not DONE
+    client.resume(run.id, {"edit": {"amount": 3}})
+    assert play(driver, run).answer == "done: paid 3"
+    assert ASKED["payer"] == 2
+
+
+def test_of_two_approvals_only_the_one_that_does_not_fit_is_asked_again(
+    client: Client, driver: Driver, settings: Settings
+) -> None:
+    run = client.submit("pydantic_shop", "pay both")
+    for answer in ("approve", *({"edit": {"amount": amount}} for amount in ("much", 70, 7))):
+        with driving(settings) as other:  # each answer is read by another process
+            assert play(other, run).status is RunStatus.INTERRUPTED
+        client.resume(run.id, answer)
+    assert play(driver, run).status is RunStatus.COMPLETED
+    assert client.get(run.id).answer == "paid 12, paid 7"
+    assert DONE["pay 12"] == DONE["pay 7"] == 1
 
 
 @pytest.mark.parametrize("deadly", [["buy hen"], ["buy cow"], ["buy hen", "buy cow"]])

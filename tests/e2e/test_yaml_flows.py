@@ -227,6 +227,31 @@ def test_an_installed_package_brings_a_flow_and_what_files_name(
 
 
 @pytest.mark.slow
+def test_flows_check_reads_a_python_module_too(tmp_path: Path) -> None:
+    perdure = CommandLine(
+        tmp_path, PERDURE_REDIS_URL="redis://localhost:1/0", PERDURE_FLOW_MODULES="mine"
+    )
+    text = (
+        "from perdure import Steps, workflow\n\n"
+        '@workflow("one")\ndef one(steps: Steps):\n    return steps.child("tow")\n\n'
+        '@workflow("two", retries=3)\ndef two(steps: Steps):\n    return 2\n'
+    )
+    (tmp_path / "mine.py").write_text(text)
+    done = perdure("flows", "check", "mine.py")
+    assert (done.code, done.out) == (2, "")
+    child, setting = done.err.splitlines()
+    assert child.startswith("mine.py, line 5: no flow is named 'tow'")
+    assert setting.startswith("mine.py, line 7: workflow 'two' has no setting 'retries'")
+    told = perdure("flows", "check", "mine", "--json").json
+    assert [(each["line"], each["key"]) for each in told["errors"]] == [(5, ""), (7, "")]
+    (tmp_path / "mine.py").write_text(text.replace("tow", "two").replace(", retries=3", ""))
+    done = perdure("flows", "check", "mine.py")
+    assert done.code == 0 and done.out.splitlines()[1].startswith("mine.py: valid. Flow two, ")
+    told = perdure("flows", "check", "mine.py", "--json").json
+    assert (told["ok"], [flow["name"] for flow in told["flows"]]) == (True, ["one", "two"])
+
+
+@pytest.mark.slow
 def test_flows_check_tells_all_that_is_wrong_and_needs_no_server(tmp_path: Path) -> None:
     perdure = CommandLine(tmp_path, PERDURE_REDIS_URL="redis://localhost:1/0")
     (tmp_path / "mine.yaml").write_text(

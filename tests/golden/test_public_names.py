@@ -13,6 +13,9 @@ MODULES = {
     "face": ("perdure",),
     "testing": ("perdure.testing",),
     "web": ("perdure.worker.web",),
+    "pydantic_ai": ("perdure.pydantic_ai",),
+    "openai_agents": ("perdure.openai_agents",),
+    "langgraph": ("perdure.langgraph",),
 }
 #: ``celery -A APP`` names this module.
 APP = "perdure.worker.app"

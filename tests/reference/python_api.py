@@ -58,11 +58,21 @@ def pages() -> dict[str, str]:
     return written
 
 
-def public_names() -> dict[str, str]:
-    """Return the module of each public name."""
-    return {
-        name: module.__name__ for module in (perdure, perdure.testing) for name in module.__all__
-    }
+#: The modules with public names. Two adapters may have a name in common.
+MODULES = (
+    "perdure", "perdure.testing", "perdure.pydantic_ai", "perdure.openai_agents",
+    "perdure.langgraph",
+)  # fmt: skip
+
+
+def exported() -> list[tuple[str, str]]:
+    """Return each public name with its module."""
+    return [(name, module) for module in MODULES for name in import_module(module).__all__]
+
+
+def public_names() -> set[str]:
+    """Return the public names of all modules."""
+    return {name for name, _ in exported()}
 
 
 def public_value(module: str, name: str) -> Any:
@@ -171,7 +181,7 @@ def class_docstring(cls: type) -> str:
 def gaps() -> list[str]:
     """Return what has no description: names, members, and fields that no text mentions."""
     found: list[str] = []
-    for name, module in public_names().items():
+    for name, module in exported():
         value = public_value(module, name)
         if not inspect.isclass(value):
             found += [] if description(name, value) else [name]
@@ -200,7 +210,7 @@ def undescribed_fields() -> list[str]:
     """Return the fields without a description of their own, for a report only."""
     return [
         f"{name}.{each}"
-        for name, module in public_names().items()
+        for name, module in exported()
         if inspect.isclass(value := public_value(module, name))
         for each in fields(value)
         if each not in field_descriptions(value)
@@ -222,8 +232,8 @@ def _index() -> str:
         )
     return page(
         "Python API",
-        "All names that `perdure` and `perdure.testing` export. They change only with a note in the"
-        "\nchangelog.",
+        "All names that `perdure`, `perdure.testing` and the adapters export. They change only with"
+        "\na note in the changelog.",
         *sections,
     )
 

@@ -62,7 +62,7 @@ SUBJECTS = {
     "workflows": Subject(
         "Workflows",
         "Functions in plain Python whose steps are rounds of a run.",
-        ("workflow", "Steps", "AsyncSteps", "Step"),
+        ("workflow", "Steps", "AsyncSteps", "Step", "Ask"),
     ),
     "children": Subject(
         "Child runs",
@@ -81,6 +81,27 @@ SUBJECTS = {
             "DamagedRun", "DamagedNote", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",
         ),
+    ),
+    "pydantic-ai": Subject(
+        "Agents of Pydantic AI",
+        "Agents whose requests and tool calls are steps. [The guide](../../guides/pydantic-ai.md)"
+        " shows how they work together.",
+        ("PerdureDurability", "run_agent", "register_agent"),
+        "perdure.pydantic_ai",
+    ),
+    "openai-agents": Subject(
+        "Agents of the OpenAI Agents SDK",
+        "Agents whose requests and tool calls are steps. [The guide](../../guides/openai-agents.md)"
+        " shows how they work together.",
+        ("run_agent", "register_agent", "PerdureRunner"),
+        "perdure.openai_agents",
+    ),
+    "langgraph": Subject(
+        "Graphs of LangGraph",
+        "Graphs whose supersteps are rounds. [The guide](../../guides/langgraph.md) shows how they"
+        " work.",
+        ("register_graph", "graph_of", "fork"),
+        "perdure.langgraph",
     ),
     "settings": Subject(
         "Settings",

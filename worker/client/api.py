@@ -40,7 +40,7 @@ class ClientApi(metaclass=ABCMeta):
     def submit(
         self,
         flow: str,
-        goal: str,
+        goal: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         *,
         run_id: str | None = None,
@@ -65,7 +65,8 @@ class ClientApi(metaclass=ABCMeta):
 
         Args:
             flow: Name of a flow that this client or a live worker knows.
-            goal: The goal.
+            goal: The goal. None is for a flow that needs none, such as a workflow without a
+                parameter ``goal``. The goal is empty then.
             inputs: Further inputs of the flow.
             run_id: An id of your own. None makes a new one.
             idempotency_key: An equal key with equal content returns the existing run. The content

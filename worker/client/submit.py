@@ -50,7 +50,7 @@ class Submitter(Fleet):
     def submit(
         self,
         flow: str,
-        goal: str,
+        goal: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         *,
         run_id: str | None = None,
@@ -72,7 +72,7 @@ class Submitter(Fleet):
         files: Sequence[File | str | os.PathLike[str]] | None = None,
     ) -> Run:
         validation.text(flow, "flow")
-        validation.text(goal, "goal")
+        validation.optional_texts(goal=goal)
         validation.mapping(inputs, "inputs")
         validation.names(interrupt_before, "interrupt_before")
         validation.names(interrupt_after, "interrupt_after")
@@ -90,7 +90,7 @@ class Submitter(Fleet):
         submission = Submission(
             flow=flow,
             description=description,
-            goal=goal,
+            goal=_goal(flow, goal, description),
             inputs=accepted,
             checked=checked,
             interrupt_before=interrupt_before,
@@ -248,3 +248,17 @@ class Submitter(Fleet):
                 "Name its module in flow_modules (PERDURE_FLOW_MODULES)"
             ) from error
         return describe(flow), flow.check_inputs(inputs), True
+
+
+def _goal(flow: str, goal: str | None, description: Mapping[str, Any]) -> str:
+    """Return the goal of a submission, which is empty if none is needed.
+
+    Raises:
+        InvalidInput: The flow needs one.
+    """
+    if goal is None and description.get("needs_goal", True):
+        raise InvalidInput(
+            f"the flow {flow} needs a goal, and none was given. Say what the run is to achieve: "
+            f'perdure submit {flow} "GOAL"'
+        )
+    return goal or ""

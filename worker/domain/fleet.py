@@ -85,6 +85,8 @@ class FlowInfo(TypedDict, total=False):
     interrupt_after: list[str]
     lease_seconds: float | None
     round_timeout_seconds: float | None
+    needs_goal: Annotated[bool, absent(True)]
+    """Whether a submission has to name a goal."""
     runs_shell: Flag
     """Whether the flow runs shell commands of the user who submits it.
 
@@ -248,6 +250,7 @@ def describe(flow: Flow) -> dict[str, Any]:
         "interrupt_after": list(flow.interrupt_after),
         "lease_seconds": flow.lease_seconds,
         "round_timeout_seconds": flow.round_timeout_seconds,
+        **({} if flow.needs_goal else {"needs_goal": False}),
         "runs_shell": flow.runs_shell,
         "expose": list(flow.expose),
         "shipped": registry.is_shipped(flow.name),

@@ -14,6 +14,7 @@ from typing import Any
 from perdure.flows import registry
 from perdure.flows.flow import Flow
 from perdure.flows.remarks import HEARD
+from perdure.flows.workflows.questions import FLOW as QUESTIONS
 from perdure.worker.domain.record import awaited
 from perdure.worker.engine.rounds import RoundRunner
 from perdure.worker.engine.sweeper import Sweeper
@@ -214,7 +215,10 @@ class Driver(ABC):
         if word in ("completed", "errored"):
             self._story.trace.tell(f"the child run {run_id} has {word}")
         elif word in ("interrupted", "parked"):
-            flow = (self._store.fields(run_id) or {}).get("flow")
+            fields = self._store.fields(run_id) or {}
+            flow = fields.get("flow")
+            if flow == QUESTIONS and self._answer_run(run_id, fields):
+                return word
             raise Abandoned(
                 LabError(
                     f"the child run {run_id} (flow {flow}) waits, and the lab has answers and "
@@ -227,15 +231,19 @@ class Driver(ABC):
         self.passed("asked")
         if self._fields()["phase"] != "interrupted":
             return  # stopped meanwhile by the fault
+        if not self._answer_run(self._submission.run_id, fields):
+            self._wait("interrupted")
+
+    def _answer_run(self, run_id: str, fields: Mapping[str, str]) -> bool:
+        """Answer what a run asks. Return False if its deadline shall answer."""
         try:
             answer = self._submission.answers.to(fields)
         except LabError as error:
             raise Abandoned(error) from error
-        if not answer.given:
-            self._wait("interrupted")
-            return
-        self._story.trace.tell(answer.told)
-        self._client.resume(self._submission.run_id, answer.value)
+        if answer.given:
+            self._story.trace.tell(answer.told)
+            self._client.resume(run_id, answer.value)
+        return answer.given
 
     def _bring_signal(self, fields: Mapping[str, str]) -> None:
         """Send the crash lab's parked run a signal that it waits for, or let time pass for it."""

@@ -1,7 +1,7 @@
 """The command ``flows`` and its subcommands ``check``, ``pause`` and ``unpause``.
 
-``flows`` lists flows. ``flows check`` validates a YAML file. ``flows pause`` holds all runs of a
-flow, and ``flows unpause`` lets them continue.
+``flows`` lists flows. ``flows check`` validates a YAML file or a Python module. ``flows pause``
+holds all runs of a flow, and ``flows unpause`` lets them continue.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from perdure.worker.presentation.usage import amount
 
 if TYPE_CHECKING:
     from perdure.flows import Flow
+    from perdure.flows.yaml_flows.errors import FileFault
 
 #: Subcommand: its usage and its line in the help. The command object is ``NAME_command``.
 SUBCOMMANDS = {
-    "check": ("check FILE", "Check a YAML flow and list all its errors."),
+    "check": ("check FILE", "Check a YAML flow or a Python module and list all errors."),
     "pause": ("pause NAME", "Stop starting rounds of a flow's runs."),
     "unpause": ("unpause NAME", "Continue the runs of a paused flow."),
 }
@@ -65,59 +66,87 @@ class FlowsCommand(click.Command):
 
 
 @click.command("check")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file")
 @json_option
 @click.pass_context
-def check_command(ctx: click.Context, file: Path, as_json: bool) -> None:
-    """Check that FILE (YAML) is a flow that can run here, or list all errors by line and key.
+def check_command(ctx: click.Context, file: str, as_json: bool) -> None:
+    """Check that the flows in FILE can run here, or list all errors by line and key.
 
-    Needs no server. Names in the file are looked up as a worker does: in the modules of
-    flow_modules (PERDURE_FLOW_MODULES), in installed packages, and in what ships with Perdure.
+    FILE is a flow in YAML, or a Python module with flows: its file or its name.
+
+    Needs no server. Names in a YAML file are looked up as a worker does: in the modules of
+    flow_modules (PERDURE_FLOW_MODULES), in installed packages, and in what ships with Perdure. A
+    module is run, as a worker imports it.
     """
-    from perdure.flows import InvalidFlow, registry, starts
-    from perdure.flows.yaml_flows.errors import FileFault, InvalidFlowFile
-    from perdure.worker.settings import find_flows, load_settings
+    from perdure.flows.module_check import is_module
 
-    settings = load_settings()
-    find_flows(settings)
-    registry.registered()
-    try:
-        flow_class = registry.register_file(file)
-        if faults := starts.faults_of(flow_class):
-            raise InvalidFlowFile(faults)
-    except InvalidFlow as error:
-        faults = list(
-            error.faults
-            if isinstance(error, InvalidFlowFile)
-            else [FileFault(str(file), 1, "name", str(error))]
-        )
-        if as_json:
-            errors = [
-                {"line": fault.line, "key": fault.key, "message": fault.message} for fault in faults
-            ]
-            output.document({"file": str(file), "ok": False, "errors": errors})
-        for fault in () if as_json else faults:
-            click.echo(str(fault), err=True)
-        ctx.exit(USAGE)
-    flow = flow_class()
-    if as_json:
-        output.document(
+    faults, flows = _check_module(file) if is_module(file) else _check_file(Path(file))
+    if faults and as_json:
+        errors = [
+            {"line": fault.line, "key": fault.key, "message": fault.message} for fault in faults
+        ]
+        output.document({"file": file, "ok": False, "errors": errors})
+    elif as_json:
+        told = [
             {
-                "file": str(file),
-                "ok": True,
-                "name": flow_class.name,
+                "name": flow.name,
                 "nodes": dict(flow.nodes),
                 "max_rounds": flow.max_rounds,
                 "missing": flow.missing,
             }
-        )
-    else:
+            for flow in flows
+        ]
+        what = {"flows": told} if is_module(file) else told[0]
+        output.document({"file": file, "ok": True, **what})
+    for fault in () if as_json else faults:
+        click.echo(str(fault), err=True)
+    if faults:
+        ctx.exit(USAGE)
+    for flow in () if as_json else flows:
         click.echo(_summary(file, flow))
         if flow.missing is not None:
             click.echo(f"Workers on this machine cannot run it: {flow.missing}", err=True)
 
 
-def _summary(file: Path, flow: Flow) -> str:
+def _check_file(file: Path) -> tuple[list[FileFault], list[Flow]]:
+    """Return what is wrong with a flow in YAML, and the flow if nothing is."""
+    from perdure.flows import InvalidFlow, registry, starts
+    from perdure.flows.yaml_flows.errors import FileFault, InvalidFlowFile
+    from perdure.worker.settings import find_flows, load_settings
+
+    find_flows(load_settings())
+    registry.registered()
+    try:
+        written = registry.register_file(file)
+        if faults := starts.faults_of(written.name, written.starts):
+            return faults, []
+    except InvalidFlowFile as error:
+        return list(error.faults), []
+    except InvalidFlow as error:
+        return [FileFault(str(file), 1, "name", str(error))], []
+    flow = written()
+    flow.name = written.name
+    return [], [flow]
+
+
+def _check_module(target: str) -> tuple[list[FileFault], list[Flow]]:
+    """Return what is wrong with the flows of a module, and the flows if nothing is."""
+    from perdure.flows import registry
+    from perdure.flows.module_check import run_module
+    from perdure.flows.yaml_flows.errors import FileFault
+    from perdure.worker.settings import find_flows, load_settings
+
+    checked = run_module(target)
+    find_flows(load_settings())
+    registry.registered()
+    checked.check_flows()
+    if not checked.flows and not checked.faults:
+        what = "it registers no flow: expected @workflow, @register(...) or register(name, flow)"
+        return [FileFault(checked.file, 1, "", what)], []
+    return checked.faults, checked.flows
+
+
+def _summary(file: str, flow: Flow) -> str:
     rounds = (
         "no limit of cycles"
         if flow.max_rounds is None
@@ -249,6 +278,7 @@ def _print_flow(name: str, flow: dict[str, Any]) -> None:
         ("description", plain(flow["description"])),
         ("workers", _workers_text(name, flow)),
     ]
+    pairs += [] if flow.get("needs_goal", True) else [("goal", "not needed")]
     pairs.append(("nodes", ", ".join(f"{node} ({role})" for node, role in flow["nodes"].items())))
     pairs += [("max rounds", str(flow["max_rounds"]))] if flow["max_rounds"] is not None else []
     limits = flow.get("budgets") or {}  # A worker of an older release announces no budgets.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.command("submit")
 @click.argument("flow")
-@click.argument("goal")
+@click.argument("goal", required=False)
 @click.option(
     "--input", "texts", metavar="KEY=TEXT", multiple=True, help="Input of the flow, as text."
 )
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
 def submit_command(
     context: click.Context,
     flow: str,
-    goal: str,
+    goal: str | None,
     texts: tuple[str, ...],
     values: tuple[str, ...],
     run_id: str | None,
@@ -116,8 +116,11 @@ def submit_command(
 ) -> None:
     """Submit GOAL to FLOW. When this returns, the run is stored.
 
+    A workflow whose function has no parameter `goal` needs no GOAL.
+
     \b
     perdure submit countdown "try it" --input rounds=5 --watch
+    perdure submit order --input item="a book"
     """
     inputs = pairs(texts, "--input") | {
         key: _value(key, text) for key, text in pairs(values, "--input-json").items()

@@ -169,7 +169,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
     def submit(
         self,
         flow: str,
-        goal: str,
+        goal: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         *,
         run_id: str | None = None,
@@ -203,6 +203,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         validation.mapping(labels, "labels", of_texts=True)
         validation.topic(topic, over_http=True)
         options: dict[str, Any] = {
+            "goal": goal,
             "inputs": None if inputs is None else dict(inputs),
             "interrupt_before": None if interrupt_before is None else list(interrupt_before),
             "interrupt_after": None if interrupt_after is None else list(interrupt_after),
@@ -219,7 +220,6 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         }
         body = {
             "flow": flow,
-            "goal": goal,
             "run_id": uuid.uuid4().hex[:16] if run_id is None else run_id,
             "nonce": uuid.uuid4().hex if nonce is None else nonce,
             **{name: value for name, value in options.items() if value is not None},

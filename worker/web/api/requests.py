@@ -181,8 +181,8 @@ class Submit(Asked):
     )
 
     flow: FlowName
-    goal: str
-    """What the run should achieve, in words."""
+    goal: str | None = None
+    """What the run should achieve, in words. null: for a flow that needs no goal."""
     inputs: dict[str, Any] | None = None
     """The flow's inputs. `GET /flows/{name}` returns their schema."""
     run_id: Annotated[str, Field(pattern=f"^{RUN_ID.pattern}$")] | None = None

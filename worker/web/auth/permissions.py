@@ -275,7 +275,11 @@ class AuthorizedClient:
     # submit
 
     def submit(
-        self, flow: str, goal: str, inputs: Mapping[str, Any] | None = None, **options: Any
+        self,
+        flow: str,
+        goal: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> Run:
         """Submit a run that belongs to the HTTP caller.
 

@@ -59,14 +59,15 @@ def start(request: Request, runs: Runs, filled: Filled) -> Response:
     inputs, faults = values_of(fields_of(flow_info["inputs"]), _inputs(filled))
     form.faults |= {INPUT + each: text for each, text in faults.items()}
     options = _options(flow_info, form)
-    if not filled.get("goal", "").strip():
+    goal = filled.get("goal", "").strip()
+    if not goal and flow_info.get("needs_goal", True):
         form.faults["goal"] = "expected a goal, but the field is empty"
     if form.faults:
         return _page(request, runs, name, form, 422)
     try:
         run = runs.submit(
             name,
-            filled["goal"].strip(),
+            goal,
             inputs,
             idempotency_key=filled.get("key") or None,
             **options,

@@ -40,7 +40,8 @@ def check(folder: Path, text: str, name: str = "mine") -> list[tuple[int, str, s
     path = folder / f"{name}.yaml"
     path.write_text(text)
     try:
-        found = starts.faults_of(registry.register_file(path))
+        written = registry.register_file(path)
+        found = starts.faults_of(written.name, written.starts)
     except InvalidFlowFile as error:
         found = list(error.faults)
     return [(fault.line, fault.key, fault.message) for fault in found]

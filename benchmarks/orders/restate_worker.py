@@ -1,0 +1,20 @@
+"""One process that serves the orders of Restate; the argument is its port.
+
+It gives the user's service a name of its own, since Restate would call all processes of one service
+over one connection, and so only one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import restate
+
+from benchmarks.orders.examples.restate_order import orders
+from benchmarks.sides.restate import serve_restate
+from benchmarks.sides.self_report import number
+
+if __name__ == "__main__":
+    orders.service_tag.name = f"orders{number()}"
+    asyncio.run(serve_restate(restate.app([orders]), int(sys.argv[1])))

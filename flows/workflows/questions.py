@@ -1,0 +1,87 @@
+"""Questions of a workflow to people. Those that it asks at the same time are child runs.
+
+A run has one open question. So each of several is asked by a child run of its own
+(``perdure.flows.library.workflow_question``), and people answer them in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perdure.flows.children import Child, ChildFailed
+from perdure.flows.context import RoundContext
+from perdure.flows.durations import as_seconds
+from perdure.flows.json_values import storable
+from perdure.flows.outcomes import Interrupt
+from perdure.flows.workflows.journal import JournalEntry
+from perdure.flows.workflows.requests import AskRequest, Request
+
+#: The flow that asks one of several questions.
+FLOW = "workflow-question"
+#: The value with what was wrong with the last answers, by the key of the question.
+FAULTS = "_unfit"
+
+
+def answered(requests: Sequence[Request], context: RoundContext) -> AskRequest | None:
+    """Return the question that a person has answered in this run itself, or None."""
+    asked = context.asked
+    if not (context.answered and isinstance(asked, Mapping)):
+        return None
+    questions = (each for each in requests if isinstance(each, AskRequest))
+    return next((each for each in questions if each.key == asked.get("asks")), None)
+
+
+def interrupt_of(request: AskRequest, fault: str) -> Interrupt:
+    """Return the interrupt that asks a question.
+
+    Args:
+        fault: what was wrong with the last answer. Empty if there was none.
+    """
+    data: dict[str, Any] = {"asks": request.key}
+    if request.expects is not None:
+        data["expects"] = request.expects.json_schema()
+    if request.data is not None:
+        plain = storable(request.data, f"the data of the question {request.key!r}")
+        data = {**plain, **data} if isinstance(plain, dict) else {"data": plain, **data}
+    why = f" (the last answer does not fit: {fault})" if fault else ""
+    return Interrupt(f"{request.question}{why}", data, request.deadline, request.default)
+
+
+def ask_all(
+    requests: Sequence[AskRequest], context: RoundContext, faults: Mapping[str, str]
+) -> tuple[list[JournalEntry], dict[str, str]]:
+    """Ask several questions at the same time, and wait until all are answered.
+
+    Args:
+        faults: what was wrong with the last answers, by the key of the question.
+
+    Returns:
+        The entries of answers that fit, in the order in which they were given, and what is wrong
+        with the others. Those are asked again.
+
+    Raises:
+        Parked: some are not answered yet.
+    """
+    children = []
+    for request in requests:
+        asked = interrupt_of(request, faults.get(request.key, ""))
+        inputs = {
+            "data": asked.data,
+            "deadline": as_seconds(asked.deadline),
+            "default": asked.default,
+        }
+        children.append(Child(FLOW, asked.reason, inputs))
+    ended = context.gather(children, wait="settled", name=requests[0].key)
+    entries: list[JournalEntry] = []
+    unfit: dict[str, str] = {}
+    for each in ended.arrived:
+        request = requests[each.place]
+        answer, fault = request.read(each.answer)
+        if not each.ok:
+            entries.append(JournalEntry.failed(request.key, "ask", ChildFailed.of(each)))
+        elif fault:
+            unfit[request.key] = fault
+        else:
+            entries.append(JournalEntry(request.key, "ask", answer))
+    return entries, unfit
