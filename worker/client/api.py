@@ -615,6 +615,8 @@ class ClientApi(metaclass=ABCMeta):
     def delete(self, run_id: str, tree: bool = False) -> None:
         """Delete a run that has ended, or that is too damaged to continue or to be stopped.
 
+        The notes that it has kept for later runs stay (``forget_notes``).
+
         Args:
             tree: The runs below it too, the deepest first. A call that failed midway can be
                 repeated.
