@@ -107,7 +107,7 @@ class ClientApi(metaclass=ABCMeta):
         thread: str,
         text: str,
         *,
-        flow: str,
+        flow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -123,7 +123,7 @@ class ClientApi(metaclass=ABCMeta):
         Args:
             thread: Your name for the conversation: letters, digits and ``_.:@+-``.
             text: The message.
-            flow: Name of the flow of a new run.
+            flow: Name of the flow of a new run. None for the flow of the thread's newest run.
             inputs, labels, budgets: Of a new run.
             key: Your own id of the message. Sent again under it, the message is stored once.
             submitted_by: Owner of the run, and author of the message.

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from perdure.flows.conversation import ThreadMessage
+from perdure.flows.errors import InvalidInput
 from perdure.worker.client import validation
 from perdure.worker.client.signal import RunSignals, stored_key
 from perdure.worker.client.steer import RunSteering, check_words
@@ -45,7 +46,7 @@ class Threads(Submitter, RunSignals, RunSteering):
         thread: str,
         text: str,
         *,
-        flow: str,
+        flow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -61,7 +62,7 @@ class Threads(Submitter, RunSignals, RunSteering):
         topic: str,
         thread: str,
         text: str,
-        flow: str,
+        flow: str | None,
         inputs: Mapping[str, Any] | None,
         key: str | None,
         labels: Mapping[str, str] | None,
@@ -69,7 +70,7 @@ class Threads(Submitter, RunSignals, RunSteering):
         submitted_by: str | None,
     ) -> SentMessage:
         """Send a message to the thread whose live run holds this topic."""
-        validation.text(flow, "flow")
+        validation.optional_texts(flow=flow)
         check_words(text, "text")
         validation.key(key, "key")
         validation.mapping(inputs, "inputs")
@@ -78,6 +79,7 @@ class Threads(Submitter, RunSignals, RunSteering):
         validation.budgets(budgets, "budgets")
         self._check_durability()
         key = uuid4().hex if key is None else key
+        flow = self._flow_of(topic, thread) if flow is None else flow
         description, accepted, checked = self._checked(flow, dict(inputs or {}))
         submission = Submission(
             flow=flow,
@@ -117,6 +119,18 @@ class Threads(Submitter, RunSignals, RunSteering):
             f"thread {thread}: each of {ATTEMPTS} times, the run that should hear the message "
             "ended at that moment; send it again under the same key"
         )
+
+    def _flow_of(self, topic: str, thread: str) -> str:
+        """Return the flow of the newest run of a thread.
+
+        Raises:
+            InvalidInput: the thread has no run.
+        """
+        newest = self._store.newest_of_topic(topic)
+        fields = {} if newest is None else self._store.some_fields([newest], ["flow"])[0]
+        if "flow" not in fields:
+            raise InvalidInput(f"the thread {thread} has no run yet; name the flow of the first")
+        return fields["flow"]
 
     def conversation(self, thread: str) -> list[ThreadMessage]:
         return self._conversation(topic_of(thread))

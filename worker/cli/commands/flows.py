@@ -100,6 +100,7 @@ def check_command(ctx: click.Context, file: Path, as_json: bool) -> None:
             click.echo(str(fault), err=True)
         ctx.exit(USAGE)
     flow = flow_class()
+    warnings = [] if settings.model_url is not None else _doubts(flow)
     if as_json:
         output.document(
             {
@@ -109,12 +110,28 @@ def check_command(ctx: click.Context, file: Path, as_json: bool) -> None:
                 "nodes": dict(flow.nodes),
                 "max_rounds": flow.max_rounds,
                 "missing": flow.missing,
+                "warnings": warnings,
             }
         )
     else:
         click.echo(_summary(file, flow))
+        for warning in warnings:
+            click.echo(f"{file}: {warning}", err=True)
         if flow.missing is not None:
             click.echo(f"Workers on this machine cannot run it: {flow.missing}", err=True)
+
+
+def _doubts(flow: Flow) -> list[str]:
+    """Return what is valid in a flow, but is likely to be a mistake."""
+    from perdure.flows.controllers.model import ModelController
+    from perdure.flows.controllers.model.doubts import doubtful_models
+
+    controller = getattr(flow, "controller", None)
+    return (
+        list(doubtful_models(controller.settings))
+        if isinstance(controller, ModelController)
+        else []
+    )
 
 
 def _summary(file: Path, flow: Flow) -> str:

@@ -219,7 +219,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         thread: str,
         text: str,
         *,
-        flow: str,
+        flow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -237,7 +237,9 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
             "labels": None if labels is None else dict(labels),
             "budgets": None if budgets is None else validation.budgets(budgets, "budgets"),
         }
-        body = {"flow": flow, "text": text}
+        validation.optional_texts(flow=flow)
+        body: dict[str, Any] = {"text": text}
+        body |= {} if flow is None else {"flow": flow}
         body |= {name: value for name, value in options.items() if value is not None}
         path = f"/threads/{quote(thread, safe='')}/messages"
         # The key makes a repetition safe.

@@ -287,7 +287,7 @@ class AuthorizedClient:
         self,
         thread: str,
         text: str,
-        flow: str,
+        flow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
