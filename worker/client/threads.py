@@ -7,7 +7,7 @@ gets a message, and each knows the message's key: the submission of a run that t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
@@ -18,6 +18,7 @@ from perdure.worker.client import validation
 from perdure.worker.client.signal import RunSignals, stored_key
 from perdure.worker.client.steer import RunSteering, check_words
 from perdure.worker.client.submit import AlreadyHeard, Submitter
+from perdure.worker.domain.run import Run
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.submission import Submission
 from perdure.worker.errors import Conflict, InvalidTransition, RunNotFound, Taken
@@ -68,8 +69,13 @@ class Threads(Submitter, RunSignals, RunSteering):
         labels: Mapping[str, str] | None,
         budgets: Mapping[str, float] | None,
         submitted_by: str | None,
+        may_hear: Callable[[Run], bool] = lambda run: True,
     ) -> SentMessage:
-        """Send a message to the thread whose live run holds this topic."""
+        """Send a message to the thread whose live run holds this topic.
+
+        Args:
+            may_hear: Whether a live run gets the message. If not, ``Taken`` is raised.
+        """
         validation.optional_texts(flow=flow)
         check_words(text, "text")
         validation.key(key, "key")
@@ -110,6 +116,8 @@ class Threads(Submitter, RunSignals, RunSteering):
                 return SentMessage(heard.run_id, False, thread)
             except Taken as taken:
                 try:
+                    if not may_hear(self.get(taken.run_id)):
+                        raise
                     receipt = self.say(taken.run_id, text, key=key, by=submitted_by)
                 except (InvalidTransition, RunNotFound):
                     continue  # It has completed meanwhile.

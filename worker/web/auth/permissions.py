@@ -300,6 +300,27 @@ class AuthorizedClient:
             topic_of(thread, name), thread, text, flow, inputs, key, labels, budgets, name
         )
 
+    def send_to_chat(
+        self,
+        topic: str,
+        chat: str,
+        text: str,
+        flow: str,
+        inputs: Mapping[str, Any] | None,
+        key: str,
+    ) -> SentMessage:
+        """Send a message to a chat of the HTTP caller's: to the run that works, or to a new one.
+
+        Raises:
+            Taken: The run of the chat waits for a person, or is of another flow.
+        """
+        self.caller.require(Scope.SUBMIT)
+        name = self.caller.name
+        return self.client._send(
+            self._own(topic), chat, text, flow, inputs, self._own(key), None, None, name,
+            lambda run: run.flow == flow and run.status is not RunStatus.INTERRUPTED,
+        )  # fmt: skip
+
     def conversation(self, thread: str) -> list[ThreadMessage]:
         """Return the messages of a thread of the HTTP caller's."""
         self.caller.require(Scope.READ)
