@@ -12,6 +12,7 @@ from perdure.flows.retry import Retry
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
@@ -305,6 +306,19 @@ class ClientApi(metaclass=ABCMeta):
 
         Raises:
             RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def prompt(self, run_id: str, step: int) -> PromptOfRound:
+        """Return what a round of a run sent to its model, or what its next round would send.
+
+        It is made again from what is stored of the run, by the code of its flow. ``exact`` says
+        whether it equals what was sent.
+
+        Raises:
+            RunNotFound: No run has this id.
+            UnknownFlow: The process that makes it does not know the run's flow.
+            InvalidInput: The run has no such step, or its round asks no model.
         """
 
     @abstractmethod

@@ -281,6 +281,8 @@ def _print_flow(name: str, flow: dict[str, Any]) -> None:
         if flow[key]
     ]
     pairs += [("exposed to", ", ".join(flow["expose"]))] if flow.get("expose") else []
+    if answer := flow.get("answer"):
+        pairs.append(("answer", plain(str(answer.get("title") or _type_text(answer)))))
     output.fields(pairs)
     schema = flow["inputs"]
     if schema is None:

@@ -20,6 +20,7 @@ from perdure.worker.client.api import ClientApi
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
 from perdure.worker.client.steer import Steering, check_words, seconds_of
+from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
@@ -119,6 +120,10 @@ class RemoteReads(RemoteConnection, ClientApi):
         validation.depth(depth)
         validation.width(width)
         return RunTree.from_dict(self._ask(path_of(run_id, "tree"), depth=depth, width=width))
+
+    def prompt(self, run_id: str, step: int) -> PromptOfRound:
+        validation.step(step)
+        return cast(PromptOfRound, self._ask(path_of(run_id, "prompt"), step=step))
 
     def artifacts(self, run_id: str) -> dict[str, int]:
         return dict(self._ask(path_of(run_id, "artifacts")))

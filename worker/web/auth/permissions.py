@@ -26,6 +26,7 @@ from perdure.worker.doctor import Finding
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
@@ -192,6 +193,11 @@ class AuthorizedClient:
         """Return the text of one artifact of a run."""
         self._owned(run_id, Scope.READ)
         return self.client.artifact(run_id, name)
+
+    def prompt(self, run_id: str, step: int) -> PromptOfRound:
+        """Return what a round of the run sent to its model, or what its next would send."""
+        self._owned(run_id, Scope.READ)
+        return self.client.prompt(run_id, step)
 
     def why(self, run_id: str) -> Verdict:
         """Return why the run is in its current state."""
