@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Generic, overload
@@ -21,6 +21,7 @@ from typing_extensions import TypeVar
 
 from perdure.flows.budgets import Budget
 from perdure.flows.children import (
+    ONLY,
     Child,
     ChildFailed,
     Group,
@@ -32,11 +33,28 @@ from perdure.flows.children import (
     goal_of,
 )
 from perdure.flows.conversation import NOTHING_EARLIER, Earlier, ThreadMessage
-from perdure.flows.errors import Forgotten, InvalidFlow, RoundStopped, UnstorableValue
+from perdure.flows.errors import (
+    Forgotten,
+    InvalidFlow,
+    InvalidInput,
+    RoundStopped,
+    UnstorableValue,
+)
+from perdure.flows.files import (
+    BYTES,
+    TYPE,
+    File,
+    FileReference,
+    artifact_name,
+    check_together,
+    file_of,
+    numbered,
+)
 from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.names import is_name
+from perdure.flows.notes import NO_NOTES, NoteAccess, Notes
 from perdure.flows.outcomes import ASK, SAY, Command, Turn
 from perdure.flows.waits import (
     Mailbox,
@@ -335,6 +353,7 @@ class RoundContext(Generic[Deps]):
         reserved: names that the flow itself writes. They cannot be remembered.
         asked: the data of the interrupt that ``answer`` answers, else None.
         workspace: the directory in which this worker lets commands read and write, or None.
+        sandbox: the container in which this worker runs shell commands, or None.
         endpoint: where this worker's models are.
         budgets: by name, the run's limits and what it spent before this round.
         spent, told: what this round reported with ``spend`` and ``tell``.
@@ -358,7 +377,10 @@ class RoundContext(Generic[Deps]):
         kept: what the flow keeps in this process between two rounds.
         live_text: where text is shown before the round is over. See ``stream``.
         earlier: the runs before this one in its thread. See ``conversation``.
+        note_access: opens what runs keep for later runs. See ``notes``.
         model: the model that the submission chose for this run, or None.
+        files: references to the files that were submitted with the run. See ``file``.
+        attached: what this round stored with ``attach``, by name.
         deps: what the lifespan of the flow has opened in this process. See ``lifespan``.
         logger: a logger for the code of the flow.
     """
@@ -380,6 +402,7 @@ class RoundContext(Generic[Deps]):
     reserved: frozenset[str] = frozenset()
     asked: Any = None
     workspace: str | None = None
+    sandbox: str | None = None
     endpoint: Endpoint = field(default_factory=Endpoint)
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
@@ -399,7 +422,10 @@ class RoundContext(Generic[Deps]):
     kept: Kept = NOTHING_KEPT
     live_text: LiveText = NOT_WATCHED
     earlier: Earlier = NOTHING_EARLIER
+    note_access: NoteAccess = NO_NOTES
     model: str | None = None
+    files: tuple[FileReference, ...] = ()
+    attached: dict[str, File] = field(default_factory=dict)
     deps: Deps = NO_DEPS
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
@@ -459,6 +485,19 @@ class RoundContext(Generic[Deps]):
         run. A run that was not started by a message to a thread, or by the first, has none.
         """
         return self.earlier.read()
+
+    def notes(self, namespace: str) -> Notes:
+        """Return the notes under a namespace, which runs keep for later runs.
+
+        Args:
+            namespace: letters, digits and ``_.:@+-``, at most 200. What stands in braces is filled
+                in: ``{submitted_by}``, ``{thread}``, ``{flow}`` or ``{labels.NAME}`` of the run.
+
+        Raises:
+            InvalidFlow: the namespace is not valid.
+            FatalError: the run has not what the namespace names.
+        """
+        return self.note_access.open(namespace)
 
     @property
     def questions(self) -> list[Any]:
@@ -598,10 +637,70 @@ class RoundContext(Generic[Deps]):
         text = self.journal.recorded.get(name)
         if text is None:
             self.journal.check_room(name)
+            attached = len(self.attached)
+            result = function()
+            if len(self.attached) > attached:
+                raise InvalidFlow(
+                    f"once({name!r}, ...): the function attached a file, which only the commit of "
+                    "the round stores. Attach files outside of once"
+                )
             text = self.journal.record(
-                name, canonical(storable(function(), f"the result recorded as {name!r}"))
+                name, canonical(storable(result, f"the result recorded as {name!r}"))
             )
         return json.loads(text)
+
+    def attach(self, file: File) -> dict[str, Any]:
+        """Store a file with this round's commit, and return the reference to it, as JSON data.
+
+        Put the reference into an observation, and the flow's model sees the file in its next
+        request; put it into the answer, and clients know the file by it (``Client.file``). A
+        command may also return the file itself. The file's name in the run begins with the step.
+
+        Raises:
+            InvalidInput: the files of this round are too many or too large together.
+        """
+        if not isinstance(file, File):
+            raise InvalidInput(f"context.attach: expected perdure.File, got {type(file).__name__}")
+        files = list(self.attached.values())
+        if file not in files:
+            check_together([*files, file])
+        number = 1
+        # Steps that run at once may attach files of one name.
+        while (
+            self.attached.setdefault(name := numbered(self.step, number, file.name), file) != file
+        ):
+            number += 1
+        if self.committed.get(ONLY):
+            # It carries out a command of its parent, whose model reads the reference.
+            name = f"{self.run_id}/{name}"
+        return replace(file.reference, name=name).data
+
+    def file(self, name: str | Mapping[str, Any]) -> File:
+        """Return a file that was submitted with the run, or that one of its rounds attached.
+
+        Args:
+            name: its name in the run, or the reference to it.
+
+        Raises:
+            InvalidInput: the run has no such file.
+        """
+        reference = FileReference.of(name)
+        wanted = name if reference is None else reference.name
+        if not isinstance(wanted, str):
+            raise InvalidInput(f"context.file: expected a name or a reference, got {name!r:.200}")
+        own = wanted.removeprefix(f"{self.run_id}/")
+        if own in self.attached:
+            return self.attached[own]
+        try:
+            content = self.artifact(artifact_name(BYTES, wanted))
+            media_type = self.artifact(artifact_name(TYPE, wanted))
+        except KeyError as error:
+            given = ", ".join(each.name for each in self.files) or "none"
+            raise InvalidInput(
+                f"run {self.run_id} has no file {wanted!r:.200}; it was submitted with: {given}. "
+                "Files that commands returned are named in their results"
+            ) from error
+        return file_of(wanted, content, media_type)
 
     def hook(self, signal: str) -> str:
         """Return an address at which a service without a token can send a signal to this run.

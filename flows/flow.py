@@ -25,6 +25,7 @@ from perdure.flows.validation import check_limit, is_seconds
 
 if TYPE_CHECKING:
     from perdure.flows.lifespans import Lifespan
+    from perdure.flows.notes import NoteStore
 
 #: The workers that take the rounds of a node: "controller" workers wait for models, "executor"
 #: workers run tools.
@@ -79,6 +80,8 @@ class Flow(ABC):
             pydantic can read. None accepts any JSON value.
         lifespan: what its rounds need in each worker process, as ``context.deps``. See
             ``perdure.lifespan``.
+        note_store: keeps the notes of its runs: a ``NoteStore``, or a lifespan that yields one.
+            None keeps them on the server of the runs. See ``RoundContext.notes``.
     """
 
     name: str = ""
@@ -96,6 +99,7 @@ class Flow(ABC):
     budgets: Mapping[str, float] = MappingProxyType({})
     retry: Retry | None = None
     lifespan: Lifespan[Any] | None = None
+    note_store: NoteStore | Lifespan[Any] | None = None
     Inputs: ClassVar[type[BaseModel] | None] = None
     Answer: ClassVar[Any] = None
     _answers: ClassVar[AnswerType | None] = None
@@ -227,6 +231,7 @@ class Flow(ABC):
                 f"{own_name}: lifespan is {self.lifespan!r}; expected what @lifespan makes of a "
                 "function"
             )
+        check_note_store(self.note_store, own_name)
 
     @classmethod
     def answer_type(cls) -> AnswerType | None:
@@ -366,6 +371,19 @@ def check_exposure(flow: Flow, name: str) -> None:
         raise InvalidFlow(
             f"{title(flow)}: the MCP server has a tool {name!r} of its own; give the flow another "
             "name, or do not expose it to mcp"
+        )
+
+
+def check_note_store(store: Any, name: str) -> None:
+    """Raise InvalidFlow if a flow's ``note_store`` can neither keep notes nor be opened."""
+    methods = ("put", "get", "search", "forget")
+    if store is None or callable(getattr(store, "open", None)):
+        return
+    missing = [method for method in methods if not callable(getattr(store, method, None))]
+    if missing:
+        raise InvalidFlow(
+            f"{name}: note_store is {store!r}; expected a NoteStore (it has no "
+            f"{', '.join(missing)}), or what @lifespan makes of a function that yields one"
         )
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from perdure.flows.errors import UnstorableValue
+from perdure.flows.files import File
 
 
 def _writer(**options: Any) -> Callable[[Any], str]:
@@ -178,6 +179,11 @@ def _plain(value: Any, what: str, path: str, depth: int) -> Any:
         return float(value)
     if isinstance(value, BaseModel):
         return _plain(_written_by(value), what, path, depth)
+    if isinstance(value, File):
+        raise UnstorableValue(
+            f"{what}{where} is the file {value.name!r}; store the reference that "
+            "context.attach(file) returns"
+        )
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         shallow = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         return _plain(shallow, what, path, depth)

@@ -34,11 +34,17 @@ if TYPE_CHECKING:
         TopicTaken,
         UnstorableValue,
     )
+    from perdure.flows.executors.container import Container, ContainerFailed
+    from perdure.flows.executors.sandbox import Sandbox, SandboxCommand, ThisMachine
+    from perdure.flows.executors.shell import shell_command
+    from perdure.flows.executors.subprocesses import ProcessEnding
+    from perdure.flows.files import File, FileReference
     from perdure.flows.flow import Flow, Role
     from perdure.flows.human import human_feedback
     from perdure.flows.lifespans import Lifespan, LifespanFailed, lifespan
     from perdure.flows.memory import memory_read, memory_write
     from perdure.flows.names import node
+    from perdure.flows.notes import Note, Notes, NoteStore
     from perdure.flows.outcomes import (
         Advance,
         Command,
@@ -86,6 +92,7 @@ if TYPE_CHECKING:
         StopRequestStatus,
     )
     from perdure.worker.domain.interrupt import PendingInterrupt, Waiting
+    from perdure.worker.domain.note_namespace import NoteNamespace
     from perdure.worker.domain.run import Run, RunStatus
     from perdure.worker.domain.run_tree import AlikeRuns, RunTree
     from perdure.worker.domain.sent_message import SentMessage
@@ -97,6 +104,7 @@ if TYPE_CHECKING:
         AccessDenied,
         ArtifactNotFound,
         Conflict,
+        DamagedNote,
         DamagedRun,
         Forbidden,
         InvalidSettings,
@@ -116,6 +124,13 @@ if TYPE_CHECKING:
     from perdure.worker.settings import Settings
 
 _HOMES = {
+    "ProcessEnding": "perdure.flows.executors.subprocesses",
+    "shell_command": "perdure.flows.executors.shell",
+    "ThisMachine": "perdure.flows.executors.sandbox",
+    "SandboxCommand": "perdure.flows.executors.sandbox",
+    "Sandbox": "perdure.flows.executors.sandbox",
+    "ContainerFailed": "perdure.flows.executors.container",
+    "Container": "perdure.flows.executors.container",
     "AccessDenied": "perdure.worker.errors",
     "Advance": "perdure.flows.outcomes",
     "Approval": "perdure.flows.commands.approval",
@@ -135,6 +150,7 @@ _HOMES = {
     "Conflict": "perdure.worker.errors",
     "Controller": "perdure.flows.controllers",
     "ControllerExecutorFlow": "perdure.flows.shapes.controller_executor",
+    "DamagedNote": "perdure.worker.errors",
     "DamagedRun": "perdure.worker.errors",
     "Diverged": "perdure.flows.workflows",
     "END": "perdure.worker.domain.execution_state",
@@ -144,6 +160,8 @@ _HOMES = {
     "ExecutionState": "perdure.worker.domain.execution_state",
     "ExecutionStatus": "perdure.worker.domain.execution_state",
     "FatalError": "perdure.flows.errors",
+    "File": "perdure.flows.files",
+    "FileReference": "perdure.flows.files",
     "Finding": "perdure.worker.doctor",
     "Finish": "perdure.flows.outcomes",
     "Flow": "perdure.flows.flow",
@@ -166,6 +184,10 @@ _HOMES = {
     "MailboxFull": "perdure.worker.errors",
     "NOT_DONE": "perdure.flows.commands.in_doubt",
     "Node": "perdure.flows.shapes.circular",
+    "Note": "perdure.flows.notes",
+    "NoteNamespace": "perdure.worker.domain.note_namespace",
+    "NoteStore": "perdure.flows.notes",
+    "Notes": "perdure.flows.notes",
     "NotReplicated": "perdure.worker.errors",
     "Outcome": "perdure.flows.outcomes",
     "OutcomeUnknown": "perdure.flows.errors",
@@ -271,8 +293,11 @@ __all__ = [
     "Command",
     "CommandSpec",
     "Conflict",
+    "Container",
+    "ContainerFailed",
     "Controller",
     "ControllerExecutorFlow",
+    "DamagedNote",
     "DamagedRun",
     "Diverged",
     "End",
@@ -281,6 +306,8 @@ __all__ = [
     "ExecutionState",
     "ExecutionStatus",
     "FatalError",
+    "File",
+    "FileReference",
     "Finding",
     "Finish",
     "Flow",
@@ -303,12 +330,17 @@ __all__ = [
     "MailboxFull",
     "Node",
     "NotReplicated",
+    "Note",
+    "NoteNamespace",
+    "NoteStore",
+    "Notes",
     "Outcome",
     "OutcomeUnknown",
     "Page",
     "Parked",
     "PendingInterrupt",
     "PerdureError",
+    "ProcessEnding",
     "ReceivedSignal",
     "RemoteClient",
     "Renew",
@@ -323,6 +355,8 @@ __all__ = [
     "RunNotFound",
     "RunStatus",
     "RunTree",
+    "Sandbox",
+    "SandboxCommand",
     "ScriptedController",
     "SentMessage",
     "Settings",
@@ -338,6 +372,7 @@ __all__ = [
     "StoreUnavailable",
     "StreamItem",
     "Taken",
+    "ThisMachine",
     "ThreadMessage",
     "TopicTaken",
     "Turn",
@@ -365,5 +400,6 @@ __all__ = [
     "node",
     "register",
     "registered",
+    "shell_command",
     "workflow",
 ]

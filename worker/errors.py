@@ -150,6 +150,14 @@ class DamagedRun(PerdureError):
     http_status = 409
 
 
+class DamagedNote(PerdureError):
+    """A stored note cannot be read. The others can."""
+
+    code = "damaged-note"
+    title = "A note is damaged"
+    http_status = 409
+
+
 class TokenNotFound(PerdureError):
     """No token has this id, or it was revoked."""
 
@@ -228,6 +236,7 @@ __all__ = [
     "AccessDenied",
     "ArtifactNotFound",
     "Conflict",
+    "DamagedNote",
     "DamagedRun",
     "DamagedToken",
     "Forbidden",

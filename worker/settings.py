@@ -79,6 +79,9 @@ class Settings(BaseSettings):
     #: Directory that commands may read and write (``read_file``, ``run_shell``, ...). None if they
     #: have no directory.
     workspace: str | None = None
+    #: Container in which ``run_shell`` runs, if the flow names none: ``docker:IMAGE`` or
+    #: ``podman:IMAGE``. None runs it on this machine.
+    sandbox: str | None = Field(default=None, pattern=r"^(docker|podman):[A-Za-z0-9]")
     #: Flows that run shell commands of the submitter and that this worker agrees to run.
     enabled_flows: Names = ()
 
@@ -148,6 +151,9 @@ class Settings(BaseSettings):
     max_children: int = Field(default=10_000, ge=1)
     max_depth: int = Field(default=8, ge=1)
     max_tree: int = Field(default=100_000, ge=1)
+    #: Notes of one namespace (the oldest make room for new ones), and bytes of one note.
+    max_notes: int = Field(default=1000, ge=1)
+    max_note_bytes: int = Field(default=4096, ge=100)
     #: URL at which other services reach the HTTP server. The addresses of hooks begin with it.
     public_url: str | None = None
     #: Days for which a completed or errored run is stored.

@@ -239,7 +239,17 @@ class CommandSpec:
         """
         if overrides.get("in_doubt") is not None:
             policy_of(overrides["in_doubt"], self.idempotent)
+        if "sandbox" in overrides:
+            overrides = {**overrides, **self._in_sandbox(overrides["sandbox"])}
+            del overrides["sandbox"]
         return replace(self, **overrides) if overrides else self
+
+    def _in_sandbox(self, sandbox: Any) -> dict[str, Any]:
+        """Return the fields of this command that differ if it runs in another sandbox."""
+        in_sandbox = getattr(self.function, "in_sandbox", None)
+        if in_sandbox is None:
+            raise InvalidFlow(f"command {self.name!r} has no sandbox; only run_shell has one")
+        return {"function": in_sandbox(sandbox), "takes": self.arguments}
 
 
 class Schemas(Sequence[dict[str, Any]]):
@@ -304,6 +314,16 @@ def spec_of(
         retry=chosen.retry,
         waits=chosen.waits,
     )
+
+
+def parts_of(commands: Iterable[CommandSpec]) -> list[Any]:
+    """Return the parts of commands that may lack something on this machine."""
+    return [part for spec in commands for part in (spec.takes, spec.function)]
+
+
+def lacks_of(parts: Iterable[Any]) -> str | None:
+    """Return what the first of some parts of a flow lacks here, as a sentence, or None."""
+    return next((lacks for part in parts if (lacks := getattr(part, "missing", None))), None)
 
 
 #: The marked attributes of each class, in order. A fresh flow plays every round, and its class is

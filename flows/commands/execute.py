@@ -13,7 +13,8 @@ from perdure.flows.commands.calls import call
 from perdure.flows.commands.in_doubt import CarryOut, settled
 from perdure.flows.commands.signature import Signature
 from perdure.flows.context import RoundContext, altered
-from perdure.flows.errors import FatalError, OutcomeUnknown, RetryableError
+from perdure.flows.errors import FatalError, OutcomeUnknown, RetryableError, UnstorableValue
+from perdure.flows.files import with_references
 from perdure.flows.genai_attributes import (
     EXECUTE_TOOL,
     MOST_CONTENT,
@@ -131,7 +132,11 @@ def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> 
         _withdraw_intent(inside, key)  # A command asks before it does anything.
     if isinstance(result, Interrupt | Finish):
         return result
-    plain = storable(result, f"the result of command {spec.name!r}")
+    what = f"the result of command {spec.name!r}"
+    try:
+        plain = storable(result, what)
+    except UnstorableValue:  # Files in it are the only such thing that can be stored.
+        plain = storable(with_references(result, inside.attach), what)
     if inside.traces_content:
         inside.traced[TOOL_RESULT] = canonical(plain)[:MOST_CONTENT]
     return plain
@@ -173,6 +178,10 @@ def check_repeatable(
 
 
 def _settle_doubt(spec: Executable, command: Command, context: RoundContext) -> Any:
+    # Programs of a lost worker may still run. They must not do more behind the decision.
+    kill = getattr(spec.function, "kill_leftovers", None)
+    if kill is not None:
+        kill(context)
     return settled(
         spec.in_doubt,
         command,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import InvalidFlow
@@ -15,6 +15,9 @@ from perdure.flows.names import Names
 Maker = Callable[..., "Controller"]
 
 registered_controllers: Names[Maker] = Names("controller")
+if TYPE_CHECKING:
+    from perdure.flows.commands.command import CommandSpec
+
 _M = TypeVar("_M", bound=Maker)
 
 
@@ -48,6 +51,11 @@ class Controller(ABC):
     @property
     def allowed_models(self) -> Sequence[str]:
         """The names of the models of which a submission may choose one for its run."""
+        return ()
+
+    @property
+    def own_commands(self) -> Sequence[CommandSpec]:
+        """The commands that the controller brings along, besides those of its flow."""
         return ()
 
     @property

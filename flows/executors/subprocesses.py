@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -103,6 +104,7 @@ def run_watched(
     cancelled: threading.Event,
     head_bytes: int = 0,
     tail_bytes: int = TAIL_BYTES,
+    data: bytes | None = None,
 ) -> ProcessEnding:
     """Run a program in its own session, and wait until it ends or its time is over.
 
@@ -113,20 +115,26 @@ def run_watched(
             after a crash.
         timeout: Seconds after which the command is killed; None for no limit.
         head_bytes, tail_bytes: How much of the beginning and of the end of the output is kept.
+        data: What the command reads from its standard input; None for nothing.
 
     Raises:
         RoundStopped: ``cancelled`` was set; the command was killed.
     """
     begin = time.monotonic()
-    process = subprocess.Popen(
-        list(command),
-        cwd=directory,
-        env={**environment, mark: "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    # A file and not a pipe: a command that does not read must not block the round.
+    with contextlib.nullcontext() if data is None else tempfile.TemporaryFile() as file:
+        if data is not None and file is not None:
+            file.write(data)
+            file.seek(0)
+        process = subprocess.Popen(
+            list(command),
+            cwd=directory,
+            env={**environment, mark: "1"},
+            stdin=subprocess.DEVNULL if file is None else file,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     assert process.stdout is not None  # because stdout=PIPE
     output = _Output(process.stdout.fileno(), head_bytes, tail_bytes)
     try:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.flows.children import ChildFailed, InvalidChild, WaitOver
-from perdure.flows.commands.command import CommandSpec, commands_of
+from perdure.flows.commands.command import CommandSpec, commands_of, lacks_of, parts_of
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import (
     BadReply,
@@ -67,6 +67,11 @@ class BranchingFlow(Flow):
     def branches(self) -> Mapping[str, CommandSpec]:
         """The commands that a branching flow can carry out, by name."""
         return commands_of(self, self.offered)
+
+    @property
+    def missing(self) -> str | None:
+        """What this process lacks for the commands of a branching flow, as a sentence, or None."""
+        return lacks_of(parts_of(self.branches.values()))
 
     @property
     def nodes(self) -> Mapping[str, Role]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -24,6 +24,9 @@ from perdure.flows.errors import BadReply, InvalidFlow
 from perdure.flows.names import suggest
 from perdure.flows.retry import Retry
 from perdure.flows.summaries import MOST
+
+if TYPE_CHECKING:
+    from perdure.flows.executors.sandbox import Sandbox
 
 #: Values of ``approvers``: everyone, or everyone except the person who submitted the run.
 APPROVERS = ("anyone", "others")
@@ -215,6 +218,41 @@ class CommandOptions(_Strict):
         return options
 
 
+class ContainerConfig(_Strict):
+    """A container in which ``run_shell`` runs. See ``perdure.flows.executors.container``."""
+
+    image: str
+    runtime: Literal["docker", "podman"] = "docker"
+    network: bool | str = False
+    memory: str | None = "512m"
+    cpus: float | None = None
+    processes: int = 256
+    temporary: str = "64m"
+    read_only: bool = True
+    user: str | None = None
+    environment: dict[str, str] = {}
+    options: list[str] = []
+
+    @field_validator("*")
+    @classmethod
+    def _is_valid_part(cls, value: Any, info: ValidationInfo) -> Any:
+        # Each key by itself, so that all faults are reported, each at its line.
+        from perdure.flows.executors.container import Container
+
+        try:
+            Container(**{"image": "image", str(info.field_name): value})
+        except InvalidFlow as error:
+            raise ValueError(str(error).removeprefix("Container: ")) from error
+        return value
+
+    def made(self) -> Sandbox:
+        """Create the container that this configuration describes."""
+        from perdure.flows.executors.container import Container
+
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return Container(**{**values, "options": tuple(self.options)})
+
+
 #: Keys of a command that is a flow.
 _OF_CHILD = ("budgets", "deadline", "max_rounds", "labels", "on_failure")
 
@@ -222,10 +260,12 @@ _OF_CHILD = ("budgets", "deadline", "max_rounds", "labels", "on_failure")
 class CommandConfig(CommandOptions):
     """One command's configuration.
 
-    With ``flow``, the command is another flow. See ``flow_command``.
+    With ``flow``, the command is another flow. See ``flow_command``. With ``sandbox``, the command
+    is ``run_shell``.
     """
 
     flow: str | None = None
+    sandbox: ContainerConfig | None = None
     budgets: dict[str, float] | None = None
     deadline: Annotated[float | None, BeforeValidator(as_seconds)] = Field(
         default=None, gt=0, allow_inf_nan=False
@@ -240,6 +280,12 @@ class CommandConfig(CommandOptions):
         if others and self.flow is None:
             raise ValueError(f"only a command with the key flow can have {', '.join(others)}")
         return self
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The options of a command, with its sandbox if the configuration has one."""
+        sandbox = {} if self.sandbox is None else {"sandbox": self.sandbox.made()}
+        return {**super().said, **sandbox}
 
     def flow_command(self, name: str) -> CommandSpec | None:
         """Return the command that starts the flow of this configuration; None if it has none.

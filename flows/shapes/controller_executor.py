@@ -12,7 +12,14 @@ from typing import Any
 from perdure.flows.budgets import COMMANDS, check_commands
 from perdure.flows.children import ONLY, Ended, InvalidChild
 from perdure.flows.commands.calls import call, playing
-from perdure.flows.commands.command import CommandSpec, Schemas, commands_of, spec_of
+from perdure.flows.commands.command import (
+    CommandSpec,
+    Schemas,
+    commands_of,
+    lacks_of,
+    parts_of,
+    spec_of,
+)
 from perdure.flows.context import EMPTY_HISTORY, OPEN_ASKS, RoundContext, altered
 from perdure.flows.controllers import Controller
 from perdure.flows.errors import BadReply, FatalError, InvalidAnswer, InvalidFlow, InvalidInput
@@ -262,8 +269,7 @@ class ControllerExecutorFlow(CircularFlow):
     @property
     def missing(self) -> str | None:
         """What this process lacks for the flow's controller or commands, as a sentence, or None."""
-        needing = [self.controller, *(spec.arguments for spec in self.offered().values())]
-        return next((lacks for each in needing if (lacks := getattr(each, "missing", None))), None)
+        return lacks_of([self.controller, *parts_of(self.offered().values())])
 
     @property
     def config(self) -> ControllerExecutorConfig:
@@ -281,7 +287,8 @@ class ControllerExecutorFlow(CircularFlow):
         Raises:
             InvalidFlow: the configuration names an unknown command.
         """
-        every = commands_of(self, self.commands)
+        brought = getattr(self.controller, "own_commands", ())
+        every = commands_of(self, [*self.commands, *brought])
         chosen = self.config.subflows_config.Executor.chosen
         for name, config in chosen.items():
             started = config.flow_command(name)
@@ -294,11 +301,10 @@ class ControllerExecutorFlow(CircularFlow):
                     f"{title(self)}: Executor.subflows_config names the unknown command "
                     f"{name!r}; {suggest(name, every)}"
                 )
-        return (
-            {name: every[name].configured(chosen[name].said) for name in chosen}
-            if chosen
-            else every
-        )
+        if not chosen:
+            return every
+        offered = {name: every[name].configured(chosen[name].said) for name in chosen}
+        return {**offered, **{spec.name: spec for spec in brought if spec.name not in offered}}
 
     def schemas(self) -> list[dict[str, Any]]:
         """Return the flow's commands, ``finish`` included, as tool definitions for models."""

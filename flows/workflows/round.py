@@ -207,6 +207,7 @@ class WorkflowRound:
                     self.unchecked.append(step.key)
                 return entry_of(step.key, context.once(name, dict), context.artifact)
         args = step.facts(SHOWN)
+        attached = len(context.attached)
         context = _without_old_answer(context, step)
         try:
             with no_waits(WAITS.format(step.key)):
@@ -223,7 +224,9 @@ class WorkflowRound:
             entry = JournalEntry.failed(step.key, "step", error, args)
             if not step.idempotent and not isinstance(error, Refused):
                 self.unchecked.append(step.key)
-        if not apart:
+        # Files are stored by the commit of the round. A result that refers to them must not be
+        # stored before.
+        if not apart or len(context.attached) > attached:
             return entry
         told = context.once(step.key if entry.error is None else failed, entry.told)
         return replace(entry_of(step.key, told, context.artifact), args=args)

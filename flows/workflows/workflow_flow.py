@@ -256,7 +256,7 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
 
 _SETTINGS = (
     "Answer", "Inputs", "budgets", "description", "expose", "keep_events", "lease_seconds",
-    "lifespan", "max_rounds", "needs_goal", "retry", "round_timeout_seconds",
+    "lifespan", "max_rounds", "needs_goal", "note_store", "retry", "round_timeout_seconds",
 )  # fmt: skip
 
 

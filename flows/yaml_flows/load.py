@@ -26,6 +26,7 @@ from perdure.flows.yaml_flows.resolve import (
     commands_at,
     controller_named,
     lifespan_named,
+    own_commands_of,
     ring_of,
     subflows_of,
     tools_at,
@@ -108,6 +109,9 @@ def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
     if keys.lifespan is not None:
         with faults.at("lifespan"):
             settings["lifespan"] = lifespan_named(keys.lifespan)
+    if keys.note_store is not None:
+        with faults.at("note_store"):
+            settings["note_store"] = lifespan_named(keys.note_store)
     if isinstance(keys, BranchingKeys):
         commands = commands_at(("subflows_config",), keys.subflows_config, faults)
         _check_pauses(keys, ["Branch"], faults)
@@ -136,8 +140,12 @@ def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
     )
     config = keys.subflows_config
     settings["controller"] = controller_named(keys.controller, config.Controller, faults)
+    brought = own_commands_of(settings["controller"])
     chosen = commands_at(
-        ("subflows_config", "Executor", "subflows_config"), config.Executor.subflows_config, faults
+        ("subflows_config", "Executor", "subflows_config"),
+        config.Executor.subflows_config,
+        faults,
+        brought,
     )
     remote = tools_at(("mcp_servers",), keys.mcp_servers, faults)
     settings["commands"] = [*chosen, *remote]

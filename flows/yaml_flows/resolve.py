@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -37,20 +37,31 @@ PLAYERS = ("flow", "run", "sleep", "until", "wait_for")
 OWN = {node.name: node for node in ControllerExecutorFlow.topology}
 
 
+def own_commands_of(controller: Controller | None) -> frozenset[str]:
+    """Return the names of the commands that a controller brings along."""
+    return frozenset(spec.name for spec in getattr(controller, "own_commands", ()))
+
+
 def commands_at(
-    place: Place, chosen: Mapping[str, CommandConfig] | Sequence[str], faults: FileFaults
+    place: Place,
+    chosen: Mapping[str, CommandConfig] | Sequence[str],
+    faults: FileFaults,
+    brought: Collection[str] = (),
 ) -> list[CommandSpec]:
     """Return the registered commands that a flow file names, with the settings given there.
 
     Args:
         place: The path of the names in the file.
         faults: Gets a fault for each name that is unknown.
+        brought: Names of commands that the controller brings along. They are left out.
     """
     import perdure.flows.executors  # noqa: F401  registers the commands that ship
 
     named = chosen if isinstance(chosen, Mapping) else {name: CommandConfig() for name in chosen}
     specs = []
     for position, (name, config) in enumerate(named.items()):
+        if name in brought:
+            continue
         here = (*place, name) if isinstance(chosen, Mapping) else (*place, position)
         with faults.at(*here, key=isinstance(chosen, Mapping)):
             if name == "finish":

@@ -130,6 +130,7 @@ class _FlowKeys(_Keys):
     budgets: dict[str, float] = {}
     retry: RetryConfig | None = None
     lifespan: str | None = None
+    note_store: str | None = None
 
 
 class _RingKeys(_FlowKeys):

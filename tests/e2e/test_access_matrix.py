@@ -16,7 +16,8 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from httpx2 import Response
 
-from perdure import CircularFlow, Node, RoundContext, register
+from perdure import CircularFlow, File, Node, RoundContext, register
+from perdure.flows.files import artifacts_of
 from perdure.worker.store import Claim
 from perdure.worker.web import Scope
 from perdure.worker.web.dashboard.page import NOTICE
@@ -161,6 +162,8 @@ ROWS = [
     api("GET /runs/{run_id}/tree",             READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts",        READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts/{name:rest}", READ,        "queued",  200),
+    api("GET /runs/{run_id}/files",            READ,             "queued",  200),
+    api("GET /runs/{run_id}/files/{name:rest}", READ,            "queued",  200),
     api("POST /stops",                         STOP,             "",        200, json={"status": "queued"}),
     api("POST /retries",                       SUBMIT,           "",        200, json={"flow": None}),
     api("POST /deletions",                     ADMIN,            "",        200, json={"status": "completed", "flow": None}),
@@ -174,6 +177,11 @@ ROWS = [
     api("GET /queues",                         READ,             "",        200),
     api("GET /dead-letters",                   ADMIN,            "",        200),
     api("GET /workers",                        READ,             "",        200),
+    api("GET /notes",                          ADMIN,            "",        200),
+    api("GET /notes/{namespace}",              ADMIN,            "",        200),
+    api("PUT /notes/{namespace}/{key}",        ADMIN,            "",        200, json={"text": "x"}),
+    api("DELETE /notes/{namespace}",           ADMIN,            "",        200),
+    api("DELETE /notes/{namespace}/{key}",     ADMIN,            "",        200),
     api("GET /doctor",                         ADMIN,            "",        200),
     row("GET /metrics",                        READ,             "",        200),
     row("POST /mcp",                           READ,             "",        200, json=LIST_TOOLS, headers=MCP_HEADERS),
@@ -302,7 +310,8 @@ def run_of(room: Room, owner: str, state: str) -> str:
         flow, "g", inputs, run_id=run_id, submitted_by=owner, interrupt_before=nodes,
         budgets={"seconds": 1_000},
     )  # fmt: skip
-    store.redis.hset(store.keys.artifacts(run_id), "log", "all is well")
+    artifacts = {"log": "all is well"} | artifacts_of("log", File("log", b"x", "text/plain"))
+    store.redis.hset(store.keys.artifacts(run_id), mapping=artifacts)
     if state == "errored":
         room.client.unpause_flow("countdown")  # a row may have paused it
         granted = try_claim(store, run_id, known=("countdown",))

@@ -366,6 +366,8 @@ def test_a_run_that_is_not_there_is_not_found(http: httpx2.Client) -> None:
         "/runs/none/transcript",
         "/runs/none/artifacts",
         "/runs/none/artifacts/x",
+        "/runs/none/files",
+        "/runs/none/files/x",
     ):
         assert a_problem(http.get(path), 404, "run-not-found")["run"] == "none"
     for call in ("resume", "retry"):
@@ -809,6 +811,7 @@ def test_openapi_describes_every_call_whole(http: httpx2.Client) -> None:
             if status == "200":
                 wanted = {
                     "get_artifact": ["text/plain"],
+                    "get_file": ["application/octet-stream"],
                     "get_events": ["application/json", "text/event-stream"],
                     "get_stream": ["text/event-stream"],
                     "chat_with_ai_sdk": ["text/event-stream"],

@@ -322,6 +322,45 @@ def test_a_run_is_a_task_that_asks_and_is_answered(exposed: ExposedServer) -> No
     assert exposed.client.get(task_id).finished, "the task's id is the run's"
 
 
+def test_a_task_asks_what_a_run_below_it_asks(exposed: ExposedServer) -> None:
+    async def play(client: Client) -> str:
+        task_id = await created(client, "delegates", {"goal": "question"})
+        asking = await task_that_is(client, task_id, "input_required")
+        [(question, request)] = (asking.input_requests or {}).items()
+        assert "left or right?" in request["params"]["message"]
+        answer = {"action": "accept", "content": {"answer": "left"}}
+        await task(client, "update", task_id, input_responses={question: answer})
+        done = await task_that_is(client, task_id, "completed")
+        assert text_of(mcp_types.CallToolResult.model_validate(done.result)) == "left"
+        return question
+
+    question = drive(exposed, play, extensions=[Tasks()])
+    child = exposed.client.get(question.partition("/")[0])
+    assert (child.flow, child.answer, child.details["resumed_by"]) == ("private", "left", "ann")
+
+
+def test_the_tools_ask_what_a_run_below_asks(exposed: ExposedServer) -> None:
+    user = User(answer="left")
+    goal = {"goal": "question"}
+    result = drive(
+        exposed, lambda client: client.call_tool("delegates", goal), elicitation_callback=user
+    )
+    assert text_of(result) == "left" and "left or right?" in user.messages[0]
+
+    async def play(client: Client) -> Any:
+        asked = await client.call_tool("delegates", goal)
+        told = asked.structured_content
+        assert f"waits for run {told['question']['run']} (private)" in text_of(asked)
+        status = await client.call_tool("status", {"run": told["run"]})
+        assert status.structured_content == told
+        hidden = await client.call_tool("status", {"run": told["question"]["run"]})
+        assert hidden.is_error and "no run" in text_of(hidden), "only its question is known"
+        question = {"run": told["question"]["run"], "question": told["question"]["id"]}
+        return await client.call_tool("answer", {**question, "answer": "right"})
+
+    assert text_of(drive(exposed, play)) == "right"
+
+
 def test_a_task_is_cancelled_and_one_fails(exposed: ExposedServer) -> None:
     async def play(client: Client) -> None:
         task_id = await created(client, "tidy", TIDY)

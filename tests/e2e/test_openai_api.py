@@ -111,6 +111,38 @@ def test_each_kind_of_question_is_a_call(
     assert done.output_text == answer
 
 
+@pytest.mark.parametrize("how", ["whole", "stream", "chat"])
+def test_a_question_of_a_run_below_is_a_call_whose_output_is_the_answer(
+    exposed: ExposedServer, ann: OpenAI, how: str
+) -> None:
+    if how == "chat":
+        completion = ann.chat.completions.create(
+            model="delegates", messages=[{"role": "user", "content": "question"}]
+        )
+        asked_id, [tool_call] = completion.id, completion.choices[0].message.tool_calls or []
+        assert tool_call.type == "function"
+        call_id, facts = tool_call.id, json.loads(tool_call.function.arguments)
+    else:
+        if how == "whole":
+            asked = ann.responses.create(model="delegates", input="question")
+        else:
+            with ann.responses.stream(model="delegates", input="talk") as stream:
+                *_, last = stream
+            assert last.type == "response.incomplete"
+            asked = last.response
+            asked.output = [item for item in asked.output if item.type == "function_call"]
+        call = question_of(asked)
+        asked_id, call_id, facts = asked.id, call.call_id, json.loads(call.arguments)
+    assert (facts["text"], facts["flow"]) == ("left or right?", "private")
+    done = ann.responses.create(
+        model="delegates", previous_response_id=asked_id, input=[output(call_id, "left")]
+    )
+    assert (done.id, done.output_text) == (asked_id, "left")
+    assert exposed.client.get(facts["run"]).details["resumed_by"] == "ann"
+    with pytest.raises(openai.NotFoundError):
+        ann.responses.retrieve(facts["run"])
+
+
 def test_an_answer_to_an_older_question_does_not_answer_the_newer_one(ann: OpenAI) -> None:
     first = question_of(ann.responses.create(model="asks", input="twice"))
     second = question_of(ann.responses.create(model="asks", input=[output(first.call_id, "old")]))

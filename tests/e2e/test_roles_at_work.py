@@ -19,7 +19,7 @@ from tests.support.runs import commit_end, fail_round, try_claim
 from tests.support.servers import until
 
 FLOWS, WAITS = "tests.support.example_flows.rings", "tests.support.example_flows.waits"
-FAMILIES = "tests.support.example_flows.families"
+FAMILIES, NOTES = "tests.support.example_flows.families", "tests.support.example_flows.noting"
 #: What is asked of a server, and done without where it refuses: by the doctor, and by redis-py when it connects.
 DONE_WITHOUT = {"config|get", "client|setinfo", "client|maint_notifications"}
 
@@ -37,7 +37,9 @@ def as_role(locked: LockedServer) -> Iterator[Callable[[str], Client]]:
     def client(role: str) -> Client:
         made.append(
             Client(
-                settings=Settings(redis_url=locked.url(role), flow_modules=(FLOWS, WAITS, FAMILIES))
+                settings=Settings(
+                    redis_url=locked.url(role), flow_modules=(FLOWS, WAITS, FAMILIES, NOTES)
+                )
             )
         )
         return made[-1]
@@ -69,7 +71,7 @@ def test_each_role_can_do_all_that_it_is_for(
     command_line = CommandLine(
         tmp_path,
         Settings(redis_url=locked.url("worker")),
-        PERDURE_FLOW_MODULES=f"{FLOWS},{WAITS},{FAMILIES}",
+        PERDURE_FLOW_MODULES=f"{FLOWS},{WAITS},{FAMILIES},{NOTES}",
     )
     refused(locked)
     with command_line.worker() as killed:
@@ -144,11 +146,19 @@ def test_each_role_can_do_all_that_it_is_for(
         with locked.login("worker") as stranger:
             stranger.lpush("perdure.controller", "no message")
         until(lambda: len(reader._store.dead_letters()) == 1, "a dead letter")
+        kept = producer.submit("noting", "likes tea", submitted_by="ada")
+        assert producer.wait(kept.id, 60).answer == []
+        assert [note.text for note in admin.notes("user:ada")] == ["likes tea"]
+        assert admin.put_note("user:ada", "x") and admin.forget_notes("user:ada") == 2
         admin.delete(long.id)
         assert not [each for each in admin.delete_many("completed") if each.why_not]
         with locked.login("admin") as client:
             client.delete("perdure:dead")
     assert refused(locked) == set()
+
+
+#: What only an administrator does with notes.
+OF_NOTES = ("read notes", "put a note", "forget notes")
 
 
 def asked(client: Client, run_id: str) -> dict[str, Callable[[], object]]:
@@ -162,6 +172,9 @@ def asked(client: Client, run_id: str) -> dict[str, Callable[[], object]]:
         "signal": lambda: client.signal(run_id, "paid"),
         "pause": lambda: client.pause_flow("ledger"),
         "unpause": lambda: client.unpause_flow("ledger"),
+        "read notes": lambda: client.notes("user:ada"),
+        "put a note": lambda: client.put_note("user:ada", "x"),
+        "forget notes": lambda: client.forget_notes("user:ada"),
     }
 
 
@@ -170,9 +183,19 @@ def asked(client: Client, run_id: str) -> dict[str, Callable[[], object]]:
     [
         (
             "reader",
-            {"submit", "stop", "stop now", "resume", "delete", "signal", "pause", "unpause"},
+            {
+                "submit",
+                "stop",
+                "stop now",
+                "resume",
+                "delete",
+                "signal",
+                "pause",
+                "unpause",
+                *OF_NOTES,
+            },
         ),
-        ("producer", {"delete", "pause", "unpause"}),
+        ("producer", {"delete", "pause", "unpause", *OF_NOTES}),
     ],
 )
 def test_what_a_role_may_not_do_changes_nothing_and_is_a_clear_error(

@@ -291,6 +291,14 @@ def test_flows_check_tells_all_that_is_wrong_and_needs_no_server(tmp_path: Path)
     assert (
         perdure("flows", "check", "mine.yaml", variables={"PERDURE_FLOW_MODULES": MODULE}).code == 0
     )
+    (tmp_path / "mine.yaml").write_text(
+        "flow: branching\nsubflows_config:\n  run_shell: {sandbox: {image: a, runtime: podman}}\n"
+    )
+    done = perdure("flows", "check", "mine.yaml", variables={"PATH": str(tmp_path)})
+    assert (done.code, done.err) == (
+        0,
+        "Workers on this machine cannot run it: it runs commands in containers, and podman is not installed here\n",
+    )
     assert perdure("flows", "check", "missing.yaml").code == 2
     assert perdure("flows", "check").code == 2
 

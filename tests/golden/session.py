@@ -58,10 +58,11 @@ def _look() -> None:
 
 @register("charging")
 class Charging(ControllerExecutorFlow):
-    """Uses what a round can use: once, remember, spend, tell, progress, stream, a command with an intent."""
+    """Uses what a round can use: once, notes, remember, spend, tell, progress, stream, a command with an intent."""
 
     def decide(self, context: RoundContext) -> Command | Finish | Interrupt:
         context.once("price", lambda: 7)
+        context.notes("golden:{submitted_by}").put("a fact", "golden")
         context.remember("seen", len(context.history))
         context.spend(tokens=10, money=0.01)
         context.tell(model="golden-1")

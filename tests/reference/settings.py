@@ -29,6 +29,7 @@ UNITS = {
     "max_children": "runs",
     "max_depth": "generations",
     "max_tree": "runs",
+    "max_notes": "notes",
     "retention": "days",
     "wait_replicas": "replicas",
 }

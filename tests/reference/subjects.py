@@ -25,7 +25,7 @@ SUBJECTS = {
         "What clients return: runs, their state, their events, and what became of a request.",
         (
             "Run", "RunStatus", "RunTree", "AlikeRuns", "Event", "StreamItem", "Verdict", "VerdictCode", "PendingInterrupt", "StopReceipt",
-            "SignalReceipt", "SignalReply", "SentMessage", "ThreadMessage", "Finding", "ExecutionState", "ExecutionStatus", "StopRequestStatus", "START", "END",
+            "SignalReceipt", "SignalReply", "SentMessage", "ThreadMessage", "NoteNamespace", "File", "FileReference", "Finding", "ExecutionState", "ExecutionStatus", "StopRequestStatus", "START", "END",
             "Waiting",
         ),
     ),
@@ -42,8 +42,8 @@ SUBJECTS = {
         "Commands",
         "Commands are the actions that a flow may take. Some ship with Perdure.",
         (
-            "command", "flow_command", "CommandSpec", "Approval", "NOT_DONE", "human_feedback", "memory_read",
-            "memory_write",
+            "command", "flow_command", "shell_command", "CommandSpec", "Approval", "NOT_DONE", "human_feedback", "memory_read",
+            "memory_write", "Container", "Sandbox", "SandboxCommand", "ThisMachine", "ProcessEnding",
         ),
     ),
     "controllers": Subject(
@@ -56,7 +56,7 @@ SUBJECTS = {
         "What a node reads during a round, and what it returns.",
         (
             "RoundContext", "History", "Signals", "Outcome", "Command", "Finish", "Interrupt",
-            "Advance", "End", "Renew", "Turn", "Mailbox", "ReceivedSignal", "Parked",
+            "Advance", "End", "Renew", "Turn", "Notes", "Note", "NoteStore", "Mailbox", "ReceivedSignal", "Parked",
         ),
     ),
     "workflows": Subject(
@@ -77,8 +77,8 @@ SUBJECTS = {
             "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue", "InvalidAnswer",
             "RoundStopped", "Forgotten", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
             "UnknownFlow", "RunNotFound", "RunFailed", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
-            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "TopicTaken", "LifespanFailed", "StepFailed", "Diverged", "InvalidTransition", "Stale",
-            "DamagedRun", "UnknownCaller", "Forbidden",
+            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "TopicTaken", "LifespanFailed", "ContainerFailed", "StepFailed", "Diverged", "InvalidTransition", "Stale",
+            "DamagedRun", "DamagedNote", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",
         ),
     ),

@@ -126,6 +126,28 @@ def test_a_new_run_does_not_inherit_what_is_left_of_another(store: Store) -> Non
     assert everything(store) == before
 
 
+@pytest.mark.parametrize("phase", ["queued", "waiting", "interrupted"])
+def test_a_new_run_has_the_artifacts_of_its_submission_from_the_beginning(
+    store: Store, phase: str
+) -> None:
+    content = bytes(range(256)).decode("utf-8", "surrogateescape")
+    given = {"files/a": content, "file-types/a": "image/png"} | {f"x{n}": "y" for n in range(300)}
+    delay = {"delay": 1} if phase == "waiting" else {}
+    assert submit(store, phase=phase, artifacts=given, **delay) == ("ok", "r")
+    assert submit(store, phase=phase, artifacts={"other": "z"}, **delay) == ("ok", "r")
+    stored = store.redis.hgetall(store.keys.artifacts("r"))
+    assert stored == given
+    assert store.redis.hget(store.keys.run("r"), "files/a") is None
+    file = store.file("r", "a")
+    assert file is not None and file.content == bytes(range(256))
+
+
+def test_a_refused_submission_stores_no_artifacts(store: Store) -> None:
+    new_run(store)
+    assert submit(store, nonce="another", artifacts={"a": "b"}) == ("exists", "r")
+    assert store.artifacts("r") == {}
+
+
 def test_what_is_left_of_a_run_can_be_deleted(store: Store) -> None:
     store.redis.hset(store.keys.artifacts("r"), "page-1", "of somebody else")
     assert store.delete("r") == ["ok"]

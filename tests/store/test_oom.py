@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from perdure import Note, Settings
 from perdure.worker.store import Claim, Store, StoreUnavailable
+from perdure.worker.store.notes import Fence, NoteRecords
 from perdure.worker.store.scripts import TRANSITIONS, source
 from tests.support.family import child_id, group_of, park_on_children, start_children
 from tests.support.runs import (
@@ -120,6 +122,9 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     assert store.extend(
         [(run_id, granted[run_id].token, '{"done":1}') for run_id in ("beats", "stops")]
     ) == ["ok", "ok"]
+    notes, fence = NoteRecords(store, Settings()), Fence("goes on", *round_of.values())
+    assert notes.put("user:ada", Note("a", "x"), fence)[0] == "ok"
+    assert notes.forget("user:ada", "a", fence) == ("ok", "1")
     assert commit_next(store, granted["goes on"]) == ("ok", "continued")
     assert commit_end(store, granted["ends"]) == ("ok", "completed")
     assert stop(store, run_id="stops")[0] == "asked"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
@@ -186,8 +188,18 @@ def test_nothing_is_sent_to_a_run_that_has_completed(store: Store) -> None:
 def test_said_in_the_moment_of_the_end_it_is_heard_or_refused_and_never_silent(
     store: Store,
 ) -> None:
-    """Every order of says and of a worker's looks and commits: 300 runs, each with its own."""
-    for case in range(300):
+    told = heard_or_refused(store, range(300))
+    assert all(told[word] > 0 for word in ("heard", "refused", "unread"))
+
+
+def heard_or_refused(store: Store, cases: Iterable[int]) -> Counter[str]:
+    """Say something to a run of each case, in every order of says and of a worker's looks and commits.
+
+    Returns:
+        What became of all that was said, by word.
+    """
+    told: Counter[str] = Counter()
+    for case in cases:
         chance, run_id = random.Random(case), f"r{case}"
         new_run(store, run_id)
         granted, stored, heard, ended = claim(store, run_id), 0, 0, False
@@ -197,6 +209,7 @@ def test_said_in_the_moment_of_the_end_it_is_heard_or_refused_and_never_silent(
                 word = signal(store, "say", run_id=run_id)[0]
                 assert word == ("finished" if ended else "ok")
                 stored += word == "ok"
+                told["refused"] += word != "ok"
             elif step == "look" and not ended:
                 heard = store.signal_counts(run_id, ["say"])["say"][1]
             elif not ended:
@@ -209,6 +222,8 @@ def test_said_in_the_moment_of_the_end_it_is_heard_or_refused_and_never_silent(
             commit_end(store, granted, options={**HEED, **took, "insist": 1})
         unread = [entry["signals"] for entry in events(store, run_id, "unread")]
         assert unread == ([f"say {stored - heard}"] if stored > heard else []), case
+        told.update(heard=heard, unread=stored - heard)
+    return told
 
 
 def replied(store: Store, number: int = 1, name: str = "ask") -> str | None:

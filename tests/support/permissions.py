@@ -30,6 +30,9 @@ OURS = {
     "idem": "perdure:idem:k",
     "topic": "perdure:topic:order:1",
     "hook_key": "perdure:hooks:key",
+    "notes": "perdure:notes:user:ada",
+    "notes_order": "perdure:notes_order:user:ada",
+    "notes_index": "perdure:notes_index",
     "due": "perdure:due",
     "endings": "perdure:endings",
     "follow_ups": "perdure:follow_ups",
@@ -59,6 +62,7 @@ SHARED = frozenset(
     {"run", "memory", "events", "artifacts", "group", "due", "queues", "index", "paused", "list"}
 )
 SEEN = frozenset({"workers", "announcements", "letters", "figures"})
+NOTES = frozenset({"notes", "notes_order", "notes_index"})
 OF_A_RUN = frozenset({"run", "memory", "events", "artifacts", "group"})
 
 
@@ -117,6 +121,11 @@ MOVES = {
     only("list"): "lpush rpush",
     only("filters"): "hset hdel",
 }
+#: What workers and administrators write of notes. Nobody else sees them.
+WRITES_NOTES = {
+    only("notes"): "hset hdel",
+    only("notes_order", "notes_index"): "zadd zrem",
+}
 ROLES = {
     "producer": Role(
         sees=SHARED | SEEN | {"endings", "follow_ups", "idem", "topic", "submitted", "filters"},
@@ -127,12 +136,16 @@ ROLES = {
     "worker": Role(
         sees=SHARED
         | SEEN
+        | NOTES
         | {"endings", "follow_ups", "idem", "topic", "hook_key", "line", "apart"},
         looks=only("zrangebyscore"),
-        scripts=SHARED | {"endings", "follow_ups", "idem", "topic", "hook_key", "line", "apart"},
+        scripts=SHARED
+        | NOTES
+        | {"endings", "follow_ups", "idem", "topic", "hook_key", "line", "apart"},
         writes=by_command(
             {
                 OF_A_RUN: "hset hdel xadd rpush ltrim pexpireat",
+                **WRITES_NOTES,
                 only("idem"): "get pexpireat",
                 only("topic"): "hset hdel pexpireat persist",
                 only("hook_key"): "get set",
@@ -151,14 +164,16 @@ ROLES = {
     "admin": Role(
         sees=SHARED
         | SEEN
+        | NOTES
         | {"endings", "follow_ups", "idem", "topic", "submitted", "filters", "tokens", "web_key"},
         looks=only("zscan"),
-        scripts=SHARED | {"endings", "follow_ups", "idem", "topic", "submitted"},
+        scripts=SHARED | NOTES | {"endings", "follow_ups", "idem", "topic", "submitted"},
         writes=by_command(
             {
                 **MOVES,
                 only("paused"): "hsetnx hdel",
-                OF_A_RUN | {"idem", "letters"}: "del",
+                **WRITES_NOTES,
+                OF_A_RUN | {"idem", "letters", "notes", "notes_order"}: "del",
                 only("tokens"): "hset hdel",
                 only("web_key"): "get set del",
             }

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.flows.conversation import ThreadMessage
+from perdure.flows.files import File, FileReference
+from perdure.flows.notes import Note
 from perdure.flows.retry import Retry
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.note_namespace import NoteNamespace
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
@@ -55,6 +59,7 @@ class ClientApi(metaclass=ABCMeta):
         nonce: str | None = None,
         topic: str | None = None,
         model: str | None = None,
+        files: Sequence[File | str | os.PathLike[str]] | None = None,
     ) -> Run:
         """Submit a goal. Once this returns, the run is stored and will not be lost.
 
@@ -91,6 +96,9 @@ class ClientApi(metaclass=ABCMeta):
                 live run holds a topic. Signals that wait there are in the new run's mailbox.
             model: The model that the run asks, one of the flow's ``allowed_models``. None means the
                 flow's own.
+            files: Pictures, documents and texts, as ``File`` or paths. A model sees them with the
+                goal, and the run's code reads them with ``context.file``. At most 20, of 8 MiB each
+                and 16 MiB together.
 
         Raises:
             UnknownFlow, InvalidInput, UnstorableValue: The submission is not acceptable. Nothing
@@ -326,6 +334,28 @@ class ClientApi(metaclass=ABCMeta):
         """
 
     @abstractmethod
+    def files(self, run_id: str) -> list[FileReference]:
+        """Return the names, media types and sizes of the run's files.
+
+        They are the files that were submitted with it, and those that its rounds have attached.
+
+        Raises:
+            RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def file(self, run_id: str, name: str) -> File:
+        """Return a file of the run: its bytes and its media type.
+
+        Args:
+            name: The file's name in the run, as its reference has it.
+
+        Raises:
+            RunNotFound: No run has this id.
+            ArtifactNotFound: The run has no file of this name. The message lists its files.
+        """
+
+    @abstractmethod
     def why(self, run_id: str) -> Verdict:
         """Return why the run is in its current state: one code, one sentence, since when.
 
@@ -337,11 +367,16 @@ class ClientApi(metaclass=ABCMeta):
 
     @abstractmethod
     def inbox(
-        self, limit: int = 50, cursor: str | None = None, submitted_by: str | None = None
+        self,
+        limit: int = 50,
+        cursor: str | None = None,
+        submitted_by: str | None = None,
+        below: str | None = None,
     ) -> Inbox:
         """Return the runs (of one submitter) that wait for a person, longest first.
 
-        ``cursor`` continues where a page ended.
+        ``cursor`` continues where a page ended. With ``below``, only the children of this run are
+        returned, their children, and so on.
         """
 
     @abstractmethod
@@ -588,6 +623,57 @@ class ClientApi(metaclass=ABCMeta):
             InvalidTransition: The run is live, or a newer version wrote it. With ``tree``, one of
                 the runs below it is live. Then none is deleted.
             RunNotFound: No run has this id.
+        """
+
+    # Notes, what runs keep for later runs
+
+    @abstractmethod
+    def note_namespaces(
+        self, prefix: str = "", limit: int = 100, after: str | None = None
+    ) -> list[NoteNamespace]:
+        """Return the namespaces that have notes, in the order of their names.
+
+        These methods have the notes on the server of the runs. Those of a flow with a
+        ``note_store`` of its own are elsewhere.
+
+        Args:
+            prefix: Only those that begin with this text.
+            limit: The most namespaces.
+            after: The last namespace of the page before.
+        """
+
+    @abstractmethod
+    def notes(self, namespace: str, words: str = "", limit: int = 50) -> list[Note]:
+        """Return the notes of a namespace that fit the words, or the newest.
+
+        Args:
+            namespace: Its stored name, with the facts of the runs filled in.
+            words: Those with most of these words come first. Empty: the newest first.
+            limit: The most notes.
+        """
+
+    @abstractmethod
+    def put_note(
+        self, namespace: str, text: str, *, key: str | None = None, value: Any = None
+    ) -> Note:
+        """Keep a note for later runs, in place of one with the same key.
+
+        If the namespace is full (``max_notes``), its oldest note makes room.
+
+        Args:
+            text: What it says, and what searches find.
+            key: Its name. None derives it from the text.
+            value: JSON data or a pydantic model beside the text.
+
+        Raises:
+            UnstorableValue: It is too long (``max_note_bytes``), or not JSON.
+        """
+
+    @abstractmethod
+    def forget_notes(self, namespace: str, key: str | None = None) -> int:
+        """Delete a note, or all notes of a namespace, and return how many there were.
+
+        The deletion of runs deletes no notes. What a run has read of them stays in its history.
         """
 
     # Operations on all matching runs, as they were when the call began

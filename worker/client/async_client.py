@@ -79,6 +79,8 @@ class AsyncClient:
     unread = _in_thread(ClientApi.unread)
     artifacts = _in_thread(ClientApi.artifacts)
     artifact = _in_thread(ClientApi.artifact)
+    files = _in_thread(ClientApi.files)
+    file = _in_thread(ClientApi.file)
     why = _in_thread(ClientApi.why)
 
     inbox = _in_thread(ClientApi.inbox)
@@ -97,6 +99,11 @@ class AsyncClient:
     signal_many = _in_thread(ClientApi.signal_many)
     retry_many = _in_thread(ClientApi.retry_many)
     delete_many = _in_thread(ClientApi.delete_many)
+
+    note_namespaces = _in_thread(ClientApi.note_namespaces)
+    notes = _in_thread(ClientApi.notes)
+    put_note = _in_thread(ClientApi.put_note)
+    forget_notes = _in_thread(ClientApi.forget_notes)
 
     flows = _in_thread(ClientApi.flows)
     pause_flow = _in_thread(ClientApi.pause_flow)

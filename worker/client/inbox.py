@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from perdure.worker.client import validation
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.interrupt import Inbox, PendingInterrupt
@@ -17,12 +19,21 @@ class InboxReads(RunReads):
     """Finds the runs that wait for a person."""
 
     def inbox(
-        self, limit: int = 50, cursor: str | None = None, submitted_by: str | None = None
+        self,
+        limit: int = 50,
+        cursor: str | None = None,
+        submitted_by: str | None = None,
+        below: str | None = None,
     ) -> Inbox:
         validation.limit(limit)
         validation.submitter(submitted_by)
         place = validation.inbox_cursor(cursor) or (-1, "")
-        later = [entry for entry in self._interrupted(submitted_by) if entry > place]
+        entries = (
+            self._interrupted(submitted_by)
+            if below is None
+            else self._interrupted_below(self._record(below), submitted_by)
+        )
+        later = [entry for entry in entries if entry > place]
         waits: list[PendingInterrupt] = []
         damaged: list[str] = []
         for begin in range(0, len(later), limit):
@@ -51,22 +62,53 @@ class InboxReads(RunReads):
         ``submitted_by`` is given, only that submitter's runs are returned. All runs are read,
         because the index is ordered by submission time.
         """
-        entries: list[tuple[int, str]] = []
-        for index in ("interrupted", "interrupted:children"):
-            last: str | None = None
-            while True:
-                listed = self._store.listed(index, BATCH, last)
-                ids = [run_id for run_id, _ in listed]
-                since = self._store.some_fields(ids, ["updated_at", "submitted_by"])
-                entries += [
-                    (_ms(fields.get("updated_at", "")), run_id)
-                    for run_id, fields in zip(ids, since, strict=True)
-                    if submitted_by in (None, fields.get("submitted_by"))
-                ]
-                if len(listed) < BATCH:
-                    break
-                last = f"{listed[-1][1]}:{ids[-1]}"
+        entries = [
+            entry
+            for index in ("interrupted", "interrupted:children")
+            for entry, _ in self._listed(index, submitted_by)
+        ]
         return sorted(set(entries))
+
+    def _interrupted_below(self, record: Record, submitted_by: str | None) -> list[tuple[int, str]]:
+        """Return the interrupted runs of ``_interrupted`` that are below a run."""
+        root = record.fields.get("root", record.id)
+        above = {
+            entry: fields.get("parent", "")
+            for entry, fields in self._listed("interrupted:children", submitted_by)
+            if fields.get("root") == root
+        }
+        found: set[tuple[int, str]] = set()
+        while above:  # one generation further up each time
+            found |= {entry for entry, parent in above.items() if parent == record.id}
+            above = {
+                entry: parent
+                for entry, parent in above.items()
+                if parent not in ("", record.id, root)
+            }
+            parents = sorted(set(above.values()))
+            read = self._store.some_fields(parents, ["parent"])
+            parent_of = {
+                run_id: fields.get("parent", "")
+                for run_id, fields in zip(parents, read, strict=True)
+            }
+            above = {entry: parent_of[parent] for entry, parent in above.items()}
+        return sorted(found)
+
+    def _listed(
+        self, index: str, submitted_by: str | None
+    ) -> Iterator[tuple[tuple[int, str], dict[str, str]]]:
+        """Yield each run of an index as an entry of ``_interrupted``, with its place in a tree."""
+        last: str | None = None
+        while True:
+            listed = self._store.listed(index, BATCH, last)
+            ids = [run_id for run_id, _ in listed]
+            read = self._store.some_fields(ids, ["updated_at", "submitted_by", "root", "parent"])
+            for run_id, fields in zip(ids, read, strict=True):
+                if submitted_by in (None, fields.get("submitted_by")):
+                    yield (_ms(fields.get("updated_at", "")), run_id), fields
+            if len(listed) < BATCH:
+                return
+            last = f"{listed[-1][1]}:{ids[-1]}"
 
 
 def _ms(text: str) -> int:

@@ -16,6 +16,7 @@ from perdure.flows.conversation import Earlier
 from perdure.flows.shapes.held_turn import HELD
 from perdure.worker.domain.budget import BudgetAccount
 from perdure.worker.domain.record import unpack_turns
+from perdure.worker.engine.notes import RunNotes
 from perdure.worker.errors import ArtifactNotFound, InvalidInput, UnknownFlow
 from perdure.worker.presentation.text import count
 from perdure.worker.store.thread_messages import earlier_messages
@@ -157,7 +158,9 @@ def _context(
         artifact=artifact,
         endpoint=Endpoint(settings.model, settings.model_url, settings.model_key),
         earlier=Earlier(lambda: earlier_messages(client._store, record)[0]),
+        note_access=RunNotes(client._store, settings, record, flow),
         model=record.fields.get("model"),
+        files=record.files,
     )
 
 

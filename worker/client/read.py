@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, cast
 
+from perdure.flows.files import File, FileReference
 from perdure.flows.outcomes import Turn
 from perdure.flows.reply_extras import FEEDBACK, public
 from perdure.worker.client import validation
@@ -340,6 +341,23 @@ class RunReads(ClientConnection, RunResults):
                 f"{f'it has {names}' if names else 'it has none'}"
             )
         return text
+
+    def files(self, run_id: str) -> list[FileReference]:
+        self._record(run_id)
+        return self._store.files(run_id)
+
+    def file(self, run_id: str, name: str) -> File:
+        validation.text(name, "name")
+        child, _, own_name = name.rpartition("/")
+        self._record(child or run_id)
+        file = self._store.file(child or run_id, own_name)
+        if file is None:
+            names = ", ".join(each.name for each in self._store.files(child or run_id))
+            raise ArtifactNotFound(
+                f"run {child or run_id} has no file {own_name!r}; "
+                f"{f'it has {names}' if names else 'it has none'}"
+            )
+        return file
 
     def why(self, run_id: str) -> Verdict:
         lengths = self._connection.publisher.lengths() if self._store.outbox else None

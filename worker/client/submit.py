@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.flows import registry
+from perdure.flows.files import File, files_of
 from perdure.flows.json_values import storable
 from perdure.flows.retry import Retry, tightening
 from perdure.worker.client import validation
@@ -67,6 +69,7 @@ class Submitter(Fleet):
         nonce: str | None = None,
         topic: str | None = None,
         model: str | None = None,
+        files: Sequence[File | str | os.PathLike[str]] | None = None,
     ) -> Run:
         validation.text(flow, "flow")
         validation.optional_texts(goal=goal)
@@ -80,6 +83,7 @@ class Submitter(Fleet):
         validation.nonce(nonce)
         validation.topic(topic)
         validation.budgets(budgets, "budgets")
+        read_files = files_of(files)
         on_end_text = None if on_end is None else self._signature_text(on_end)
         self._check_durability()
         description, accepted, checked = self._checked(flow, dict(inputs or {}))
@@ -103,6 +107,7 @@ class Submitter(Fleet):
             on_end=on_end_text,
             topic=topic,
             model=model,
+            files=read_files,
         )
         return self._submit(submission, run_id, idempotency_key, nonce)
 
@@ -161,6 +166,7 @@ class Submitter(Fleet):
                 submitted_by=submission.submitted_by,
                 topic=submission.topic,
                 said=said,
+                artifacts=submission.artifacts,
             )
             root.made = reply == "ok" and (nonce is None or self._has(run_id, root.fields))
         match reply:

@@ -17,6 +17,7 @@ from perdure.worker.doctor.app_checks import (
     handover,
     model_key,
     quarantined_runs,
+    sandbox,
 )
 from perdure.worker.doctor.server_checks import (
     append_only,
@@ -64,6 +65,7 @@ def examine(process: AppConnection, local_time: Callable[[], float] = time.time)
         quarantined_runs(inspection),
         flows_loaded(registry.load_failures(), own_flows_lacking()),
         model_key(settings),
+        sandbox(settings),
     ]
 
 

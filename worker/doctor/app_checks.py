@@ -1,7 +1,7 @@
 """The doctor's checks of the Celery app and of this process.
 
 They cover the app's settings, the broker that this process and the workers publish to, the server's
-contents, this process's flows, and the API key for its model.
+contents, this process's flows, the API key for its model, and the sandbox of shell commands.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from perdure.flows.errors import InvalidFlow
+from perdure.flows.executors.container import container_named
 from perdure.flows.secrets import is_reference
 from perdure.worker.domain.verdict import Finding, Level, ok, refused, unknown, warning
 from perdure.worker.messaging.publisher import Publisher
@@ -249,6 +251,29 @@ def flows_loaded(failures: Mapping[str, str], lacking: Mapping[str, str]) -> Fin
             "Fix or uninstall them; a worker without a flow leaves its runs to other workers",
         )
     return ok(check, "all flows are loaded")
+
+
+def sandbox(settings: Settings) -> Finding:
+    """Check that this machine can start the containers in which the settings run shell commands.
+
+    It matters only where a flow that runs shell commands is enabled.
+    """
+    check = "sandbox"
+    if not settings.enabled_flows:
+        return ok(check, "no flow that runs shell commands is enabled here")
+    if settings.sandbox is None:
+        return ok(check, "no sandbox is set here; run_shell runs as the worker's user")
+    try:
+        missing = container_named(settings.sandbox).missing
+    except InvalidFlow as error:
+        return refused(check, str(error), "Correct the setting sandbox (PERDURE_SANDBOX)")
+    if missing is not None:
+        return refused(
+            check,
+            f"shell commands cannot run in {settings.sandbox}: {missing}",
+            "Install it, or correct the setting sandbox (PERDURE_SANDBOX)",
+        )
+    return ok(check, f"shell commands run in {settings.sandbox}")
 
 
 #: The environment variables for each provider's key, of which one must be set. Other providers are

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from perdure.flows.files import FileReference
 from perdure.flows.json_values import canonical, read
 from perdure.flows.outcomes import Command, Turn
 from perdure.worker.domain.execution_state import ExecutionState, is_plain
@@ -67,7 +68,7 @@ class FieldPrefix:
 
 #: Newest schema version that this code reads. A worker leaves runs with a newer version to newer
 #: workers.
-SCHEMA = "6"
+SCHEMA = "7"
 #: Fields that a worker of schema version 1 would misread or refuse (everything added to CONTENT
 #: later), each with the first version that reads it. A run gets the lowest version that reads all
 #: its fields, so that older workers keep running the runs they understand.
@@ -79,6 +80,7 @@ SINCE: Mapping[str, str] = {
     "forgotten": "5",
     "generation": "5",
     "model": "6",
+    "files": "7",
 }
 #: Prefix of the fields that hold named values. Each value has its own field, so that a commit
 #: writes only the values that changed.
@@ -99,6 +101,8 @@ EARLIER_CYCLES = "earlier_cycles"
 KEEP_EVENTS = "keep_events"
 #: Field with the id of the run that was the last one in the run's thread before it.
 FOLLOWS = "follows"
+#: Field with the references to the files that were submitted with the run.
+FILES = "files"
 #: Field with the names of the run's groups of child runs, one per line.
 GROUPS = "groups"
 #: Field with the number of the signals that were sent to the run. ALL_HEARD has its value as of the
@@ -141,6 +145,7 @@ CONTENT = frozenset(
         "generation",
         "earlier_cycles",
         "model",
+        "files",
     }
 )
 #: Prefixes of the fields with what the runs below a run have spent, and with what was added to its
@@ -277,6 +282,15 @@ class Record:
     def inputs(self) -> dict[str, Any]:
         """The inputs of the run's flow."""
         return self.mapping("inputs")
+
+    @cached_field
+    def files(self) -> tuple[FileReference, ...]:
+        """References to the files that were submitted with the run."""
+        data = self.json(FILES, [])
+        found = [FileReference.of(each) for each in data] if isinstance(data, list) else [None]
+        if None in found:
+            raise DamagedRun(f"run {self.id}: field {FILES!r}: expected references to files")
+        return tuple(each for each in found if each is not None)
 
     @cached_field
     def content(self) -> dict[str, str]:

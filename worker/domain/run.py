@@ -26,6 +26,7 @@ from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.record import (
     ARRIVED,
     EARLIER_CYCLES,
+    FILES,
     FORGOTTEN,
     GENERATION,
     KEEP_EVENTS,
@@ -85,6 +86,18 @@ class RunCall(TypedDict):
     args: dict[str, Any]
 
 
+@with_config(CLOSED)
+class RunFile(TypedDict):
+    """A file of the run: everything but its bytes."""
+
+    file: str
+    """Its name in the run."""
+    media_type: str
+    bytes: int
+    digest: str
+    """The first 16 hexadecimal digits of its SHA-256."""
+
+
 class ShortBudget(TypedDict):
     """A budget that is used up, and the run that has it."""
 
@@ -105,6 +118,8 @@ class RunDetails(TypedDict, total=False):
     """The topic that the run took, see ``Client.submit``. Another run may hold it by now."""
     model: MaybeText
     """The model that the submission chose for the run."""
+    files: list[RunFile]
+    """The files that were submitted with the run. Left out if there are none."""
     owner: MaybeText
     """The worker that runs the round in flight, or ran the last one."""
     waiting_for: MaybeText
@@ -397,6 +412,8 @@ def _details(record: Record) -> dict[str, Any]:
     details: dict[str, Any] = {
         name: record.fields[name] for name in DETAILS if record.fields.get(name)
     }
+    if FILES in record.fields:
+        details["files"] = [each.data for each in record.files]
     details |= {name: _when(record, name).isoformat() for name in TIMES if record.fields.get(name)}
     if record.fields.get("phase") == "parked":
         names = awaited(record.fields)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from perdure.flows.children import ONLY
 from perdure.flows.durations import as_seconds
 from perdure.flows.errors import FatalError, InvalidInput, UnstorableValue
+from perdure.flows.files import BYTES
 from perdure.flows.flow import Flow
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.outcomes import ASK, SAY, Advance, End, Interrupt, Outcome, Renew, Turn
@@ -373,7 +374,7 @@ def _settled(
         "data": canonical(storable({**outcome.summary, **event_data}, "the summary"))
     }
     artifacts = {
-        name: str(storable(text, f"the artifact {name!r}"))
+        name: text if name.startswith(BYTES) else str(storable(text, f"the artifact {name!r}"))
         for name, text in outcome.artifacts.items()
     }
     changed = {VALUE + name: canonical(value) for name, value in values.items()}

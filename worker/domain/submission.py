@@ -13,11 +13,12 @@ from typing import Any
 
 from perdure.flows.budgets import check_budgets, check_commands
 from perdure.flows.errors import InvalidInput, UnstorableValue
+from perdure.flows.files import File, artifacts_of
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import suggest
 from perdure.flows.retry import Retry
 from perdure.worker.domain.execution_state import ExecutionState
-from perdure.worker.domain.record import digest_of, version_of
+from perdure.worker.domain.record import FILES, digest_of, version_of
 from perdure.worker.domain.settlement import LONGEST, pause_between, pause_fields
 from perdure.worker.settings import Settings
 
@@ -61,6 +62,7 @@ class Submission:
     on_end: str | None = None
     topic: str | None = None
     model: str | None = None
+    files: tuple[File, ...] = ()
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
         """Validate the submission, and return the fields of the new run's Redis hash.
@@ -101,6 +103,8 @@ class Submission:
             fields["on_end"] = self.on_end
         if self.model is not None:
             fields["model"] = self.model
+        if self.files:
+            fields[FILES] = canonical([each.reference.data for each in self.files])
         timeout = self.description["round_timeout_seconds"] or settings.round_timeout_seconds
         if timeout:
             fields["round_timeout"] = str(_ms(timeout))
@@ -157,7 +161,20 @@ class Submission:
             subject["topic"] = self.topic
         if self.model is not None:
             subject["model"] = self.model
+        if self.files:
+            subject["files"] = [
+                [each.name, each.media_type, hashlib.sha256(each.content).hexdigest()]
+                for each in self.files
+            ]
         return hashlib.sha256(canonical(subject).encode()).hexdigest()
+
+    @property
+    def artifacts(self) -> dict[str, str]:
+        """The artifacts of the new run: the files that were submitted with it."""
+        artifacts: dict[str, str] = {}
+        for file in self.files:
+            artifacts |= artifacts_of(file.name, file)
+        return artifacts
 
     @property
     def interrupted_at_once(self) -> bool:

@@ -23,6 +23,7 @@ from perdure.flows.errors import (
     UnstorableValue,
     ends_process,
 )
+from perdure.flows.files import artifacts_of
 from perdure.flows.flow import Flow, Role
 from perdure.flows.outcomes import with_artifacts
 from perdure.flows.retry import tightening
@@ -238,7 +239,7 @@ class NodeRunner:
             settlement = settle(
                 record,
                 flow,
-                with_artifacts(outcome, context.earlier.artifacts),
+                with_artifacts(outcome, _artifacts_of(context)),
                 context.remembered,
                 self._settings,
                 {**context.told, **context.spent},
@@ -326,6 +327,14 @@ def _with_mailbox(
     if isinstance(mailbox, StoreMailbox) and mailbox.has_heard:
         return with_options(settlement, {}, {ALL_HEARD: record.fields[ARRIVED]})
     return settlement
+
+
+def _artifacts_of(context: RoundContext) -> Mapping[str, str]:
+    """Return the artifacts that a round keeps beside those of its outcome."""
+    artifacts = {**context.earlier.artifacts, **context.note_access.artifacts}
+    for name, file in context.attached.items():
+        artifacts |= artifacts_of(name, file)
+    return artifacts
 
 
 def _used(context: RoundContext, estimate: Mapping[str, float]) -> dict[str, float]:

@@ -22,11 +22,12 @@ from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.outcomes import Turn
 from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
 from perdure.worker.domain.failed_attempt import may_retry
-from perdure.worker.domain.record import FOLLOWS, RETRIED, VALUE, Record, unpack_turns
+from perdure.worker.domain.record import FILES, FOLLOWS, RETRIED, VALUE, Record, unpack_turns
 from perdure.worker.engine.earlier import StoredEarlier
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
 from perdure.worker.engine.mailbox import StoreMailbox
+from perdure.worker.engine.notes import RunNotes
 from perdure.worker.errors import DamagedRun
 from perdure.worker.logs import round_logger
 from perdure.worker.settings import Settings
@@ -98,6 +99,7 @@ def context_of(
             "asked": record.json("i_data", None) if answered else None,
             "signals": lease.signals,
             "workspace": settings.workspace,
+            "sandbox": settings.sandbox,
             "endpoint": _endpoint(settings.model, settings.model_url, settings.model_key),
             "budgets": BudgetAccount(record, claim.attempt, claim.now, above).budgets()
             if record.budgets or above
@@ -114,7 +116,10 @@ def context_of(
             "earlier": StoredEarlier(store, record, broken)
             if FOLLOWS in record.fields
             else NOTHING_EARLIER,
+            "note_access": RunNotes(store, settings, record, flow, claim.token, claim.id, broken),
             "model": record.fields.get("model"),
+            "files": record.files if FILES in record.fields else (),
+            "attached": {},
             "traces_content": settings.trace_content,
             "remembered": {},
             "spent": {},

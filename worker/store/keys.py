@@ -98,6 +98,13 @@ class Keys:
         """
         return f"{self.prefix}:filters:{name}"
 
+    def notes(self, namespace: str) -> tuple[str, str]:
+        """Return the keys of a namespace's notes: the hash of notes by key, and their order.
+
+        The order is a sorted set of the notes' keys. The score is the time of the last change (ms).
+        """
+        return f"{self.prefix}:notes:{namespace}", f"{self.prefix}:notes_order:{namespace}"
+
     def queue(self, role: str) -> str:
         """Return the name of Celery's queue for the rounds of a role.
 
@@ -146,6 +153,11 @@ class Keys:
         The value is JSON: at, by, reason.
         """
         return f"{self.prefix}:paused"
+
+    @property
+    def note_index(self) -> str:
+        """Key of the sorted set of namespaces that have notes. Every score is 0."""
+        return f"{self.prefix}:notes_index"
 
     @property
     def tokens(self) -> str:

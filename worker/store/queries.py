@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
+from perdure.flows.files import BYTES, TYPE, File, FileReference, file_of
 from perdure.worker.domain.children import child_of
 from perdure.worker.domain.event import FIRST
 from perdure.worker.errors import AccessDenied
@@ -170,14 +171,45 @@ class Queries(StoreConnection):
         with self._answered():
             return cast("str | None", self.redis.hget(self.keys.artifacts(run_id), name))
 
+    def file(self, run_id: str, name: str) -> File | None:
+        """Return one of a run's files, or None if it has none of this name."""
+        names = [BYTES + name, TYPE + name]
+        with self._answered():
+            content, media_type = cast(
+                "list[str | None]", self.redis.hmget(self.keys.artifacts(run_id), names)
+            )
+        if content is None or media_type is None:
+            return None
+        return file_of(name, content, media_type)
+
     def artifacts(self, run_id: str) -> dict[str, int]:
-        """Return the names of a run's artifacts, each with its size in bytes."""
+        """Return the names of a run's artifacts, each with its size in bytes.
+
+        The artifacts that hold the media types of files are left out.
+        """
         key = self.keys.artifacts(run_id)
         with self._answered(), self.redis.pipeline(transaction=False) as pipe:
             names = sorted(cast(list[str], self.redis.hkeys(key)))
+            names = [name for name in names if not name.startswith(TYPE)]
             for name in names:
                 pipe.hstrlen(key, name)
             return dict(zip(names, pipe.execute(), strict=True))
+
+    def files(self, run_id: str) -> list[FileReference]:
+        """Return the names, media types and sizes of a run's files."""
+        key = self.keys.artifacts(run_id)
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            found = cast(list[str], self.redis.hkeys(key))
+            names = sorted(name.removeprefix(TYPE) for name in found if name.startswith(TYPE))
+            for name in names:
+                pipe.hget(key, TYPE + name)
+                pipe.hstrlen(key, BYTES + name)
+            told = pipe.execute()
+        return [
+            FileReference(name, media_type, size)
+            for name, media_type, size in zip(names, told[::2], told[1::2], strict=True)
+            if media_type is not None
+        ]
 
     def events(
         self, run_id: str, after: str | None = None, block: int | None = None, count: int = 500

@@ -42,6 +42,8 @@ TRANSITIONS = (
     "requeue_paused",
     "redirect_round",
     "sweep_due",
+    "put_note",
+    "forget_notes",
 )
 
 #: Matches a line that includes a shared part.

@@ -77,6 +77,7 @@ class Store(Queries):
         submitted_by: str | None = None,
         topic: str | None = None,
         said: str | None = None,
+        artifacts: Mapping[str, str] | None = None,
     ) -> tuple[str, str, dict[str, str] | None]:
         """Create a run on the state server, once per idempotency key (submit_run.lua).
 
@@ -87,6 +88,7 @@ class Store(Queries):
             topic: name that the run takes, with the signals that wait there.
             said: digest of the key of a message that may have been said to a run that held the
                 topic before. The new run follows the last of them.
+            artifacts: of the new run, by name.
 
         Returns:
             The word of submit_run.lua, the id that it concerns, and the run's hash. The hash is
@@ -104,7 +106,8 @@ class Store(Queries):
         named |= {"submitted_by": submitted_by, "topic": topic, "said": said}
         keys = self.keys.of_run(run_id, idempotency_key)
         keys += [self.keys.submitted(submitted_by)] if submitted_by is not None else []
-        reply = self._call("submit_run", keys, named, fields, run_id=run_id)
+        rest = [text for pair in (artifacts or {}).items() for text in pair]
+        reply = self._call("submit_run", keys, named, fields, rest, run_id)
         return reply[0], reply[1], _written(reply[2]) if len(reply) > 2 else None
 
     def claim(

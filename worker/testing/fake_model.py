@@ -26,6 +26,7 @@ from perdure.flows.controllers.model.chat import (
 )
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.errors import BadReply, FatalError, InvalidFlow, PerdureError, RetryableError
+from perdure.flows.files import File
 from perdure.flows.json_values import storable
 from perdure.flows.names import is_name
 from perdure.flows.outcomes import Command, Finish
@@ -40,12 +41,14 @@ class FakeMessage:
         text: what it says. Of ``tool`` it is the result of a command.
         calls: of ``assistant``: the commands that it called.
         command: of ``tool``: the command of which it is the result.
+        files: of ``user``: the files that it shows.
     """
 
     role: str
     text: str
     calls: tuple[Command, ...] = ()
     command: str = ""
+    files: tuple[File, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,4 +311,7 @@ def _message(message: ChatMessage, names: ToolNames) -> FakeMessage:
         return FakeMessage("assistant", message.text, tuple(calls))
     if isinstance(message, AnswerMessage):
         return FakeMessage("tool", message.text, command=names.command(message.name))
-    return FakeMessage("system" if isinstance(message, SystemMessage) else "user", message.text)
+    if isinstance(message, SystemMessage):
+        return FakeMessage("system", message.text)
+    files = tuple(each.file for each in message.files if isinstance(each.file, File))
+    return FakeMessage("user", message.text, files=files)

@@ -156,7 +156,12 @@ class TextSource:
 
 
 async def watch(
-    source: Source[T], hub: EventHub, first: StreamRead[T], follow: bool, seconds: float
+    source: Source[T],
+    hub: EventHub,
+    first: StreamRead[T],
+    follow: bool,
+    seconds: float,
+    pause: float | None = None,
 ) -> AsyncGenerator[Sequence[T] | StreamEnd]:
     """Yield what is stored of a run in batches, then what is new as it comes.
 
@@ -168,6 +173,7 @@ async def watch(
         first: The first read of the source.
         follow: Whether to wait for what is new.
         seconds: Maximum duration.
+        pause: Seconds without anything new after which an empty batch is yielded. None: never.
     """
     until = time.monotonic() + seconds
     read: StreamRead[T] | None = first
@@ -178,7 +184,7 @@ async def watch(
             yield StreamEnd.ENDED if read.ended else StreamEnd.CAUGHT_UP
             return
         if read is not None and follow and read.is_all:
-            async with aclosing(_live_items(source, hub, until)) as live_items:
+            async with aclosing(_live_items(source, hub, until, pause)) as live_items:
                 async for items in live_items:
                     yield items
         if time.monotonic() >= until or hub.closed:
@@ -196,17 +202,24 @@ async def watch(
 
 
 async def _live_items(
-    source: Source[T], hub: EventHub, until: float
+    source: Source[T], hub: EventHub, until: float, pause: float | None
 ) -> AsyncGenerator[Sequence[T]]:
     """Yield the new items of a run in batches, as the event hub delivers them.
+
+    Nothing new for the time of a pause is an empty batch.
 
     It ends when the run seems to have ended, or when nothing has come for IDLE_SECONDS. Then the
     caller reads the run again.
     """
     subscriber = source.join(hub)
     try:
+        idle_until = time.monotonic() + IDLE_SECONDS
         while subscriber.over is None and (seconds_left := until - time.monotonic()) > 0:
-            entries = await subscriber.entries(min(seconds_left, IDLE_SECONDS))
+            entries = await subscriber.entries(min(seconds_left, pause or IDLE_SECONDS))
+            if not entries and pause is not None and time.monotonic() < idle_until:
+                yield ()
+                continue
+            idle_until = time.monotonic() + IDLE_SECONDS
             items = source.items(entries)
             if items:
                 yield items

@@ -17,14 +17,17 @@ from perdure.worker.client.connection import not_found
 from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.fleet import FlowInfo
 from perdure.worker.domain.run import Run, RunStatus
-from perdure.worker.errors import UnknownFlow
+from perdure.worker.errors import RunNotFound, UnknownFlow
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.event_stream import AWAY_SECONDS, IDLE_SECONDS
+from perdure.worker.web.question_facts import open_question
 
 #: Protocols of other clients, as a flow names them in ``expose``.
 Protocol = Literal["mcp", "openai"]
+#: Seconds between two looks whether a run below asks a person something.
+BELOW_SECONDS = 1.0
 #: Events after which a run may have an answer, or a question for a person.
 SETTLING = (*LAST, "interrupted")
 
@@ -65,6 +68,25 @@ def exposed_run(runs: AuthorizedClient, protocol: Protocol, run_id: str) -> Run:
     return run
 
 
+def answerable_run(runs: AuthorizedClient, protocol: Protocol, run_id: str) -> Run:
+    """Return the run of which clients of a protocol see the questions of a run.
+
+    It is the run itself, or the nearest above it, whose flow is exposed to them.
+
+    Raises:
+        RunNotFound: There is no such run, it belongs to another owner, or none of them is exposed.
+    """
+    run = runs.get(run_id)
+    while True:
+        try:
+            return exposed_run(runs, protocol, run.id)
+        except RunNotFound:
+            parent = run.details.get("parent")
+            if parent is None:
+                raise not_found(run_id) from None
+            run = runs.get(parent)
+
+
 def _is_exposed(flow: FlowInfo, protocol: Protocol) -> bool:
     # A worker of another version announces its flows with other fields.
     protocols = flow.get("expose")
@@ -79,7 +101,8 @@ def is_settled(run: Run) -> bool:
 async def settled(runs: AuthorizedClient, hub: EventHub, run_id: str, seconds: float) -> Run:
     """Return a run when it has ended or waits for a person, at the latest after ``seconds``.
 
-    If the state server does not answer meanwhile, the wait goes on.
+    It also waits for a person if a run below it does. If the state server does not answer
+    meanwhile, the wait goes on.
 
     Raises:
         RunNotFound: The run does not exist, or was deleted meanwhile.
@@ -96,6 +119,8 @@ async def settled(runs: AuthorizedClient, hub: EventHub, run_id: str, seconds: f
             continue
         if is_settled(run) or time.monotonic() >= until or hub.closed:
             return run
+        if await run_in_threadpool(open_question, runs, run) is not None:
+            return run
 
 
 async def _settled(runs: AuthorizedClient, hub: EventHub, run_id: str, until: float) -> Run:
@@ -108,12 +133,16 @@ async def _settled(runs: AuthorizedClient, hub: EventHub, run_id: str, until: fl
             run = await run_in_threadpool(runs.get, run_id)
             if is_settled(run):
                 return run
+            if await run_in_threadpool(open_question, runs, run) is not None:
+                return run
+            # No event of this run tells that a run below it asks something.
+            idle = BELOW_SECONDS if run.details.get("waits_for_children") else IDLE_SECONDS
             entries: list[Any] = []
             while not any(type(each) is Event and each.type in SETTLING for each in entries):
                 left = until - time.monotonic()
                 if left <= 0 or subscriber.over is not None:
                     return run
-                entries = await subscriber.entries(min(left, IDLE_SECONDS))
+                entries = await subscriber.entries(min(left, idle))
                 if not entries:
                     break
     finally:

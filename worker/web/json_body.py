@@ -11,6 +11,7 @@ from fastapi import HTTPException, Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
+from perdure.flows.files import MOST_FILES, MOST_TOGETHER
 from perdure.worker.domain.submission import MAX_NAMES_BYTES
 from perdure.worker.settings import Settings
 
@@ -19,6 +20,9 @@ from perdure.worker.settings import Settings
 LARGE = 64 * 1024
 #: How much longer a text may be as JSON: an escaped control character takes six bytes.
 LONGEST_ESCAPE = 6
+#: Bytes of a submission's files in a body: base64 takes four bytes for three, and each file has a
+#: name and a type.
+MOST_ENCODED = MOST_TOGETHER * 4 // 3 + MOST_FILES * 1024
 #: U+0000 as JSON escapes it. The first alternative skips escaped backslashes.
 NUL = re.compile(r"\\\\|(\\u0000)")
 

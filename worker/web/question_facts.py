@@ -6,6 +6,7 @@ from typing import Any
 
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.web.auth import AuthorizedClient
 
 #: What to pass as the answer, by the kind of the question.
 EXPECTED = {
@@ -21,9 +22,30 @@ def pending(run: Run) -> PendingInterrupt | None:
     return PendingInterrupt.of(run) if run.status is RunStatus.INTERRUPTED else None
 
 
-def question_facts(waiting: PendingInterrupt) -> dict[str, Any]:
-    """Return what a run asks a person, as JSON data, and in which form an answer is expected."""
+def open_question(runs: AuthorizedClient, run: Run) -> PendingInterrupt | None:
+    """Return what a run asks a person now, or None.
+
+    If it waits for its children, it is what the first of the runs below it asks.
+    """
+    own = pending(run)
+    if own is not None or not run.details.get("waits_for_children"):
+        return own
+    return next(iter(runs.inbox(1, below=run.id)), None)
+
+
+def question_key(run_id: str, waiting: PendingInterrupt) -> str:
+    """Return the name of a question among those of a run and of the runs below it."""
+    return waiting.id if waiting.run_id == run_id else f"{waiting.run_id}/{waiting.id}"
+
+
+def question_facts(run_id: str, waiting: PendingInterrupt) -> dict[str, Any]:
+    """Return what a run asks a person, as JSON data, and in which form an answer is expected.
+
+    A question of a run below it has the id of that run.
+    """
     facts: dict[str, Any] = {"id": waiting.id, "kind": waiting.kind, "text": waiting.question}
+    if waiting.run_id != run_id:
+        facts |= {"run": waiting.run_id, "flow": waiting.flow}
     if waiting.command is not None:
         facts |= {"command": waiting.command, "args": dict(waiting.args)}
     elif waiting.shown_data:

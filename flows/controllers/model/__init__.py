@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from perdure.flows.commands.command import CommandSpec
+from perdure.flows.commands.notes import note_commands
 from perdure.flows.context import PROGRESS_LENGTH, RoundContext
 from perdure.flows.controllers import Controller, controller
 from perdure.flows.controllers.model import traced_content
@@ -40,6 +43,7 @@ from perdure.flows.controllers.model.cost import (
 )
 from perdure.flows.controllers.model.endpoint import Target
 from perdure.flows.controllers.model.errors import refused
+from perdure.flows.controllers.model.files import loaded
 from perdure.flows.controllers.model.messages import bytes_of
 from perdure.flows.controllers.model.parse_reply import (
     MAX_LENGTH,
@@ -115,6 +119,7 @@ class ModelController(Controller):
         models: Sequence[str | Mapping[str, Any]] | None = None,
         fallback: Mapping[str, Any] | None = None,
         compaction: bool = False,
+        notes: str | Mapping[str, Any] | None = None,
         allowed_models: Sequence[str | Mapping[str, Any]] | None = None,
     ) -> None:
         values: dict[str, Any] = {
@@ -139,6 +144,7 @@ class ModelController(Controller):
             "models": _listed(models),
             "fallback": fallback,
             "compaction": compaction,
+            "notes": dict(notes) if isinstance(notes, Mapping) else notes,
             "allowed_models": _listed(allowed_models),
         }
         self.settings = read_settings(values)
@@ -151,6 +157,12 @@ class ModelController(Controller):
     def allowed_models(self) -> Sequence[str]:
         """The names of the models of which a submission may choose one for its run."""
         return [each.model for each in self.settings.allowed_models or () if each.model]
+
+    @cached_property
+    def own_commands(self) -> tuple[CommandSpec, ...]:
+        """The commands by which the model uses the notes of earlier runs."""
+        notes = self.settings.notes
+        return () if notes is None else note_commands(notes.namespace, notes.commands)
 
     @property
     def missing(self) -> str | None:
@@ -306,8 +318,9 @@ class ModelController(Controller):
         context.tell(prompt=_traces_of(prompt, context, tools))
         if context.traces_content:
             context.traced.update(traced_content.of_request(prompt.messages, prompt.tools))
+        messages = loaded(prompt.messages, context)
         try:
-            reply = await model.request(prompt.messages, prompt.tools, request, _shower(context))
+            reply = await model.request(messages, prompt.tools, request, _shower(context))
         except ModelFailed as failed:
             if failed.billed:
                 context.spend(**self.estimate(context))

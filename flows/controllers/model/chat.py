@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from perdure.flows.errors import FatalError, RetryableError
+from perdure.flows.files import File, FileReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +31,31 @@ class SystemMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachedFile:
+    """A file in a message.
+
+    Attributes:
+        at: Its place: the number of characters of the message's text before it.
+        file: The file, or a reference to it in a prompt that is not sent yet.
+    """
+
+    at: int
+    file: File | FileReference
+
+
+@dataclass(frozen=True, slots=True)
 class UserMessage:
     """A message to the model, from a person or from the runtime.
 
     Attributes:
+        files: Files between its texts, in their order.
         repeated: Number of characters at the beginning that later requests repeat. None: all. The
             rest is for one request only, and not worth a place in the provider's cache.
     """
 
     text: str
     repeated: int | None = field(default=None, compare=False)
+    files: tuple[AttachedFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ For a model without tools, a part of the prompt describes the commands and the f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perdure.flows.budgets import Budget
@@ -16,6 +17,7 @@ from perdure.flows.controllers.model.chat import (
     ToolCall,
     UserMessage,
 )
+from perdure.flows.controllers.model.files import shown_files, tokens_of
 from perdure.flows.controllers.model.history_window import (
     Group,
     WindowView,
@@ -24,6 +26,7 @@ from perdure.flows.controllers.model.history_window import (
 from perdure.flows.controllers.model.parse_reply import MARK, answer_to
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.conversation import ThreadMessage
+from perdure.flows.files import references_in
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Command, Turn
 from perdure.flows.remarks import sentence
@@ -123,6 +126,7 @@ def group_messages(
             AnswerMessage(call.id, call.name, text_of(answer))
             for call, (_, answer) in zip(calls, called, strict=True)
         ]
+        messages += _files_in(answer for _, answer in called)
     for turn in others:
         messages += (tools and _answer_in_words(turn)) or _text_messages(turn, artifact)
     return [
@@ -183,10 +187,19 @@ def merged(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
             and isinstance(message, UserMessage)
             and isinstance(merged_messages[-1], UserMessage)
         ):
-            merged_messages[-1] = UserMessage(f"{merged_messages[-1].text}\n\n{message.text}")
+            merged_messages[-1] = _joined(merged_messages[-1], message)
         else:
             merged_messages.append(message)
     return merged_messages
+
+
+def _joined(first: UserMessage, second: UserMessage) -> UserMessage:
+    text = f"{first.text}\n\n{second.text}"
+    if not second.files:
+        return UserMessage(text, files=first.files)
+    moved = len(text) - len(second.text)
+    files = (replace(each, at=each.at + moved) for each in second.files)
+    return UserMessage(text, files=(*first.files, *files))
 
 
 def bytes_of(messages: Iterable[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> int:
@@ -199,6 +212,8 @@ def bytes_of(messages: Iterable[ChatMessage], tools: Sequence[Mapping[str, Any]]
                 FRAME + len(call.name) + len(call.arguments.encode("utf-8", "replace"))
                 for call in message.calls
             )
+        elif isinstance(message, UserMessage) and message.files:
+            size += round(BYTES_A_TOKEN * sum(tokens_of(each.file) for each in message.files))
     return size
 
 
@@ -258,10 +273,16 @@ def _text_messages(turn: Turn, artifact: Artifact | None) -> list[ChatMessage]:
     if words is not None:
         return [UserMessage(words)]
     observation = UserMessage(f"Observation: {text_of(turn.observation)}")
-    return (
-        [observation]
-        if turn.command is None
-        else [AssistantMessage(_as_json(turn.command)), observation]
+    if turn.command is None:
+        return [observation]
+    spoken = AssistantMessage(_as_json(turn.command))
+    return [spoken, observation, *_files_in([turn.observation])]
+
+
+def _files_in(observations: Iterable[Any]) -> list[UserMessage]:
+    """Return the message that shows the files of observations; an empty list if there are none."""
+    return shown_files(
+        reference for observation in observations for reference in references_in(observation)
     )
 
 

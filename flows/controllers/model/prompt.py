@@ -20,6 +20,7 @@ from perdure.flows.controllers.model.chat import (
     UserMessage,
 )
 from perdure.flows.controllers.model.errors import after_refusal
+from perdure.flows.controllers.model.files import message_with
 from perdure.flows.controllers.model.history_window import Group, Window, WindowView, shown
 from perdure.flows.controllers.model.messages import (
     BYTES_A_TOKEN,
@@ -33,8 +34,10 @@ from perdure.flows.controllers.model.messages import (
     instructions,
     merged,
 )
+from perdure.flows.controllers.model.noted import notes_in_prompt
 from perdure.flows.controllers.model.settings import ModelSettings, rendered
 from perdure.flows.controllers.model.tool_names import ToolNames
+from perdure.flows.files import FileReference
 from perdure.flows.json_values import canonical
 
 #: The message that asks for a summary, of about 500 words.
@@ -115,11 +118,14 @@ def prompt_of(
     )
     # A round that a person has answered has something else to say. The next one asks for it.
     compacts_to = None if context.answered else visible.compacts_to
+    # Behind the conversation, which the requests of the runs before had at their beginning.
+    notes = notes_in_prompt(settings.notes, context)
     lasting = merged(
         [
             *([SystemMessage(system)] if system else []),
             *conversation_messages(context.conversation),
-            UserMessage(rendered(settings.user, "user", variables) or context.goal),
+            *([UserMessage(notes)] if notes else []),
+            message_with(rendered(settings.user, "user", variables) or context.goal, context.files),
             *history_messages(visible, names, tools, context.artifact),
         ]
     )
@@ -186,4 +192,9 @@ def _data_of(message: ChatMessage) -> dict[str, Any]:
                 ]
             return {**data, "bytes_of_own_form": len(kept.encode())} if kept else data
         case _:
-            return {"role": "user", "text": message.text}
+            files = [
+                {"at": each.at, **each.file.data}
+                for each in message.files
+                if isinstance(each.file, FileReference)
+            ]
+            return {"role": "user", "text": message.text, **({"files": files} if files else {})}

@@ -16,6 +16,7 @@ from pydantic_ai.messages import CachePoint, UserContent
 from pydantic_ai.models import Model
 
 from perdure.flows.controllers.model.chat import UserMessage
+from perdure.flows.controllers.model.provider_files import content_with_files
 
 #: Providers that have to be asked, by the library's name of the system.
 _MUST_BE_ASKED = frozenset({"anthropic", "bedrock", "openrouter"})
@@ -72,6 +73,8 @@ def content_of(message: UserMessage, model: Model, caches: bool) -> str | list[U
     """
     repeated = message.repeated
     if repeated is None or not caches or model.system not in _TAKES_POINTS:
-        return message.text
+        return content_with_files(message.text, message.files)
     before, after = message.text[:repeated], message.text[repeated:].strip()
-    return [*([before] if before else []), CachePoint(), after]
+    shown = content_with_files(before, message.files)
+    pieces = shown if isinstance(shown, list) else [shown] if shown else []
+    return [*pieces, CachePoint(), after]

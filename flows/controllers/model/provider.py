@@ -47,6 +47,11 @@ from perdure.flows.controllers.model.provider_clients import (
     http_client,
     model_of,
 )
+from perdure.flows.controllers.model.provider_files import (
+    is_refused_here,
+    shown_in,
+    with_files_named,
+)
 from perdure.flows.controllers.model.provider_settings import resolved
 from perdure.flows.controllers.model.responses import kept_of, response_of
 from perdure.flows.controllers.model.stream_end import (
@@ -126,10 +131,13 @@ class LibraryModel:
                 error = TimeoutError(
                     f"no complete reply within {settings.timeout_seconds:g} s (timeout_seconds)"
                 )
+            files = shown_in(messages)
+            if files and not self._has_answered and is_refused_here(error):
+                # As any other request that cannot be sent.
+                error = ValueError(f"{type(error).__name__}: {error}")
+            failure = failed(error, name, self._target.secrets(), self._format, self._has_answered)
             # The cause is suppressed, because it may show the key.
-            raise failed(
-                error, name, self._target.secrets(), self._format, self._has_answered
-            ) from None
+            raise with_files_named(failure, files) from None
 
     async def _request(
         self,
@@ -186,9 +194,10 @@ class LibraryModel:
 async def opened(
     target: Target, reply_format: str, timeout_seconds: float
 ) -> AsyncIterator[LibraryModel]:
-    """Open the language model that a flow uses, and close its connections after the ``with`` block.
+    """Open the language model that a flow uses, and close its client after the ``with`` block.
 
-    Each round opens connections of its own.
+    The connections to a provider are kept for the next rounds, if its client takes an HTTP client
+    of ours.
 
     Raises:
         ModelFailed: The model cannot be used, or its key is missing.

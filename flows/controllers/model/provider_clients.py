@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import math
@@ -23,6 +24,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+from urllib.request import getproxies
+from weakref import WeakKeyDictionary
 
 import httpx2
 from pydantic_ai.exceptions import UserError
@@ -168,6 +171,11 @@ def takes_reasoning(model: Any, response: ModelResponse) -> bool:
 
 #: Maximum seconds to connect. The flow sets the time limit of the whole request.
 CONNECT_SECONDS = 10.0
+#: Connections without a request that a process keeps, and for how many seconds. Servers on uvicorn,
+#: such as vLLM, close theirs after five.
+KEPT_CONNECTIONS, KEPT_SECONDS = 20, 4.0
+#: The transports that clients share, by event loop and HTTP package.
+_transports: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Any]] = WeakKeyDictionary()
 #: For OpenAI's protocol: a stream that ends without a reason was cut.
 REASON_NEEDED = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
 
@@ -184,18 +192,51 @@ def trusted() -> ssl.SSLContext:
 async def http_client(stack: AsyncExitStack, done: DoneMarker, legacy: bool = False) -> Any:
     """Open an HTTP client for requests to a model provider. It is closed with ``stack``.
 
-    ``done`` watches the client's responses for the end of the reply.
+    Its connections are kept for the next rounds of the process, so that a round does not begin with
+    a TLS handshake. ``done`` watches the client's responses for the end of the reply.
 
     Args:
         legacy: Use the package ``httpx``, which some providers' packages still require.
     """
     package: Any = importlib.import_module("httpx") if legacy else httpx2
     timeout = package.Timeout(None, connect=CONNECT_SECONDS)
+    # A client with a transport of its own would not use the proxies of the environment.
+    transport = None if getproxies() else _kept_connections(package)
     return await stack.enter_async_context(
         package.AsyncClient(
-            verify=trusted(), timeout=timeout, event_hooks={"response": [done.watch]}
+            verify=trusted(),
+            timeout=timeout,
+            event_hooks={"response": [done.watch]},
+            transport=transport,
         )
     )
+
+
+def _kept_connections(package: Any) -> Any:
+    """Return the transport that this event loop's clients of an HTTP package share.
+
+    No client closes it.
+    """
+    of_loop = _transports.setdefault(asyncio.get_running_loop(), {})
+    if package.__name__ not in of_loop:
+
+        class Kept(package.AsyncHTTPTransport):  # type: ignore[misc]
+            async def __aenter__(self) -> Any:
+                return self
+
+            async def __aexit__(self, *_: object) -> None:
+                """Leave the connections open."""
+
+            async def aclose(self) -> None:
+                """Leave the connections open."""
+
+        limits = package.Limits(
+            max_connections=None,
+            max_keepalive_connections=KEPT_CONNECTIONS,
+            keepalive_expiry=KEPT_SECONDS,
+        )
+        of_loop[package.__name__] = Kept(verify=trusted(), limits=limits)
+    return of_loop[package.__name__]
 
 
 async def model_of(

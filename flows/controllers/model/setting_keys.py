@@ -1,12 +1,15 @@
-"""The keys below a key of the model's settings: window, price, several models, and fallback."""
+"""The keys below a key of the model's settings: window, price, notes, models and fallback."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from perdure.flows.commands.notes import NoteTool
 from perdure.flows.controllers.model.history_window import FIRST, LAST, TOKENS
+from perdure.flows.errors import InvalidFlow
+from perdure.flows.notes import check_namespace
 
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -64,6 +67,40 @@ def _as_keys(entry: Any) -> Any:
 
 #: Several models, each a name or the keys of one.
 Models = Annotated[list[Annotated[ModelKeys, BeforeValidator(_as_keys)]], Field(min_length=1)]
+
+
+class NoteKeys(BaseModel):
+    """The notes of earlier runs; the key ``notes``.
+
+    Attributes:
+        namespace: Whose notes they are, with facts of the run in braces. The model cannot choose
+            it.
+        shown: How many notes the prompt shows.
+        commands: The commands that the model gets.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    namespace: str
+    shown: Annotated[int, Field(ge=0, le=100)] = 20
+    commands: list[NoteTool] = ["remember", "recall", "forget"]
+
+    @field_validator("namespace")
+    @classmethod
+    def _is_valid(cls, value: str) -> str:
+        try:
+            check_namespace(value)
+        except InvalidFlow as error:
+            raise ValueError(str(error)) from error
+        return value
+
+
+def _as_note_keys(value: Any) -> Any:
+    return {"namespace": value} if isinstance(value, str) else value
+
+
+#: Notes, by their namespace or by all keys.
+NotesOfModel = Annotated[NoteKeys, BeforeValidator(_as_note_keys)]
 
 
 class FallbackKeys(BaseModel):

@@ -20,6 +20,8 @@ from perdure.flows.controllers.model.setting_keys import (
     ModelKeys,
     ModelName,
     Models,
+    NoteKeys,
+    NotesOfModel,
     PriceKeys,
     Seconds,
     ServerUrl,
@@ -146,6 +148,7 @@ class ModelSettings(BaseModel):
         window: How much of the history a request contains.
         compaction: Whether the model writes a summary, in a round of its own, before the window
             drops.
+        notes: The notes of earlier runs that the model reads and writes. None gives it none.
         refusal: What happens when the model refuses: ``end`` ends the run errored, ``ask`` asks a
             person.
         price: The price of tokens, if the price list lacks it or should not be used.
@@ -171,6 +174,7 @@ class ModelSettings(BaseModel):
     timeout_seconds: Seconds = 300.0
     window: WindowKeys = WindowKeys()
     compaction: bool = False
+    notes: NotesOfModel | None = None
     refusal: Literal["end", "ask"] = "end"
     price: PriceKeys | None = None
     unpriced: Literal["say", "refuse"] = "say"
@@ -286,6 +290,7 @@ KEYS: Mapping[str, type[BaseModel]] = {
     "price": PriceKeys,
     "window": WindowKeys,
     "fallback": FallbackKeys,
+    "notes": NoteKeys,
     "models": ModelKeys,
     "allowed_models": ModelKeys,
 }

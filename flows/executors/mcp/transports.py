@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
-from perdure.flows.executors.shell import PASSED_ON
+from perdure.flows.executors.sandbox import PASSED_ON
 from perdure.flows.summaries import safe_text
 
 if TYPE_CHECKING:

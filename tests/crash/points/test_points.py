@@ -42,6 +42,8 @@ ELSEWHERE = {
     "requeue_paused": "tests/store/test_paused.py",
     "redirect_round": "tests/store/test_hand_on.py",
     "quarantine_run": "tests/store/test_quarantine.py",
+    "put_note": "tests/store/test_notes.py",
+    "forget_notes": "tests/store/test_notes.py",
 }
 
 

@@ -12,6 +12,7 @@ from perdure import (
     RetryableError,
     RoundContext,
     command,
+    flow_command,
     register,
 )
 
@@ -20,8 +21,16 @@ from perdure import (
 class Chatting(ControllerExecutorFlow):
     """Looks a price up, pays if a person approves, and tells. The first attempt may fail halfway."""
 
+    commands = (flow_command("delegate", flow="chatting"),)
+
     def decide(self, context: RoundContext) -> Command | Finish:
         done = [turn.command.name for turn in context.history if turn.command]
+        if context.goal.startswith("let another"):
+            return (
+                Finish(f"It: {context.observation}")
+                if done
+                else Command("delegate", {"goal": "tea"})
+            )
         if not done:
             context.stream("What does it cost?", "thinking")
             context.stream("I look ")

@@ -139,3 +139,23 @@ class Secluded(Talk):
     """As ``talk``, and exposed to no other client."""
 
     expose = ()
+
+
+@register("private")
+class Private(Asks):
+    """As ``asks``, and exposed to no other client."""
+
+    expose = ()
+
+
+@register("delegates")
+class Delegates(CircularFlow):
+    """Has its goal done by ``private``, and answers with what became of it."""
+
+    expose = ("mcp", "openai")
+    topology = (Node("Controller", "send", role="controller"),)
+
+    def send(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        if context.goal != "question":
+            context.stream("one moment")
+        return {self.early_exit_key: True, "answer": context.child("private", "question")}

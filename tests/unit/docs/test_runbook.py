@@ -13,6 +13,7 @@ from perdure.worker.doctor.app_checks import (
     flows_loaded,
     handover,
     quarantined_runs,
+    sandbox,
 )
 from perdure.worker.doctor.server_checks import connection, sentinels
 from perdure.worker.settings import Settings
@@ -42,6 +43,7 @@ def test_every_row_of_the_doctor_is_in_its_table() -> None:
         dead_letters(told, "").check,
         quarantined_runs(told).check,
         flows_loaded({}, {}).check,
+        sandbox(settings).check,
     ]
     checks += [finding.check for finding in sentinels("redis+sentinel://127.0.0.1:1/nobody")]
     checks += [handover(client._connection.publisher, {}).check]

@@ -90,7 +90,12 @@ def check_command(ctx: click.Context, file: str, as_json: bool) -> None:
         output.document({"file": file, "ok": False, "errors": errors})
     elif as_json:
         told = [
-            {"name": flow.name, "nodes": dict(flow.nodes), "max_rounds": flow.max_rounds}
+            {
+                "name": flow.name,
+                "nodes": dict(flow.nodes),
+                "max_rounds": flow.max_rounds,
+                "missing": flow.missing,
+            }
             for flow in flows
         ]
         what = {"flows": told} if is_python else told[0]
@@ -101,6 +106,8 @@ def check_command(ctx: click.Context, file: str, as_json: bool) -> None:
         ctx.exit(USAGE)
     for flow in () if as_json else flows:
         click.echo(_summary(file, flow))
+        if flow.missing is not None:
+            click.echo(f"Workers on this machine cannot run it: {flow.missing}", err=True)
 
 
 def _check_file(file: Path) -> tuple[list[FileFault], list[Flow]]:

@@ -6,22 +6,21 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.flows.files import BYTES
 from perdure.flows.outcomes import SAY, Turn
 from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.commands import inbox
 from perdure.worker.cli.commands.prompt import print_prompt
-from perdure.worker.cli.exit_codes import USAGE, Failed
+from perdure.worker.cli.downloads import write, write_file
 from perdure.worker.cli.options import json_option, run_argument, url_option
 from perdure.worker.cli.target import client_for, known_id
 from perdure.worker.domain.interrupt import PendingInterrupt
@@ -43,6 +42,7 @@ from perdure.worker.presentation.timeline import Row, command_text, row_of
 from perdure.worker.presentation.usage import budgets, facts, used_below, used_in_all
 
 if TYPE_CHECKING:
+    from perdure.flows.files import FileReference
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.run import Run
     from perdure.worker.domain.transcript import Transcript, TranscriptTurn
@@ -56,18 +56,7 @@ def write_transcript(document: Transcript, file: Path) -> None:
     Raises:
         Failed: The file cannot be written.
     """
-    text = json.dumps(document, indent=2) + "\n"
-    try:
-        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as new:
-                new.write(text)
-            os.replace(name, file)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise Failed(f"cannot write {file}: {error.strerror or error}", USAGE) from error
+    write((json.dumps(document, indent=2) + "\n").encode(), file)
     click.echo(
         f"wrote {document['run']['id']} to {file}: "
         f"{count(len(document['history']), 'turn')}, {count(len(document['events']), 'event')}",
@@ -87,6 +76,12 @@ def write_transcript(document: Transcript, file: Path) -> None:
 )
 @click.option("--artifact", metavar="NAME", help="Print this artifact of the run.")
 @click.option(
+    "--file",
+    "file_name",
+    metavar="NAME",
+    help="Write this file of the run to standard output, or to FILE with --output.",
+)
+@click.option(
     "--prompt",
     metavar="STEP",
     type=click.IntRange(min=0),
@@ -99,6 +94,7 @@ def show_command(
     transcript: bool,
     file: Path | None,
     artifact: str | None,
+    file_name: str | None,
     prompt: int | None,
     as_json: bool,
     url: str | None,
@@ -113,6 +109,9 @@ def show_command(
             else:
                 click.echo(lines(text) if sys.stdout.isatty() else text)
             return
+        if file_name is not None:
+            write_file(run_id, client.file(run_id, file_name), file, as_json)
+            return
         if prompt is not None:
             print_prompt(client, run_id, prompt, as_json)
             return
@@ -126,6 +125,8 @@ def show_command(
         )
         models = _models(model_events)
         artifacts = {} if as_json else client.artifacts(run_id)
+        has_files = any(name.startswith(BYTES) for name in artifacts)
+        files = client.files(run_id) if has_files else ()
         unread = client.unread(run_id) if run.details.get("received") and not as_json else {}
         document = client.transcript(run_id) if transcript else None
         has_children = bool(run.details.get("spent_below", {}).get("runs")) and not as_json
@@ -134,7 +135,7 @@ def show_command(
     if as_json:
         output.document(document if document is not None else run.to_dict())
         return
-    pairs = described(run, models, artifacts, unread, children)
+    pairs = described(run, models, artifacts, unread, children, files)
     output.fields(pairs, whole=("command", "will ask", "traceback"))
     if document is not None:
         _print_history(document["history"], run.details.get("forgotten", 0))
@@ -151,6 +152,7 @@ def described(
     artifacts: Mapping[str, int] | None = None,
     unread: Mapping[str, int] | None = None,
     children: Mapping[str, int] | None = None,
+    files: Sequence[FileReference] = (),
 ) -> list[tuple[str, str]]:
     """Return the names and values that ``perdure show`` prints about a run."""
     details = run.details
@@ -251,13 +253,15 @@ def described(
     pairs += [("submitted", moment(run.created_at))]
     if details.get("ended_at"):
         pairs.append(("took", duration((run.updated_at - run.created_at).total_seconds())))
-    if artifacts:
-        pairs.append(
-            (
-                "artifacts",
-                ", ".join(f"{plain(name)} ({size:,} bytes)" for name, size in artifacts.items()),
-            )
-        )
+    pairs += [
+        ("file", f"{plain(each.name)} ({each.media_type}, {each.bytes:,} bytes)") for each in files
+    ]
+    sizes = [
+        f"{plain(name)} ({size:,} bytes)"
+        for name, size in (artifacts or {}).items()
+        if not name.startswith(BYTES)
+    ]
+    pairs += [("artifacts", ", ".join(sizes))] if sizes else []
     if run.status.value == "completed":
         pairs.append(("answer", value_text(run.answer)))
     return pairs

@@ -69,6 +69,13 @@ if TYPE_CHECKING:
     "--model", metavar="NAME", help="Model for the run, one of the flow's allowed_models."
 )
 @click.option(
+    "--file",
+    "files",
+    metavar="PATH",
+    multiple=True,
+    help="Picture, document or text that the model sees with the goal.",
+)
+@click.option(
     "--label",
     "labels",
     metavar="K=V",
@@ -101,6 +108,7 @@ def submit_command(
     labels: tuple[str, ...],
     topic: str | None,
     model: str | None,
+    files: tuple[str, ...],
     by: str | None,
     watch: bool,
     as_json: bool,
@@ -139,6 +147,7 @@ def submit_command(
             submitted_by=by,
             topic=topic,
             model=model,
+            files=files or None,
         )
         if not watch:
             _print_submitted(client, run, as_json, url)

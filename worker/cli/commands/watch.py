@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -11,11 +12,18 @@ from perdure.worker.cli import output
 from perdure.worker.cli.exit_codes import INTERRUPTED_BY_USER, RUN_GOES_ON, Failed
 from perdure.worker.cli.options import json_option, run_argument, seconds, url_option
 from perdure.worker.cli.target import client_for, known_id
-from perdure.worker.cli.views.follow import View, end_code, follow
-from perdure.worker.cli.views.lines import JsonLinesView, LinesView, last_words
+from perdure.worker.cli.views.follow import (
+    BELOW_SECONDS,
+    QuestionsBelow,
+    View,
+    end_code,
+    follow,
+)
+from perdure.worker.cli.views.lines import JsonLinesView, LinesView, last_words, lines_below
 
 if TYPE_CHECKING:
     from perdure.worker.client.api import ClientApi
+    from perdure.worker.domain.run import Run
 
 
 @click.command("watch")
@@ -85,12 +93,14 @@ def wait_command(
 ) -> None:
     """Wait until RUN ends or asks something, then print the result.
 
+    If a run below it asks something, the question is printed to stderr, and the wait goes on.
+
     Exit codes: 0 finished, 4 errored or unfinished, 5 stopped, 6 interrupted.
     """
     with client_for(url) as client:
         run_id = known_id(client, run_id)
         try:
-            run = client.wait(run_id, timeout)
+            run = _wait(client, run_id, timeout)
         except TimeoutError as error:
             raise Failed(str(error), RUN_GOES_ON) from error
     if as_json:
@@ -99,3 +109,22 @@ def wait_command(
         for line in last_words(run):
             click.echo(line)
     context.exit(end_code(run))
+
+
+def _wait(client: ClientApi, run_id: str, timeout: float | None) -> Run:
+    """Wait for a run as ``client.wait`` does, and print the questions of runs below it."""
+    below, begin = QuestionsBelow(client), time.monotonic()
+    while True:
+        passed = time.monotonic() - begin
+        left = None if timeout is None else max(0.0, timeout - passed)
+        try:
+            return client.wait(run_id, BELOW_SECONDS if left is None else min(left, BELOW_SECONDS))
+        except TimeoutError:
+            run = client.get(run_id)
+            for waiting in below.new(run):
+                for line in lines_below(waiting):
+                    click.echo(line, err=True)
+            if left is not None and left <= BELOW_SECONDS:
+                from perdure.worker.client.results import still
+
+                raise still(run, timeout or 0.0) from None

@@ -18,11 +18,14 @@ from perdure.worker.cli.exit_codes import (
 if TYPE_CHECKING:
     from perdure.worker.client.api import ClientApi
     from perdure.worker.domain.event import Event
+    from perdure.worker.domain.interrupt import PendingInterrupt
     from perdure.worker.domain.run import Run
     from perdure.worker.domain.stream import StreamItem
 
 #: Seconds between two polls.
 LOOK_SECONDS = 0.15
+#: Seconds between two looks whether a run below the followed one waits for a person.
+BELOW_SECONDS = 2.0
 #: Seconds without an answer of the server before following ends with its error. The run itself is
 #: not affected.
 PATIENCE_SECONDS = 60.0
@@ -43,6 +46,9 @@ class View(Protocol):
 
     def note(self, text: str) -> None:
         """Show a message that is not an event of the followed run."""
+
+    def ask_below(self, waiting: PendingInterrupt) -> None:
+        """Show that a run below the followed one waits for a person, and how to answer it."""
 
     def away(self, since: float) -> None:
         """Show to the user that the server has not answered since this time (monotonic)."""
@@ -99,12 +105,14 @@ def _follow(
 
     after: str | None = None
     away: float | None = None
+    below = QuestionsBelow(client)
     while True:
         polled = time.monotonic()
         try:
             # In this order: if the run had ended when it was read, all its events are stored.
             run = client.get(run_id)
             events = list(client.events(run_id, after, follow=False))
+            asked = below.new(run)
         except AccessDenied:
             raise
         except StoreUnavailable:
@@ -117,12 +125,43 @@ def _follow(
         away = None
         after = events[-1].id if events else after
         view.show(run, events)
+        for waiting in asked:
+            view.ask_below(waiting)
         if run.status.ended or run.status is RunStatus.INTERRUPTED:
             view.end(run)
             return run
         if tick is not None:
             tick(run, events)
         time.sleep(LOOK_SECONDS)
+
+
+class QuestionsBelow:
+    """The questions of runs below a run, each told once.
+
+    Only a run that waits for its children is asked about, and not at each poll.
+
+    Args:
+        client: The client to ask.
+    """
+
+    def __init__(self, client: ClientApi) -> None:
+        self._client = client
+        self._told: set[tuple[str, str]] = set()
+        self._next = 0.0
+
+    def new(self, run: Run) -> list[PendingInterrupt]:
+        """Return the questions below a run that were not returned before."""
+        now = time.monotonic()
+        if not run.details.get("waits_for_children") or now < self._next:
+            return []
+        self._next = now + BELOW_SECONDS
+        new = [
+            waiting
+            for waiting in self._client.inbox(below=run.id)
+            if (waiting.run_id, waiting.id) not in self._told
+        ]
+        self._told |= {(waiting.run_id, waiting.id) for waiting in new}
+        return new
 
 
 def end_code(run: Run) -> int:

@@ -14,6 +14,7 @@ from perdure.worker.presentation.usage import facts
 
 if TYPE_CHECKING:
     from perdure.worker.domain.event import Event
+    from perdure.worker.domain.interrupt import PendingInterrupt
     from perdure.worker.domain.run import Run
     from perdure.worker.domain.stream import StreamItem
 
@@ -49,6 +50,10 @@ class LinesView(PipeView):
     def note(self, text: str) -> None:
         click.echo(text)
 
+    def ask_below(self, waiting: PendingInterrupt) -> None:
+        for line in lines_below(waiting):
+            click.echo(line)
+
     def away(self, since: float) -> None:
         if not self._away:
             self._away = True
@@ -63,7 +68,10 @@ class LinesView(PipeView):
 
 
 class JsonLinesView(PipeView):
-    """A view that prints one JSON event per line, and ends with ``{"type": "end", "run": ...}``."""
+    """A view that prints one JSON event per line, and ends with ``{"type": "end", "run": ...}``.
+
+    A run below that waits for a person is ``{"type": "asked_below", "waiting": ...}``.
+    """
 
     def show(self, run: Run, events: Sequence[Event]) -> None:
         for event in events:
@@ -71,6 +79,9 @@ class JsonLinesView(PipeView):
 
     def note(self, text: str) -> None:
         click.echo(text, err=True)
+
+    def ask_below(self, waiting: PendingInterrupt) -> None:
+        click.echo(json.dumps({"type": "asked_below", "waiting": waiting.to_dict()}))
 
     def away(self, since: float) -> None:
         pass
@@ -89,7 +100,6 @@ def last_words(run: Run) -> list[str]:
     """
     from perdure.worker.cli.celery_command import program
     from perdure.worker.domain.interrupt import PendingInterrupt
-    from perdure.worker.presentation.questions import beside, what
     from perdure.worker.presentation.text import lines, value_text
 
     status = run.status.value
@@ -103,13 +113,23 @@ def last_words(run: Run) -> list[str]:
         return [f"error: {lines(run.error or '')}", f"try again: {program()} retry {run.id}"]
     waiting = PendingInterrupt.of(run)
     if status == "interrupted" and waiting is not None:
-        more = [what(waiting)] if waiting.command or waiting.kind == "budget" else []
-        more += [f"with: {text}"] if (text := beside(waiting)) else []
-        return [
-            f"interrupted: {plain(waiting.question)}",
-            *more,
-            *(f"go on: {way}" for way in waiting.how(program())),
-        ]
+        return [f"interrupted: {plain(waiting.question)}", *_ways(waiting)]
     if status == "stopped":
         return [f"stopped at step {run.state.step}", f"go on: {program()} resume {run.id}"]
     return []
+
+
+def lines_below(waiting: PendingInterrupt) -> list[str]:
+    """Return the lines about the question of a run below the run that is shown."""
+    head = f"run {waiting.run_id} ({waiting.flow}), for which this run waits, asks a person"
+    return [f"{head}: {plain(waiting.question)}", *_ways(waiting)]
+
+
+def _ways(waiting: PendingInterrupt) -> list[str]:
+    """Return the lines about what a run asks, and the commands that answer it."""
+    from perdure.worker.cli.celery_command import program
+    from perdure.worker.presentation.questions import beside, what
+
+    more = [what(waiting)] if waiting.command or waiting.kind == "budget" else []
+    more += [f"with: {text}"] if (text := beside(waiting)) else []
+    return [*more, *(f"go on: {way}" for way in waiting.how(program()))]

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perdure.worker.cli.output import colour_of
-from perdure.worker.cli.views.lines import last_words
+from perdure.worker.cli.views.lines import last_words, lines_below
 from perdure.worker.cli.views.text_in_flight import TextInFlight
 from perdure.worker.presentation.text import (
     count,
@@ -30,6 +30,7 @@ from perdure.worker.presentation.usage import EXHAUSTED, LOW, totals
 
 if TYPE_CHECKING:
     from perdure.worker.domain.event import Event
+    from perdure.worker.domain.interrupt import PendingInterrupt
     from perdure.worker.domain.run import Run
     from perdure.worker.domain.stream import StreamItem
 
@@ -106,6 +107,11 @@ class LiveView:
     def note(self, text: str) -> None:
         with self._lock:
             self._add(Row(-1, "", 0, text, tone="note"))
+
+    def ask_below(self, waiting: PendingInterrupt) -> None:
+        # Above the display, where it is not shortened and stays.
+        for line in lines_below(waiting):
+            self.console.print(Text(line, style="bold yellow"), soft_wrap=True)
 
     def away(self, since: float) -> None:
         """Do nothing when the server does not answer, because the foot of the live view shows that.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from perdure.worker.client.remote.events import RemoteEvents
 from perdure.worker.client.remote.fleet import RemoteFleet
+from perdure.worker.client.remote.notes import RemoteNotes
 from perdure.worker.client.remote.runs import RemoteBulk, RemoteControl, RemoteSubmitter
 
 
-class RemoteClient(RemoteSubmitter, RemoteControl, RemoteEvents, RemoteBulk, RemoteFleet):
+class RemoteClient(
+    RemoteSubmitter, RemoteControl, RemoteEvents, RemoteBulk, RemoteFleet, RemoteNotes
+):
     """Client of the runs of a server with the HTTP API (``perdure server``).
 
     It has the methods of ``Client``. They differ in these points:

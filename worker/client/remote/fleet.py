@@ -24,16 +24,25 @@ class RemoteFleet(RemoteConnection, ClientApi):
     """Reads inbox, flows, workers, queues and findings, and pauses flows."""
 
     def inbox(
-        self, limit: int = 50, cursor: str | None = None, submitted_by: str | None = None
+        self,
+        limit: int = 50,
+        cursor: str | None = None,
+        submitted_by: str | None = None,
+        below: str | None = None,
     ) -> Inbox:
         validation.limit(limit)
         validation.inbox_cursor(cursor)
+        validation.optional_texts(below=below)
         not_here(submitted_by=submitted_by)
-        page = Inbox.from_dict(self._ask("/inbox", limit=min(limit, PAGE), cursor=cursor))
-        while page.cursor is not None and len(page) < limit:
-            more = Inbox.from_dict(
-                self._ask("/inbox", limit=min(limit - len(page), PAGE), cursor=page.cursor)
+
+        def ask(count: int, cursor: str | None) -> Inbox:
+            return Inbox.from_dict(
+                self._ask("/inbox", limit=min(count, PAGE), cursor=cursor, below=below)
             )
+
+        page = ask(limit, cursor)
+        while page.cursor is not None and len(page) < limit:
+            more = ask(limit - len(page), page.cursor)
             page = Inbox(page.waiting + more.waiting, more.cursor, page.damaged + more.damaged)
         return page
 

@@ -5,6 +5,7 @@ Except for ``submit``, a request that changes runs is not sent again once it may
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from perdure.flows.conversation import ThreadMessage
+from perdure.flows.files import File, FileReference, data_of, files_of, stored_file
 from perdure.flows.outcomes import ASK
 from perdure.flows.retry import Retry, tightening
 from perdure.worker.client import validation
@@ -129,6 +131,16 @@ class RemoteReads(RemoteConnection, ClientApi):
             "utf-8", "surrogateescape"
         )
 
+    def files(self, run_id: str) -> list[FileReference]:
+        told = self._ask(path_of(run_id, "files"))
+        return [FileReference(each["file"], each["media_type"], each["bytes"]) for each in told]
+
+    def file(self, run_id: str, name: str) -> File:
+        validation.text(name, "name")
+        answer = self._sent("GET", path_of(run_id, "files", name))
+        media_type = answer.headers["content-type"].partition(";")[0]
+        return stored_file(name, answer.content, media_type)
+
     def unread(self, run_id: str) -> dict[str, int]:
         return dict(self._ask(path_of(run_id, "signals")))
 
@@ -176,6 +188,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         nonce: str | None = None,
         topic: str | None = None,
         model: str | None = None,
+        files: Sequence[File | str | os.PathLike[str]] | None = None,
     ) -> Run:
         not_here(submitted_by=submitted_by)
         if on_end is not None:
@@ -200,6 +213,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
             "thread_id": thread_id,
             "topic": topic,
             "model": model,
+            "files": [data_of(each) for each in files_of(files)] or None,
             "labels": None if labels is None else dict(labels),
             "budgets": None if budgets is None else validation.budgets(budgets, "budgets"),
             "retry": None if (tight := tightening(retry)) is None else tight.to_data(),

@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Route
 
 from perdure.worker.client import Client
-from perdure.worker.web.api import conversation, fleet, runs, threads
+from perdure.worker.web.api import conversation, files, fleet, notes, runs, threads
 from perdure.worker.web.api.chats import chat_router
 from perdure.worker.web.api.events import event_router
 from perdure.worker.web.api.hooks import hook_router
@@ -23,7 +23,7 @@ from perdure.worker.web.api.responses import Ready, Up
 from perdure.worker.web.api.routes import problem_responses, resource_router
 from perdure.worker.web.auth import AuthorizedClient, Caller
 from perdure.worker.web.event_hub import EventHub
-from perdure.worker.web.json_body import Json, most_bytes
+from perdure.worker.web.json_body import MOST_ENCODED, Json, most_bytes
 from perdure.worker.web.problems import REQUEST_PROBLEMS, ProblemRoute, details
 
 
@@ -93,11 +93,16 @@ def probe_router(client: Client) -> APIRouter:
 
 __all__ = ["api_router", "probe_router"]
 
+#: Functions of the routes whose bodies may have files.
+TAKE_FILES = frozenset({"submit_run", "create_response", "create_chat_completion"})
+
 ROUTERS = (
     runs.router,
+    files.router,
     runs.bulk_router,
     conversation.conversation_router,
     threads.threads_router,
+    notes.notes_router,
     fleet.inbox_router,
     fleet.flows_router,
     fleet.router,
@@ -162,6 +167,7 @@ def _limited(router: APIRouter, most: int, caller: Callable[[Request], Caller]) 
     routes = [copy(route) for route in router.routes]
     for route in routes:
         if isinstance(route, ProblemRoute):
-            route.most_bytes = most
+            takes_files = route.name in TAKE_FILES
+            route.most_bytes = most + (MOST_ENCODED if takes_files else 0)
             route.caller = caller
     return APIRouter(routes=routes)

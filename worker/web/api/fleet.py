@@ -14,7 +14,7 @@ from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueIn
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.verdict import Finding, Verdict
 from perdure.worker.errors import UnknownFlow
-from perdure.worker.web.api.requests import PauseFlow, Place
+from perdure.worker.web.api.requests import InboxPlace, PauseFlow
 from perdure.worker.web.api.responses import (
     Paused,
     Unpaused,
@@ -157,14 +157,14 @@ inbox_router = resource_router("inbox")
     "/inbox",
     operation_id="get_inbox",
     response_model=Inbox,
-    responses=problems("invalid-request", "invalid-input"),
+    responses=problems("invalid-request", "invalid-input", "run-not-found"),
 )
-def get_inbox(page: Annotated[Place, Query()], runs: Runs) -> Response:
+def get_inbox(page: Annotated[InboxPlace, Query()], runs: Runs) -> Response:
     """List the runs that wait for a person, the longest wait first, each with its question.
 
     `POST /runs/{run_id}/resume` answers.
     """
-    return Json(runs.inbox(page.limit, page.cursor).to_dict())
+    return Json(runs.inbox(page.limit, page.cursor, page.below).to_dict())
 
 
 metrics_router = APIRouter(route_class=ProblemRoute)

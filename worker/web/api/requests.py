@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from perdure.flows.budgets import MOST as MOST_OF_A_BUDGET
 from perdure.flows.durations import as_seconds, is_duration, seconds_of
+from perdure.flows.files import MOST_FILES, MOST_OF_A_NAME
 from perdure.flows.names import TOPIC, suggest
 from perdure.worker.client.validation import KEPT, MOST_GENERATIONS, MOST_KEPT, NONCE
 from perdure.worker.domain.run import RunStatus
@@ -151,6 +152,17 @@ Topic = Annotated[
 ]
 
 
+class SubmittedFile(Asked):
+    """A file that is submitted with a run."""
+
+    name: Annotated[str, Field(min_length=1, max_length=MOST_OF_A_NAME)]
+    """Its name, without folders."""
+    data: str
+    """Its bytes, as base64."""
+    media_type: Annotated[str, Field(min_length=1, max_length=150)] | None = None
+    """Its media type, `image/png` for example. null: it follows from the content or the name."""
+
+
 class Submit(Asked):
     """A run to submit."""
 
@@ -200,6 +212,8 @@ class Submit(Asked):
     """
     model: Annotated[str, Field(min_length=1, max_length=300)] | None = None
     """The model that the run asks, one of the flow's `allowed_models`. null: the flow's own."""
+    files: Annotated[list[SubmittedFile], Field(max_length=MOST_FILES)] | None = None
+    """Pictures, documents and texts that a model sees with the goal."""
     labels: dict[str, str] | None = None
     budgets: Amounts | None = None
     """Limits on `tokens`, `money`, `seconds`, `cycles` and `commands.NAME`."""
@@ -316,6 +330,13 @@ class Place(Known):
     """Maximum number of items on the page."""
     cursor: str | None = None
     """The cursor that the previous page returned."""
+
+
+class InboxPlace(Place):
+    """A page of the inbox."""
+
+    below: str | None = None
+    """Only runs below this run: its children, their children, and so on."""
 
 
 class Listing(Place):

@@ -12,6 +12,7 @@ from typing import Annotated
 from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
+from perdure.flows.files import file_from
 from perdure.worker.domain.run import Done, Page, Run
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.signal import SignalReceipt
@@ -91,6 +92,8 @@ def submit_run(body: Submit, request: Request, runs: Runs, idempotency_key: Key 
     With an `Idempotency-Key`, the call can be repeated safely.
     """
     options = {name: getattr(body, name) for name in body.model_fields_set}
+    if body.files:
+        options["files"] = [file_from(each.model_dump()) for each in body.files]
     try:
         run = runs.submit(**options, idempotency_key=idempotency_key)
     except UnknownFlow as error:

@@ -15,6 +15,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from perdure.flows.conversation import ThreadMessage
+from perdure.flows.files import File, FileReference
+from perdure.flows.notes import Note
 from perdure.flows.outcomes import Turn
 from perdure.worker.client import Client, validation
 from perdure.worker.client.bulk import LIVE
@@ -26,6 +28,7 @@ from perdure.worker.doctor import Finding
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.note_namespace import NoteNamespace
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
@@ -193,15 +196,33 @@ class AuthorizedClient:
         self._owned(run_id, Scope.READ)
         return self.client.artifact(run_id, name)
 
+    def files(self, run_id: str) -> list[FileReference]:
+        """Return the names, media types and sizes of a run's files."""
+        self._owned(run_id, Scope.READ)
+        return self.client.files(run_id)
+
+    def file(self, run_id: str, name: str) -> File:
+        """Return a file of a run, or of a run below it (``RUN/NAME``)."""
+        self._owned(run_id, Scope.READ)
+        child = name.rpartition("/")[0]
+        if child:
+            self._owned(child, Scope.READ)
+        return self.client.file(run_id, name)
+
     def why(self, run_id: str) -> Verdict:
         """Return why the run is in its current state."""
         self._owned(run_id, Scope.READ)
         return self.client.why(run_id)
 
-    def inbox(self, limit: int = 50, cursor: str | None = None) -> Inbox:
-        """Return the runs that wait for a person, as far as the HTTP caller may see them."""
+    def inbox(self, limit: int = 50, cursor: str | None = None, below: str | None = None) -> Inbox:
+        """Return the runs that wait for a person, as far as the HTTP caller may see them.
+
+        With ``below``, only those below this run.
+        """
         self.caller.require(Scope.READ)
-        return self.client.inbox(limit, cursor, self.caller.sees_only)
+        if below is not None:
+            self._owned(below, Scope.READ)
+        return self.client.inbox(limit, cursor, self.caller.sees_only, below)
 
     def stuck(self, limit: int = 50) -> list[Verdict]:
         """Return for each run that makes no progress the reason, with its remedy.
@@ -402,6 +423,26 @@ class AuthorizedClient:
         """
         self.caller.require(Scope.ADMIN)
         return self.client.delete_many(status, flow, older_than)
+
+    def note_namespaces(self, prefix: str, limit: int, after: str | None) -> list[NoteNamespace]:
+        """Return the namespaces that have notes, if the HTTP caller is an admin."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.note_namespaces(prefix, limit, after)
+
+    def notes(self, namespace: str, words: str, limit: int) -> list[Note]:
+        """Return the notes of a namespace, if the HTTP caller is an admin."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.notes(namespace, words, limit)
+
+    def put_note(self, namespace: str, key: str, text: str, value: Any) -> Note:
+        """Keep a note, if the HTTP caller is an admin."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.put_note(namespace, text, key=key, value=value)
+
+    def forget_notes(self, namespace: str, key: str | None = None) -> int:
+        """Delete a note, or all of a namespace, if the HTTP caller is an admin."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.forget_notes(namespace, key)
 
     def pause_flow(self, flow: str, reason: str | None = None) -> bool:
         """Pause a flow, in the HTTP caller's name, so that no round of its runs starts."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from fastapi import APIRouter, Request, Response
 
+from perdure.flows.files import BYTES, PICTURES
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run
@@ -42,6 +43,8 @@ def one(request: Request, run_id: str, runs: Runs, before: str | None = None) ->
             request, "damaged.html", 409, run_id=run_id, error=str(error), verdict=runs.why(run_id)
         )
     waiting = PendingInterrupt.of(run)
+    artifacts = runs.artifacts(run_id)
+    has_files = any(name.startswith(BYTES) for name in artifacts)
     return page(
         request,
         "run.html",
@@ -51,7 +54,12 @@ def one(request: Request, run_id: str, runs: Runs, before: str | None = None) ->
         waiting=waiting,
         verdict=None if run.status.ended else runs.why(run_id),
         accounts=accounts(run),
-        artifacts=runs.artifacts(run_id),
+        artifacts={name: size for name, size in artifacts.items() if not name.startswith(BYTES)},
+        files=sorted(
+            runs.files(run_id) if has_files else [],
+            key=lambda file: file.media_type not in PICTURES,
+        ),
+        pictures=PICTURES,
         children=runs.children(run_id) if run.details.get("waits_for_children") else None,
         signal_key=new_digits(16),
         unread=runs.unread(run_id) if run.details.get("received") else {},

@@ -8,49 +8,52 @@ from typing import Any
 from mcp_types import CallToolResult, TextContent
 
 from perdure.flows.errors import PerdureError
+from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.presentation.questions import what
 from perdure.worker.web.exposed_flows import answer_text
-from perdure.worker.web.question_facts import expected, pending, question_facts
+from perdure.worker.web.question_facts import expected, question_facts
 
 
-def run_result(run: Run, note: str = "") -> CallToolResult:
+def run_result(run: Run, waiting: PendingInterrupt | None, note: str = "") -> CallToolResult:
     """Return the result of a tool call that tells how a run is.
 
     Args:
+        waiting: What the run, or a run below it, asks a person.
         note: A sentence before it.
     """
-    text = f"{note}\n\n{_text(run)}" if note else _text(run)
+    text = f"{note}\n\n{_text(run, waiting)}" if note else _text(run, waiting)
     failed = run.status in (RunStatus.ERRORED, RunStatus.STOPPED) or (
         run.status is RunStatus.COMPLETED and not run.finished
     )
     return CallToolResult(
         content=[TextContent(type="text", text=text)],
-        structured_content=run_facts(run),
+        structured_content=run_facts(run, waiting),
         is_error=bool(note) or failed,
     )
 
 
-def run_facts(run: Run) -> dict[str, Any]:
+def run_facts(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
     """Return what MCP clients learn of a run, as JSON data."""
     facts: dict[str, Any] = {"run": run.id, "flow": run.flow, "status": run.status.value}
     if run.status is RunStatus.COMPLETED:
         facts |= {"finished": run.finished, "answer": run.answer, "output": run.output}
     if run.status is RunStatus.ERRORED:
         facts["error"] = run.error
-    waiting = pending(run)
     if waiting is not None:
-        facts["question"] = question_facts(waiting)
+        facts["question"] = question_facts(run.id, waiting)
     return facts
 
 
-def _text(run: Run) -> str:
-    waiting = pending(run)
+def _text(run: Run, waiting: PendingInterrupt | None) -> str:
     if waiting is not None:
+        below = waiting.run_id != run.id
+        who = f"waits for run {waiting.run_id} ({waiting.flow}), which" if below else ""
         return (
-            f"Run {run.id} waits for a person. {waiting.question}\n{what(waiting)}\n"
-            f"Ask the person. Then call answer with run {run.id!r}, question {waiting.id!r}, and "
-            f"as the answer {expected(waiting)}."
+            f"Run {run.id} {f'{who} ' if who else ''}waits for a person. "
+            f"{waiting.question}\n{what(waiting)}\n"
+            f"Ask the person. Then call answer with run {waiting.run_id!r}, question "
+            f"{waiting.id!r}, and as the answer {expected(waiting)}."
         )
     match run.status:
         case RunStatus.COMPLETED if run.finished:
@@ -66,9 +69,8 @@ def _text(run: Run) -> str:
             return f"Run {run.id} was answered and goes on."
     if run.phase == "parked":
         return (
-            f"Run {run.id} waits for a time, a signal, or runs that it has started; one of these "
-            f"may wait for a person, who finds it in the inbox. `perdure why {run.id}` says which. "
-            f"Call status with run {run.id!r} to wait for its answer."
+            f"Run {run.id} waits for a time, a signal, or runs that it has started. Call status "
+            f"with run {run.id!r} to wait for its answer."
         )
     return (
         f"Run {run.id} is {run.status.value}, at step {run.state.step}. It goes on by itself. Call "

@@ -25,6 +25,7 @@ from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from perdure.flows.errors import InvalidInput
+from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.token import Scope
 from perdure.worker.errors import InvalidTransition, RunNotFound, Stale
@@ -32,7 +33,7 @@ from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.exposed_flows import exposed_run
 from perdure.worker.web.mcp_server.question_forms import answer_of, form_of
 from perdure.worker.web.mcp_server.results import as_json, run_result
-from perdure.worker.web.question_facts import pending
+from perdure.worker.web.question_facts import open_question, pending, question_key
 
 #: Name of the extension.
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -66,23 +67,23 @@ def is_offered(context: Context) -> bool:
 
 def created(run: Run) -> dict[str, Any]:
     """Return the result of a tool call that has started a run as a task."""
-    return {"resultType": "task", **_frame(run)}
+    return {"resultType": "task", **_frame(run, pending(run))}
 
 
 async def get_task(context: Context, runs: AuthorizedClient, params: TaskParams) -> dict[str, Any]:
     """Return a task with its result, its error, or what it asks a person."""
     run = await _task_run(context, runs, params)
-    task: dict[str, Any] = {"resultType": "complete", **_frame(run)}
+    waiting = await run_in_threadpool(open_question, runs, run)
+    task: dict[str, Any] = {"resultType": "complete", **_frame(run, waiting)}
     match task["status"]:
         case "completed":
-            task["result"] = as_json(run_result(run))
+            task["result"] = as_json(run_result(run, None))
         case "failed":
             task["error"] = {"code": INTERNAL_ERROR, "message": run.error or "the run failed"}
         case "input_required":
-            waiting = pending(run)
             assert waiting is not None
             form = form_of(waiting).model_dump(by_alias=True, mode="json", exclude_none=True)
-            task["inputRequests"] = {waiting.id: form}
+            task["inputRequests"] = {question_key(run.id, waiting): form}
     return task
 
 
@@ -92,19 +93,22 @@ async def update_task(
     """Take a person's answers. Those to questions that are not open any more change nothing."""
     runs.caller.require(Scope.ANSWER)
     run = await _task_run(context, runs, params)
-    waiting = pending(run)
-    if waiting is None or waiting.id not in params.input_responses:
+    waiting = await run_in_threadpool(open_question, runs, run)
+    key = question_key(run.id, waiting) if waiting is not None else ""
+    if waiting is None or key not in params.input_responses:
         return {}
     try:
-        result = ElicitResult.model_validate(params.input_responses[waiting.id], by_name=False)
+        result = ElicitResult.model_validate(params.input_responses[key], by_name=False)
     except ValidationError as error:
         raise InvalidInput(
-            f"run {run.id}: the answer to question {waiting.id} is no result of an elicitation"
+            f"run {run.id}: the answer to question {key} is no result of an elicitation"
         ) from error
     answer = answer_of(waiting, result)
     if answer is not None:
         try:
-            await run_in_threadpool(runs.resume, run.id, answer.answer, answer.add, waiting.id)
+            await run_in_threadpool(
+                runs.resume, waiting.run_id, answer.answer, answer.add, waiting.id
+            )
         except (Stale, InvalidTransition):
             return {}
     return {}
@@ -146,12 +150,12 @@ async def _task_run(context: Context, runs: AuthorizedClient, params: TaskParams
         raise MCPError(INVALID_PARAMS, str(error), {"code": error.code}) from error
 
 
-def _frame(run: Run) -> dict[str, Any]:
+def _frame(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
     """Return what every message about a task has."""
     return {
         "taskId": run.id,
-        "status": _status(run),
-        "statusMessage": run.status_text,
+        "status": _status(run, waiting),
+        "statusMessage": _status_text(run, waiting),
         "createdAt": run.created_at.isoformat(),
         "lastUpdatedAt": run.updated_at.isoformat(),
         "ttlMs": None,  # The server keeps a run as long as its retention says.
@@ -159,7 +163,15 @@ def _frame(run: Run) -> dict[str, Any]:
     }
 
 
-def _status(run: Run) -> str:
+def _status_text(run: Run, waiting: PendingInterrupt | None) -> str:
+    if waiting is None or waiting.run_id == run.id:
+        return run.status_text
+    return f"{run.status_text}; run {waiting.run_id} ({waiting.flow}) waits for a person"
+
+
+def _status(run: Run, waiting: PendingInterrupt | None) -> str:
+    if waiting is not None:
+        return "input_required"
     match run.status:
         case RunStatus.COMPLETED:
             return "completed"
@@ -167,6 +179,4 @@ def _status(run: Run) -> str:
             return "failed"
         case RunStatus.STOPPED:
             return "cancelled"
-        case RunStatus.INTERRUPTED if pending(run) is not None:
-            return "input_required"
     return "working"

@@ -19,7 +19,7 @@ from perdure.worker.domain.token import Scope
 from perdure.worker.errors import Forbidden, Stale
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.event_hub import EventHub
-from perdure.worker.web.exposed_flows import exposed_flow, exposed_run, settled
+from perdure.worker.web.exposed_flows import answerable_run, exposed_flow, exposed_run, settled
 from perdure.worker.web.mcp_server import tasks
 from perdure.worker.web.mcp_server.question_forms import answer_of, form_of
 from perdure.worker.web.mcp_server.results import refusal, run_result
@@ -29,7 +29,7 @@ from perdure.worker.web.mcp_server.tools import (
     StartArguments,
     StatusArguments,
 )
-from perdure.worker.web.question_facts import pending
+from perdure.worker.web.question_facts import open_question, pending, question_key
 
 Context = ServerRequestContext[Any, Any]
 A = TypeVar("A", bound=BaseModel)
@@ -68,11 +68,11 @@ class ToolCalls:
         if isinstance(run, CallToolResult):
             return run
         run = await settled(runs, self._hub, run.id, arguments.wait)
-        waiting = pending(run)
+        waiting = await run_in_threadpool(open_question, runs, run)
         if waiting is None or not _can_ask(context, runs):
-            return run_result(run)
+            return run_result(run, waiting)
         return InputRequiredResult(
-            input_requests={waiting.id: form_of(waiting)}, request_state=run.id
+            input_requests={question_key(run.id, waiting): form_of(waiting)}, request_state=run.id
         )
 
     async def _go_on(
@@ -89,36 +89,42 @@ class ToolCalls:
         run = await run_in_threadpool(exposed_run, runs, "mcp", str(params.request_state))
         if run.flow != params.name:
             raise InvalidInput(f"run {run.id} is of flow {run.flow}; {params.name} cannot go on")
-        waiting = pending(run)
-        result = (params.input_responses or {}).get(waiting.id) if waiting else None
+        waiting = await run_in_threadpool(open_question, runs, run)
+        key = question_key(run.id, waiting) if waiting else ""
+        result = (params.input_responses or {}).get(key)
         if waiting is None or not isinstance(result, ElicitResult):
             return run
         answer = answer_of(waiting, result)
         if answer is None:
-            return run_result(run, "The person has not decided.")
+            return run_result(run, waiting, "The person has not decided.")
         try:
-            return await run_in_threadpool(
-                runs.resume, run.id, answer.answer, answer.add, waiting.id
+            await run_in_threadpool(
+                runs.resume, waiting.run_id, answer.answer, answer.add, waiting.id
             )
-        except Stale:
-            return await run_in_threadpool(runs.get, run.id)
         except (Forbidden, InvalidInput) as error:
-            return run_result(run, str(error))
+            return run_result(run, waiting, str(error))
+        except Stale:
+            pass
+        return await run_in_threadpool(runs.get, run.id)
 
     async def _status(self, runs: AuthorizedClient, arguments: StatusArguments) -> CallToolResult:
         await run_in_threadpool(exposed_run, runs, "mcp", arguments.run)
-        return run_result(await settled(runs, self._hub, arguments.run, arguments.wait))
+        return await self._told(runs, arguments.run, arguments.wait)
+
+    async def _told(self, runs: AuthorizedClient, run_id: str, seconds: float) -> CallToolResult:
+        run = await settled(runs, self._hub, run_id, seconds)
+        return run_result(run, await run_in_threadpool(open_question, runs, run))
 
     async def _answer(self, runs: AuthorizedClient, arguments: AnswerArguments) -> CallToolResult:
         runs.caller.require(Scope.ANSWER)
-        await run_in_threadpool(exposed_run, runs, "mcp", arguments.run)
+        run = await run_in_threadpool(answerable_run, runs, "mcp", arguments.run)
         try:
             await run_in_threadpool(
                 runs.resume, arguments.run, arguments.answer, arguments.add, arguments.question
             )
         except Forbidden as error:  # The flow wants another person's approval.
             return refusal(error)
-        return run_result(await settled(runs, self._hub, arguments.run, arguments.wait))
+        return await self._told(runs, run.id, arguments.wait)
 
 
 async def _cancel(runs: AuthorizedClient, arguments: CancelArguments) -> CallToolResult:
@@ -127,7 +133,8 @@ async def _cancel(runs: AuthorizedClient, arguments: CancelArguments) -> CallToo
     receipt = await run_in_threadpool(
         runs.request_stop, arguments.run, "graceful", arguments.reason
     )
-    result = run_result(await run_in_threadpool(runs.get, arguments.run))
+    run = await run_in_threadpool(runs.get, arguments.run)
+    result = run_result(run, pending(run))
     if not receipt.running:
         return result
     if not receipt.stopped:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.web.exposed_flows import answer_text
 from perdure.worker.web.openai_api.requests import call_id
-from perdure.worker.web.question_facts import pending, question_facts
+from perdure.worker.web.question_facts import question_facts
 
 #: Status of a response, by the run's. Those of an interrupted and of an unfinished run differ.
 STATUSES = {
@@ -23,14 +24,17 @@ STATUSES = {
 INPUT_REQUIRED = "input_required"
 
 
-def response_document(run: Run) -> dict[str, Any]:
+def response_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
     """Return a run as a response of OpenAI's API.
 
     Its output is the run's answer, or the question for which it waits.
+
+    Args:
+        waiting: What the run, or a run below it, asks a person.
     """
     status = STATUSES[run.status]
     incomplete = error = None
-    if pending(run) is not None:
+    if waiting is not None:
         status, incomplete = "incomplete", {"reason": INPUT_REQUIRED}
     elif run.status is RunStatus.COMPLETED and not run.finished:
         status, incomplete = "incomplete", {"reason": "max_output_tokens"}
@@ -48,7 +52,7 @@ def response_document(run: Run) -> dict[str, Any]:
         "max_output_tokens": None,
         "metadata": dict(run.labels),
         "model": run.flow,
-        "output": output_items(run),
+        "output": output_items(run, waiting),
         "parallel_tool_calls": False,
         "previous_response_id": None,
         "reasoning": None,
@@ -64,11 +68,11 @@ def response_document(run: Run) -> dict[str, Any]:
     }
 
 
-def output_items(run: Run) -> list[dict[str, Any]]:
+def output_items(run: Run, waiting: PendingInterrupt | None) -> list[dict[str, Any]]:
     """Return what a run has come to: its answer as a message, or its question as a call."""
     if run.status is RunStatus.COMPLETED:
         return [message_item(f"msg_{run.id}", answer_text(run), "completed")]
-    return [call] if (call := question_call(run)) is not None else []
+    return [call] if (call := question_call(run, waiting)) is not None else []
 
 
 def message_item(item_id: str, text: str, status: str) -> dict[str, Any]:
@@ -87,35 +91,35 @@ def text_part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def question_call(run: Run) -> dict[str, Any] | None:
+def question_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] | None:
     """Return the question for which a run waits, as a call of a function, or None.
 
     The function is the kind of the question. The output of the call is the answer.
     """
-    waiting = pending(run)
     if waiting is None:
         return None
+    call = call_id(waiting.run_id, waiting.id)
     return {
-        "id": f"fc_{call_id(run.id, waiting.id)}",
+        "id": f"fc_{call}",
         "type": "function_call",
-        "call_id": call_id(run.id, waiting.id),
+        "call_id": call,
         "name": waiting.kind,
-        "arguments": json.dumps(question_facts(waiting), ensure_ascii=False),
+        "arguments": json.dumps(question_facts(run.id, waiting), ensure_ascii=False),
         "status": "completed",
     }
 
 
-def chat_document(run: Run) -> dict[str, Any]:
+def chat_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
     """Return a run that is completed or waits for a person as a chat completion."""
     message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
     if run.status is RunStatus.COMPLETED:
         message["content"] = answer_text(run)
-    elif (call := tool_call(run)) is not None:
+    elif (call := tool_call(run, waiting)) is not None:
         message["tool_calls"] = [call]
     choice = {
         "index": 0,
         "message": message,
-        "finish_reason": finish_reason(run),
+        "finish_reason": finish_reason(run, waiting),
         "logprobs": None,
     }
     return {
@@ -128,16 +132,16 @@ def chat_document(run: Run) -> dict[str, Any]:
     }
 
 
-def finish_reason(run: Run) -> str:
+def finish_reason(run: Run, waiting: PendingInterrupt | None) -> str:
     """Return why a chat completion ends."""
-    if run.status is RunStatus.INTERRUPTED:
+    if waiting is not None:
         return "tool_calls"
     return "stop" if run.finished else "length"
 
 
-def tool_call(run: Run) -> dict[str, Any] | None:
+def tool_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] | None:
     """Return the question for which a run waits, as a tool call of a chat, or None."""
-    call = question_call(run)
+    call = question_call(run, waiting)
     return call and {
         "id": call["call_id"],
         "type": "function",

@@ -15,6 +15,7 @@ from pydantic import model_validator
 
 from perdure.flows.errors import InvalidInput
 from perdure.worker.web.api.requests import Asked
+from perdure.worker.web.openai_api.files import FILE_PARTS
 
 #: Kinds of questions, which are the names of the functions by which a run asks them.
 QUESTIONS = ("approval", "in_doubt", "budget", "question", "pause")
@@ -185,15 +186,15 @@ def _turn_of(item: Mapping[str, Any]) -> tuple[str, str] | None:
             f"an item of type {str(kind)[:60]!r} and role {str(role)[:60]!r} cannot be part of a "
             "goal; expected messages of text"
         )
-    text = _text_of(item.get("content"))
+    text = _text_of(item.get("content"), role == "user")
     for call in item.get("tool_calls") or ():
         function = call.get("function", {}) if isinstance(call, Mapping) else {}
         text += f"{function.get('name')}({function.get('arguments')})"
     return role, text
 
 
-def _text_of(content: Any) -> str:
-    """Return the text of a message's content.
+def _text_of(content: Any, may_have_files: bool = False) -> str:
+    """Return the text of a message's content. Its files are read by ``files_in``.
 
     Raises:
         InvalidInput: It has parts that are no text.
@@ -205,10 +206,12 @@ def _text_of(content: Any) -> str:
     texts = []
     for part in content:
         kind = part.get("type") if isinstance(part, Mapping) else None
+        if may_have_files and kind in FILE_PARTS:
+            continue
         if kind not in ("text", "input_text", "output_text"):
             raise InvalidInput(
-                f"a message has a part of type {kind!r}, but a goal is a text; pass other data in "
-                "inputs"
+                f"a message has a part of type {kind!r}, but a goal is a text with the files of "
+                "its users; pass other data in inputs"
             )
         texts.append(str(part.get("text", "")))
     return "".join(texts)

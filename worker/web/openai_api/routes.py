@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from perdure.flows.errors import InvalidInput
+from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.token import Scope
 from perdure.worker.errors import InvalidTransition, Stale
@@ -19,6 +20,7 @@ from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.exposed_flows import (
     answer_text,
+    answerable_run,
     exposed_flow,
     exposed_flows,
     exposed_run,
@@ -27,6 +29,7 @@ from perdure.worker.web.exposed_flows import (
 from perdure.worker.web.json_body import Json
 from perdure.worker.web.openai_api.documents import chat_document, response_document
 from perdure.worker.web.openai_api.errors import OpenAIRoute, error_response, refused_retry
+from perdure.worker.web.openai_api.files import files_in
 from perdure.worker.web.openai_api.requests import (
     CreateChatCompletion,
     CreateResponse,
@@ -36,7 +39,7 @@ from perdure.worker.web.openai_api.requests import (
     output_of,
 )
 from perdure.worker.web.openai_api.streams import chat_error, stream_chat, stream_response
-from perdure.worker.web.question_facts import pending
+from perdure.worker.web.question_facts import open_question, pending
 
 #: Seconds that a request waits for a run. OpenAI's client gives up after 600.
 MOST_WAIT = 570.0
@@ -82,18 +85,19 @@ def _add_responses(router: APIRouter, hub: EventHub) -> None:
         if output is None and (refused := refused_retry(request)) is not None:
             return refused
         if output is not None:
-            if body.previous_response_id not in (None, output.run_id):
+            run = await run_in_threadpool(_answer, runs, output)
+            if body.previous_response_id not in (None, output.run_id, run.id):
                 raise InvalidInput(
                     f"the call was made by run {output.run_id}, not {body.previous_response_id}"
                 )
-            run = await run_in_threadpool(_answer, runs, output)
         else:
             run = await run_in_threadpool(_start_response, runs, body, idempotency_key)
         if body.stream:
             return await stream_response(runs, hub, run)
         if not body.background:
             run = await settled(runs, hub, run.id, MOST_WAIT)
-        return Json(response_document(run))
+        waiting = await run_in_threadpool(open_question, runs, run)
+        return Json(response_document(run, waiting))
 
     @router.get("/responses/{run_id}")
     async def get_response(
@@ -106,14 +110,16 @@ def _add_responses(router: APIRouter, hub: EventHub) -> None:
         run = await run_in_threadpool(exposed_run, runs, "openai", run_id)
         if stream:
             return await stream_response(runs, hub, run, starting_after)
-        return Json(response_document(run))
+        waiting = await run_in_threadpool(open_question, runs, run)
+        return Json(response_document(run, waiting))
 
     @router.post("/responses/{run_id}/cancel")
     def cancel_response(run_id: str, runs: Runs) -> Response:
         """Stop a run. Its round in flight may finish."""
         exposed_run(runs, "openai", run_id)
         runs.request_stop(run_id, "graceful")
-        return Json(response_document(runs.get(run_id)))
+        run = runs.get(run_id)
+        return Json(response_document(run, open_question(runs, run)))
 
 
 def _add_chat(router: APIRouter, hub: EventHub) -> None:
@@ -129,19 +135,28 @@ def _add_chat(router: APIRouter, hub: EventHub) -> None:
             run = await run_in_threadpool(_answer, runs, output)
         else:
             run = await run_in_threadpool(
-                _start, runs, body, goal_of(body.messages), idempotency_key
+                _start, runs, body, body.messages, goal_of(body.messages), idempotency_key
             )
-        end = partial(settled, runs, hub, run.id, MOST_WAIT)
+        end = partial(_end_of, runs, hub, run.id)
         if body.stream:
             return stream_chat(run, end, body.includes_usage)
-        run = await end()
-        error = chat_error(run)
-        return Json(chat_document(run)) if error is None else error_response(*error)
+        run, waiting = await end()
+        error = chat_error(run, waiting)
+        return Json(chat_document(run, waiting)) if error is None else error_response(*error)
+
+
+async def _end_of(
+    runs: AuthorizedClient, hub: EventHub, run_id: str
+) -> tuple[Run, PendingInterrupt | None]:
+    """Return a run when it is settled, and what it or a run below it asks."""
+    run = await settled(runs, hub, run_id, MOST_WAIT)
+    return run, await run_in_threadpool(open_question, runs, run)
 
 
 def _start(
     runs: AuthorizedClient,
     body: OpenAIRequest,
+    items: str | list[dict[str, Any]],
     goal: str,
     key: str | None,
     thread: str | None = None,
@@ -160,16 +175,19 @@ def _start(
         labels=body.metadata,
         idempotency_key=key,
         thread_id=thread,
+        files=files_in(items),
     )
 
 
 def _start_response(runs: AuthorizedClient, body: CreateResponse, key: str | None) -> Run:
     if body.previous_response_id is None:
-        return _start(runs, body, goal_of(body.input, body.instructions), key)
+        return _start(runs, body, body.input, goal_of(body.input, body.instructions), key)
     earlier = exposed_run(runs, "openai", body.previous_response_id)
     if earlier.status is not RunStatus.COMPLETED:
-        question = pending(earlier)
-        asks = f" It waits for the output of call {earlier.id}/{question.id}." if question else ""
+        question = open_question(runs, earlier)
+        asks = (
+            f" It waits for the output of call {question.run_id}/{question.id}." if question else ""
+        )
         raise InvalidTransition(
             f"run {earlier.id} is {earlier.status.value}, so no conversation goes on from it.{asks}"
         )
@@ -179,13 +197,15 @@ def _start_response(runs: AuthorizedClient, body: CreateResponse, key: str | Non
         {"role": "assistant", "content": answer_text(earlier)},
     ]
     thread = earlier.state.thread_id or earlier.id
-    return _start(runs, body, goal_of([*before, *said], body.instructions), key, thread)
+    goal = goal_of([*before, *said], body.instructions)
+    return _start(runs, body, body.input, goal, key, thread)
 
 
 def _answer(runs: AuthorizedClient, output: PersonsOutput) -> Run:
     """Answer a run's question with the output of its call, and return the run.
 
-    An answer that has come already changes nothing, so that it can be sent again.
+    For a question of a run below, it is the run whose response has asked. An answer that has come
+    already changes nothing, so that it can be sent again.
 
     Raises:
         Forbidden: The caller may not answer.
@@ -193,8 +213,8 @@ def _answer(runs: AuthorizedClient, output: PersonsOutput) -> Run:
     """
     runs.caller.require(Scope.READ)
     runs.caller.require(Scope.ANSWER)
-    run = exposed_run(runs, "openai", output.run_id)
-    waiting = pending(run)
+    run = answerable_run(runs, "openai", output.run_id)
+    waiting = pending(runs.get(output.run_id))
     if waiting is None or waiting.id != output.question:
         return run
     answer, add = _read(output.text), None
@@ -204,9 +224,10 @@ def _answer(runs: AuthorizedClient, output: PersonsOutput) -> Run:
         answer, add = None, given if isinstance(given, dict) else {budget: given}
     try:
         answer = None if waiting.kind == "pause" else answer
-        return runs.resume(run.id, answer, add, output.question)
+        runs.resume(output.run_id, answer, add, output.question)
     except Stale:
-        return runs.get(run.id)
+        pass
+    return runs.get(run.id)
 
 
 def _read(text: str) -> Any:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.worker.domain.event import TRIMMED, position_of
+from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.stream import RETRACTED, TEXT, StreamItem
 from perdure.worker.web.exposed_flows import answer_text
@@ -95,7 +96,7 @@ class ResponseEvents:
 
     def begin(self) -> list[StreamEvent]:
         """Return the events with which a streamed response begins."""
-        document = response_document(self._run) | {
+        document = response_document(self._run, None) | {
             "status": "in_progress",
             "output": [],
             "error": None,
@@ -126,14 +127,14 @@ class ResponseEvents:
                 self._next_index += 1
         return []
 
-    def finish(self, run: Run) -> list[StreamEvent]:
+    def finish(self, run: Run, waiting: PendingInterrupt | None) -> list[StreamEvent]:
         """Return the events with which a streamed response ends, for now if a person is asked."""
-        document = response_document(run)
+        document = response_document(run, waiting)
         return self._wanted(
             [
                 *self._close(None, "incomplete"),
                 *self._answer(run),
-                *self._question(run),
+                *self._question(run, waiting),
                 {"type": f"response.{_ending(document['status'])}", "response": document},
             ]
         )
@@ -217,11 +218,13 @@ class ResponseEvents:
         yield from self._grow(shown, text)
         yield from self._done(shown, "completed")
 
-    def _question(self, run: Run) -> Iterator[StreamEvent]:
-        call = question_call(run)
-        if call is None:
+    def _question(self, run: Run, waiting: PendingInterrupt | None) -> Iterator[StreamEvent]:
+        call = question_call(run, waiting)
+        if call is None or waiting is None:
             return
-        index = max(self._next_index - 1, 0)  # The event ``interrupted`` has taken it.
+        # The event ``interrupted`` has taken it. A question of a run below has no event here.
+        own = waiting.run_id == run.id
+        index = max(self._next_index - 1, 0) if own else self._take_index()
         yield {
             "type": "response.output_item.added",
             "output_index": index,

@@ -14,17 +14,18 @@ from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 
 from perdure.flows.errors import PerdureError
+from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.web.api.events import HEARTBEAT_SECONDS, MAX_STREAM_SECONDS, SEND_SECONDS
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.event_stream import StreamEnd, StreamRead, TextSource, watch
-from perdure.worker.web.exposed_flows import SETTLING, answer_text
+from perdure.worker.web.exposed_flows import BELOW_SECONDS, SETTLING, answer_text
 from perdure.worker.web.openai_api.documents import chat_usage, finish_reason, tool_call
 from perdure.worker.web.openai_api.errors import error_document
 from perdure.worker.web.openai_api.stream_events import ResponseEvents, StreamEvent
-from perdure.worker.web.question_facts import pending
+from perdure.worker.web.question_facts import open_question, pending
 
 logger = logging.getLogger("perdure.web")
 
@@ -51,22 +52,29 @@ async def _response_frames(
 ) -> AsyncIterator[bytes]:
     yield b": connected\n\n"
     yield _frames(events.begin())
-    watched = watch(source, hub, first, True, MAX_STREAM_SECONDS)
+    # No event of a run tells that a run below it asks something, so it has to be looked at.
+    watched = watch(source, hub, first, True, MAX_STREAM_SECONDS, BELOW_SECONDS)
     async with aclosing(watched):
         async for batch in watched:
             if isinstance(batch, StreamEnd):
                 if batch is StreamEnd.ENDED:
-                    yield _frames(events.finish(await run_in_threadpool(runs.get, source.run_id)))
+                    run = await run_in_threadpool(runs.get, source.run_id)
+                    yield _frames(events.finish(run, pending(run)))
                 return
             yield b"".join(_frames(events.translate(item)) for item in batch)
-            if any(item.type in SETTLING for item in batch):
+            if not batch or any(item.type in SETTLING for item in batch):
                 run = await run_in_threadpool(runs.get, source.run_id)
-                if run.status.ended or pending(run) is not None:
-                    yield _frames(events.finish(run))
+                waiting = await run_in_threadpool(open_question, runs, run)
+                if run.status.ended or waiting is not None:
+                    yield _frames(events.finish(run, waiting))
                     return
 
 
-def stream_chat(run: Run, settled: Callable[[], Awaitable[Run]], includes_usage: bool) -> Response:
+def stream_chat(
+    run: Run,
+    settled: Callable[[], Awaitable[tuple[Run, PendingInterrupt | None]]],
+    includes_usage: bool,
+) -> Response:
     """Return the HTTP response that streams a run as a chat completion.
 
     A chat has no way to take text back, so the answer is sent when it is final.
@@ -75,7 +83,9 @@ def stream_chat(run: Run, settled: Callable[[], Awaitable[Run]], includes_usage:
 
 
 async def _chat_frames(
-    run: Run, settled: Callable[[], Awaitable[Run]], includes_usage: bool
+    run: Run,
+    settled: Callable[[], Awaitable[tuple[Run, PendingInterrupt | None]]],
+    includes_usage: bool,
 ) -> AsyncIterator[bytes]:
     def chunk(delta: dict[str, Any], reason: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}
@@ -83,30 +93,30 @@ async def _chat_frames(
 
     yield chunk({"role": "assistant", "content": ""})
     try:
-        run = await settled()
+        run, waiting = await settled()
     except PerdureError as error:
         yield _data(error_document(error.http_status, error.code, str(error)))
         return
-    refused = chat_error(run)
+    refused = chat_error(run, waiting)
     if refused is not None:
         yield _data(error_document(*refused))
         return
     if run.status is RunStatus.COMPLETED:
         yield chunk({"content": answer_text(run)})
-    elif (call := tool_call(run)) is not None:
+    elif (call := tool_call(run, waiting)) is not None:
         yield chunk({"tool_calls": [{"index": 0, **call}]})
-    yield chunk({}, finish_reason(run))
+    yield chunk({}, finish_reason(run, waiting))
     if includes_usage:
         yield _chat_frame(run, [], chat_usage(run))
     yield b"data: [DONE]\n\n"
 
 
-def chat_error(run: Run) -> tuple[int, str, str] | None:
+def chat_error(run: Run, waiting: PendingInterrupt | None) -> tuple[int, str, str] | None:
     """Return why a run cannot be written as a chat completion: status, code and text, or None.
 
     Unlike a response, a chat completion has no status.
     """
-    if run.status is RunStatus.COMPLETED or pending(run) is not None:
+    if run.status is RunStatus.COMPLETED or waiting is not None:
         return None
     if run.status is RunStatus.ERRORED:
         return 500, "run-failed", f"run {run.id} failed: {run.error}"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure import ControllerExecutorFlow, Finish, RoundContext
+from perdure import Command, ControllerExecutorFlow, Finish, RoundContext
+from perdure.flows.commands.command import spec_of
 from perdure.flows.context import altered
 from perdure.flows.errors import BadReply, InvalidFlow, RoundStopped
-from perdure.flows.executors import shell
+from perdure.flows.executors import sandbox, shell
 from perdure.flows.executors.shell import KEPT_BYTES, run_shell
+from perdure.flows.journal import Journal
 
 
 @pytest.fixture
@@ -93,3 +97,23 @@ def test_the_processes_of_two_runs_have_marks_of_their_own(context: RoundContext
     ]
     marks = {shell._name_of(altered(context, run_id=run_id, step=step)) for run_id, step in names}
     assert len(marks) == len(names) and all(mark.isalnum() for mark in marks)
+
+
+def test_what_a_lost_worker_left_running_is_killed_before_its_doubt_is_settled(
+    context: RoundContext, tmp_path: Path
+) -> None:
+    """The command is in doubt, so it is not carried out again, and its processes would go on."""
+    endless = f"while :; do echo tick >> {tmp_path}/ticks; sleep 0.05; done"
+    mark = f"{sandbox.MARK}_{shell._name_of(context)}"
+    left = subprocess.Popen(["/bin/sh", "-c", endless], env={mark: "1"}, start_new_session=True)
+    other = subprocess.Popen(["/bin/sleep", "60"], env={f"{mark}0": "1"}, start_new_session=True)
+    spec = spec_of(run_shell)
+    command = Command("run_shell", {"command_line": endless})
+    context = altered(context, journal=Journal(context.key_of(command)))
+    try:
+        assert "in_doubt" in spec.carry_out(command.args, context)
+        assert left.wait(5) == -signal.SIGKILL and other.poll() is None
+    finally:
+        for process in (left, other):
+            process.kill()
+            process.wait()

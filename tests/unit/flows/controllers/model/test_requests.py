@@ -75,6 +75,34 @@ def decide(
     return call(deciding.decide, full, full)
 
 
+def test_the_rounds_of_a_process_share_their_connections() -> None:
+    with chat_server([SAYS]) as server:
+        for _ in range(3):
+            decide(server)
+        assert len(server.play.asked) == 3 and server.connections == 1
+
+
+def test_a_connection_that_its_server_has_closed_is_made_anew() -> None:
+    with chat_server([SAYS], {0: [None, Cuts(2)]}) as server:
+        decide(server)
+        with pytest.raises(RetryableError):
+            decide(server)
+        decide(server)
+        assert len(server.play.asked) == 3 and server.connections == 2
+
+
+def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with chat_server([SAYS]) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url.removesuffix("/v1"))
+        context = RoundContext(
+            "add", endpoint=Endpoint(None, "http://model.invalid/v1"), commands=COMMANDS
+        )
+        decide(proxy, context=context)
+        assert [asked.path for asked in proxy.play.asked] == [
+            "http://model.invalid/v1/chat/completions"
+        ]
+
+
 def failing(
     fault: Fault, controller: ModelController | None = None, says: Says = SAYS, **given: Any
 ) -> tuple[Any, RoundContext, ChatServer]:

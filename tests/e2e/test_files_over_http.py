@@ -1,0 +1,155 @@
+"""Files over HTTP: submitted and read by RemoteClient and the command line, served to browsers, sent by OpenAI's client."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Client, File, FileReference, InvalidInput, RemoteClient
+from perdure.worker.settings import Settings
+from perdure.worker.web.openai_api.files import files_in
+from perdure.worker.web.openai_api.requests import goal_of
+from tests.support.command_line import CommandLine
+from tests.support.in_process_server import Room, room_on
+from tests.support.servers import CrashableServer
+from tests.support.threaded_server import serving
+
+PICTURE = File("a b.png", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 12_000)
+PAGE = File("page.html", b"<script>alert(1)</script>")
+DRAWING = File("x.svg", b"<svg onload='alert(1)'/>")
+DATA = "data:image/png;base64," + base64.b64encode(PICTURE.content).decode()
+
+
+@pytest.fixture(scope="module")
+def own_room(server: CrashableServer) -> Iterator[Room]:
+    with room_on(server) as made:
+        yield made
+
+
+@pytest.fixture
+def room(own_room: Room) -> Iterator[Room]:
+    yield own_room
+    own_room.clear()
+
+
+@pytest.fixture
+def url(settings: Settings) -> Iterator[str]:
+    with serving(settings) as reached:
+        yield reached
+
+
+def test_files_go_through_the_api_unchanged(url: str, client: Client, tmp_path: Path) -> None:
+    remote = RemoteClient(url)
+    files = [PICTURE, PAGE]
+    run = remote.submit("countdown", "g", files=files, idempotency_key="k")
+    assert remote.submit("countdown", "g", files=files, idempotency_key="k").id == run.id
+    assert client.submit("countdown", "g", files=files).details["files"] == run.details["files"]
+    assert len(PICTURE.content) > 3_000_000
+    assert [remote.file(run.id, each.name) for each in files] == files
+    assert [client.file(run.id, each.name) for each in files] == files
+    sizes = [FileReference(each.name, each.media_type, len(each.content)) for each in files]
+    assert remote.files(run.id) == client.files(run.id) == sizes
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        remote.submit("countdown", "g", files=[tmp_path / "missing"])
+    remote.close()
+
+
+def test_a_body_names_no_paths_and_has_limits(room: Room) -> None:
+    ask = room.asking()
+    refused: dict[str, Any] = {
+        "data": {"name": "a.png", "path": "/etc/passwd"},
+        "base64": {"name": "a.txt", "data": "%%%"},
+        "is empty": {"name": "a.txt", "data": ""},
+        "without": {"name": "../a.txt", "data": "eA=="},
+        "is no image/png": {"name": "a.png", "data": "eA=="},
+    }
+    for text, file in refused.items():
+        answer = ask.post("/api/v1/runs", json={"flow": "countdown", "goal": "g", "files": [file]})
+        assert (answer.status_code, text in answer.text) == (422, True), answer.text
+    large = {"flow": "countdown", "goal": "g" * 2_500_000}
+    assert (
+        ask.post("/api/v1/runs/nothing/resume", json={"answer": "x" * 3_000_000}).status_code == 413
+    )
+    assert ask.post("/api/v1/runs", json=large).status_code == 422
+    assert room.client.runs().runs == []
+
+
+def test_browsers_show_pictures_and_save_all_else(room: Room) -> None:
+    run = room.client.submit("countdown", "g", files=[PICTURE, PAGE, DRAWING])
+    ask = room.asking()
+    for file, shown in ((PICTURE, "inline"), (PAGE, "attachment"), (DRAWING, "attachment")):
+        answer = ask.get(f"/api/v1/runs/{run.id}/files/{file.name}")
+        assert (answer.content, answer.headers["content-type"]) == (file.content, file.media_type)
+        assert answer.headers["content-disposition"].startswith(f"{shown}; filename*=UTF-8''")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    assert (
+        "a%20b.png"
+        in ask.get(f"/api/v1/runs/{run.id}/files/a b.png").headers["content-disposition"]
+    )
+    page = ask.get(f"/runs/{run.id}").text
+    assert page.count("<img") == 1
+    assert f'<img src="/api/v1/runs/{run.id}/files/a%20b.png"' in page
+    assert f'href="/api/v1/runs/{run.id}/files/x.svg" download' in page
+    assert (
+        ask.get(f"/api/v1/runs/{run.id}/files/nothing").json()["type"]
+        == "urn:perdure:artifact-not-found"
+    )
+
+
+@pytest.mark.slow
+def test_the_command_line_submits_and_saves_files(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    perdure = CommandLine(tmp_path, settings)
+    (tmp_path / "a.png").write_bytes(PICTURE.content)
+    (tmp_path / "notes.txt").write_text("read me")
+    made = perdure("submit", "countdown", "g", "--file", "a.png", "--file", "notes.txt")
+    run_id = made.out.strip()
+    assert "a.png (image/png, 3,072,008 bytes)" in perdure("show", run_id).out
+    assert perdure("show", run_id, "--file", "notes.txt").out == "read me"
+    saved = perdure("show", run_id, "--file", "a.png", "--output", "b.png")
+    assert (saved.code, (tmp_path / "b.png").read_bytes()) == (0, PICTURE.content)
+    told = json.loads(perdure("show", run_id, "--file", "notes.txt", "--json").out)
+    assert told["media_type"] == "text/plain"
+    missing = perdure("submit", "countdown", "g", "--file", "nothing.png")
+    assert (missing.code, "'nothing.png' cannot be read" in missing.err) == (2, True)
+    unknown = perdure("show", run_id, "--file", "b.png")
+    assert (unknown.code, "it has a.png, notes.txt" in unknown.err) == (3, True)
+
+
+def test_openai_messages_bring_pictures_and_documents() -> None:
+    chat = [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "What is it?"},
+                {"type": "image_url", "image_url": {"url": DATA}},
+                {
+                    "type": "file",
+                    "file": {
+                        "filename": "p.pdf",
+                        "file_data": "data:application/pdf;base64,JVBERi0x",
+                    },
+                },
+            ],
+        }
+    ]
+    response = [{"role": "user", "content": [{"type": "input_image", "image_url": DATA}]}]
+    assert goal_of(chat) == "What is it?"
+    assert files_in(chat) == [File("picture-1", PICTURE.content), File("p.pdf", b"%PDF-1")]
+    assert files_in(response) == [File("picture-1", PICTURE.content)]
+    for part in (
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+        {"type": "input_file", "file_id": "file-1"},
+        {"type": "input_image", "image_url": None},
+    ):
+        with pytest.raises(InvalidInput, match="has no data"):
+            files_in([{"role": "user", "content": [part]}])
+    with pytest.raises(InvalidInput, match="files of its users"):
+        goal_of([{"role": "assistant", "content": [{"type": "image_url"}]}])

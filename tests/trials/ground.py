@@ -1,0 +1,126 @@
+"""What trials stand on: a server and a client of their own, and workers of which one is killed again and again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from perdure import Client, Run, Settings
+from tests.support.brokers import Broker, ground
+from tests.support.example_flows import families, steered, waits  # noqa: F401 -- registers flows
+from tests.support.workers import WorkerProcess
+from tests.trials import flows, ten_steps  # noqa: F401 -- registers flows
+
+#: Where workers find the flows of all trials.
+MODULES = (
+    "tests.trials.flows",
+    "tests.trials.ten_steps",
+    "tests.support.example_flows.families",
+    "tests.support.example_flows.steered",
+    "tests.support.example_flows.waits",
+)
+#: Seconds: a killed worker's rounds go on soon, as they would with the defaults ten times later.
+PACE = {"lease_seconds": 2.0, "heartbeat_seconds": 0.4, "sweep_seconds": 0.3}
+THREADS = ("--pool", "threads")
+
+
+@dataclass
+class Ground:
+    """A place of its own: its settings, a client, and the broker if that is another server."""
+
+    settings: Settings
+    client: Client
+    broker: Broker | None
+
+    def worker(self, *options: str, **environment: str) -> WorkerProcess:
+        """Start a worker that knows the flows of all trials; it may not be ready yet."""
+        pace = {f"PERDURE_{name.upper()}": str(getattr(self.settings, name)) for name in PACE}
+        pace["PERDURE_FLOW_MODULES"] = ",".join(MODULES)
+        return WorkerProcess(self.settings, *(options or THREADS), **pace, **environment)
+
+    @contextmanager
+    def workers(self, count: int = 2, *options: str) -> Iterator[list[WorkerProcess]]:
+        """``count`` workers, killed afterwards."""
+        running = [self.worker(*options) for _ in range(count)]
+        try:
+            yield [each.ready() for each in running]
+        finally:
+            for each in running:
+                each.close()
+
+    @contextmanager
+    def killing(self, every: float = 1.0, count: int = 2) -> Iterator[Kills]:
+        """``count`` workers, of which the oldest is killed every so many seconds; another is on its way by then."""
+        kills = Kills()
+        done = threading.Event()
+
+        def kill() -> None:
+            running = [self.worker() for _ in range(count + 1)]
+            try:
+                for each in running:
+                    each.ready()
+                while not done.wait(every):
+                    running.pop(0).close()
+                    kills.times.append(time.time())
+                    running.append(self.worker())
+                    running[count - 1].ready()
+            except BaseException as error:
+                kills.failed = error
+            finally:
+                for each in running:
+                    each.close()
+
+        thread = threading.Thread(target=kill, name="kills")
+        thread.start()
+        try:
+            yield kills
+        finally:
+            done.set()
+            thread.join()
+        if kills.failed is not None:
+            raise kills.failed
+
+    def children(self, run: Run) -> list[Run]:
+        """All children of a run."""
+        found, cursor = [], None
+        while True:
+            page = self.client.children(run.id, 500, cursor)
+            found += page.runs
+            cursor = page.cursor
+            if cursor is None:
+                return found
+
+    def count(self, index: str) -> int:
+        """How many child runs have this status: the size of their index."""
+        store = self.client._store
+        return int(store.redis.zcard(f"{store.keys.index(index)}:children"))
+
+
+class Kills:
+    """When workers were killed."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.failed: BaseException | None = None
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+@contextmanager
+def place(handover: str = "fused", **options: object) -> Iterator[Ground]:
+    """Servers of its own.
+
+    Args:
+        handover: `fused` for one server, `redis` or `rabbit` for a broker of its own.
+        options: settings, beside the pace.
+    """
+    told = {"flow_modules": MODULES, **PACE, **options}
+    with (
+        ground(handover, "trials", "everysec", **told) as (settings, _, broker),
+        closing(Client(settings=settings)) as client,
+    ):
+        yield Ground(settings, client, broker)

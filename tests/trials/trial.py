@@ -1,0 +1,31 @@
+"""What a trial is: a promise of a design, played at its full size, and the figures that it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a trial found, in words and numbers, and whether the promise was kept."""
+
+    text: str
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A promise and how it is tried.
+
+    Args:
+        promise: What is promised, in a sentence.
+        size: How many of whatever the trial plays make the promise's own size.
+        small: A size for seeing in some seconds that the trial works.
+        play: Plays it at a size.
+    """
+
+    promise: str
+    size: int
+    small: int
+    play: Callable[[int], Figures]

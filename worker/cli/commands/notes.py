@@ -1,0 +1,115 @@
+"""The command ``notes``: list, show, put and delete what runs keep for later runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import ClassVar
+
+import click
+
+from perdure.worker.cli import output
+from perdure.worker.cli.commands.retry import yes_option
+from perdure.worker.cli.exit_codes import NOT_FOUND
+from perdure.worker.cli.main import Commands
+from perdure.worker.cli.options import json_option, url_option
+from perdure.worker.cli.target import client_for
+from perdure.worker.presentation.text import count, moment, plain
+
+
+class NoteCommands(Commands):
+    """The group of ``notes`` and its subcommands."""
+
+    commands_here: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "list": ("notes", "List the namespaces that have notes."),
+        "show": ("notes", "Show the notes of a namespace."),
+        "put": ("notes", "Keep a note for later runs."),
+        "delete": ("notes", "Delete a note, or all of a namespace."),
+    }
+
+
+@click.command("notes", cls=NoteCommands, epilog="docs/guides/notes.md describes notes.")
+def notes_command() -> None:
+    """Read and delete what runs keep for later runs.
+
+    These are the notes on the server of the runs. Those of a flow with a note_store of its own are
+    elsewhere.
+    """
+
+
+@click.command("list")
+@click.argument("prefix", metavar="[PREFIX]", default="")
+@click.option("--limit", default=100, show_default=True, help="The most namespaces to list.")
+@click.option("--after", metavar="NAMESPACE", help="Go on behind this namespace.")
+@json_option
+@url_option
+def list_command(
+    prefix: str, limit: int, after: str | None, as_json: bool, url: str | None
+) -> None:
+    """List the namespaces that have notes, or those that begin with PREFIX."""
+    with client_for(url) as client:
+        found = client.note_namespaces(prefix, limit, after)
+    if as_json:
+        output.document([each.to_dict() for each in found])
+        return
+    rows = [(each.namespace, str(each.notes), moment(each.newest)) for each in found]
+    output.table(("namespace", "notes", "newest"), rows, "namespace", "no notes", ("newest",))
+
+
+@click.command("show")
+@click.argument("namespace")
+@click.argument("words", nargs=-1)
+@click.option("--limit", default=50, show_default=True, help="The most notes to show.")
+@json_option
+@url_option
+def show_command(
+    namespace: str, words: tuple[str, ...], limit: int, as_json: bool, url: str | None
+) -> None:
+    """Show the notes of NAMESPACE, newest first, or those that have one of WORDS."""
+    with client_for(url) as client:
+        found = client.notes(namespace, " ".join(words), limit)
+    if as_json:
+        output.document([note.to_dict() for note in found])
+        return
+    rows = [(note.key, plain(note.text), moment(note.at), note.run_id or "") for note in found]
+    output.table(("key", "text", "written", "run"), rows, "text", "no notes", ("run", "written"))
+
+
+@click.command("put")
+@click.argument("namespace")
+@click.argument("text")
+@click.option("--key", help="Its name. A note with the same key is replaced. [default: of TEXT]")
+@json_option
+@url_option
+def put_command(namespace: str, text: str, key: str | None, as_json: bool, url: str | None) -> None:
+    """Keep the note TEXT in NAMESPACE, for later runs."""
+    with client_for(url) as client:
+        note = client.put_note(namespace, text, key=key)
+    if as_json:
+        output.document(note.to_dict())
+    else:
+        click.echo(f"{note.key} is kept in {namespace}")
+
+
+@click.command("delete")
+@click.argument("namespace")
+@click.argument("key", metavar="[KEY]", required=False)
+@yes_option
+@json_option
+@url_option
+def delete_command(
+    namespace: str, key: str | None, yes: bool, as_json: bool, url: str | None
+) -> None:
+    """Delete the note KEY of NAMESPACE, or all its notes. Runs and their histories stay."""
+    if key is None and not yes and sys.stdin.isatty() and sys.stdout.isatty():
+        click.confirm(f"Delete all notes of {namespace}?", abort=True, err=True)
+    with client_for(url) as client:
+        deleted = client.forget_notes(namespace, key)
+    if as_json:
+        output.document({"deleted": deleted})
+    elif deleted:
+        click.echo(f"{count(deleted, 'note')} of {namespace} deleted")
+    if not deleted:
+        what = f"no note {key!r}" if key is not None else "no notes"
+        click.echo(f"{namespace} has {what}; see: perdure notes list", err=True)
+        raise click.exceptions.Exit(NOT_FOUND)

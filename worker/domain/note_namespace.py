@@ -1,0 +1,20 @@
+"""NoteNamespace, what is known of the notes under one namespace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure.worker.domain.document import Document
+
+
+@dataclass(frozen=True)
+class NoteNamespace(Document):
+    """A namespace that has notes."""
+
+    namespace: str
+    """Its name, with the facts of the runs filled in."""
+    notes: int
+    """Number of its notes."""
+    newest: datetime
+    """When the newest of them was written."""

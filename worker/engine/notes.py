@@ -1,0 +1,166 @@
+"""The notes that a round opens: in the store of its flow, or on the server of the runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from perdure.flows.children import ONLY
+from perdure.flows.errors import RoundStopped
+from perdure.flows.flow import Flow
+from perdure.flows.notes import ARTIFACT, Note, NoteAccess, Notes, NoteStore, filled
+from perdure.worker.domain.record import VALUE, Record
+from perdure.worker.errors import DamagedNote
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store, StoreUnavailable
+from perdure.worker.store.notes import Fence, NoteRecords, wrong_type
+
+#: The fields of a run's hash that a namespace may name.
+FIELDS = ("flow", "submitted_by", "thread_id", "labels")
+
+
+class RunNotes(NoteAccess):
+    """The notes that a round of one run can open. Nothing is read before it opens some.
+
+    Args:
+        token, claim: of the round's claim, or None for a reader.
+        broken: called with an error that makes the round's result worthless.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        record: Record,
+        flow: Flow,
+        token: str | None = None,
+        claim: str | None = None,
+        broken: Callable[[Exception], None] = lambda error: None,
+    ) -> None:
+        self._store, self._settings, self._record, self._flow = store, settings, record, flow
+        self._token, self._claim, self._broken = token, claim, broken
+        self._shown: str | None = None
+
+    def open(self, namespace: str) -> Notes:
+        """Return the notes under a namespace, in which facts of the run are filled in.
+
+        Raises:
+            InvalidFlow: the namespace is not valid.
+            FatalError: the run has not what it names.
+            StoreUnavailable: the server does not answer. The round is lost.
+        """
+        record = self._record
+        where = f"run {record.id}, step {record.step}"
+        return Notes(self._opened(where), filled(namespace, self._facts, where), record.id)
+
+    def shown(self, artifact: Callable[[str], str], read: Callable[[], str]) -> str:
+        """Return the notes that the run's prompts show.
+
+        The first round that needs them reads them, and keeps them with its commit. So each later
+        round of the run has the same.
+        """
+        if self._shown is None:
+            try:
+                self._shown = artifact(ARTIFACT)
+            except KeyError:
+                self._shown = read()
+                self.artifacts = {ARTIFACT: self._shown}
+        return self._shown
+
+    def _opened(self, where: str) -> NoteStore:
+        own: Any = self._flow.note_store
+        if own is not None:
+            opened: NoteStore = own.open() if callable(getattr(own, "open", None)) else own
+            return opened
+        fence = None
+        if self._token is not None:
+            fence = Fence(self._record.id, self._token, self._claim or None)
+        return ServerNotes(self._store, self._settings, fence, where, self._broken)
+
+    def _facts(self) -> Mapping[str, str]:
+        """Return what a namespace may name. A run of one call has that of its parent."""
+        fields: Mapping[str, str] = self._record.fields
+        if VALUE + ONLY in fields:
+            try:
+                [fields] = self._store.some_fields([fields["parent"]], FIELDS)
+            except StoreUnavailable as error:
+                self._broken(error)
+                raise
+        facts = {"thread" if name == "thread_id" else name: fields.get(name, "") for name in FIELDS}
+        labels = json.loads(facts.pop("labels") or "{}")
+        return {**facts, **{f"labels.{name}": text for name, text in labels.items()}}
+
+
+class ServerNotes:
+    """The default store of notes, on the server of the runs.
+
+    Args:
+        fence: the round that writes.
+        where: the run and the step, for error texts.
+        broken: called with an error of the store, which a command might take for one of its own.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        fence: Fence | None,
+        where: str,
+        broken: Callable[[Exception], None],
+    ) -> None:
+        self._records = NoteRecords(store, settings)
+        self._fence, self._where, self._broken = fence, where, broken
+
+    def put(self, namespace: str, note: Note) -> None:
+        """Keep a note, in place of one with the same key. The server's clock tells its time.
+
+        Raises:
+            UnstorableValue: it is too long.
+            RoundStopped: the round is no longer the run's.
+            DamagedNote: a key on the server is damaged.
+            StoreUnavailable: the server does not answer. The round is lost.
+        """
+        with self._reporting_broken():
+            word, detail, _ = self._records.put(namespace, note, self._fence)
+        self._check(word, detail, f"the note {note.key!r} was not kept in {namespace!r}")
+
+    def get(self, namespace: str, key: str) -> Note | None:
+        """Return the note with this key, or None."""
+        with self._reporting_broken():
+            return self._records.get(namespace, key)
+
+    def search(self, namespace: str, words: str, limit: int) -> Sequence[Note]:
+        """Return the notes that fit the words, the best first; without words the newest first."""
+        with self._reporting_broken():
+            return self._records.search(namespace, words, limit)
+
+    def forget(self, namespace: str, key: str) -> bool:
+        """Delete the note with this key, and return whether there was one.
+
+        Raises:
+            RoundStopped, DamagedNote, StoreUnavailable: as for ``put``.
+        """
+        with self._reporting_broken():
+            word, detail = self._records.forget(namespace, key, self._fence)
+        self._check(word, detail, f"the note {key!r} of {namespace!r} was not deleted")
+        return detail != "0"
+
+    def _check(self, word: str, detail: str, what: str) -> None:
+        """Raise an error unless the script has done what it should."""
+        if word == "damaged":
+            raise DamagedNote(f"{self._where}: {what}: {wrong_type(detail)}")
+        if word != "ok":
+            raise RoundStopped(
+                f"{self._where}: {what}: the round belongs to another worker, or the run has left "
+                "it, was stopped or deleted"
+            )
+
+    @contextmanager
+    def _reporting_broken(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreUnavailable as error:
+            self._broken(error)
+            raise

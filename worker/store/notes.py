@@ -1,0 +1,193 @@
+"""The notes of namespaces in the store: a hash of notes, and a sorted set with their times.
+
+They are outside of the protocol. No transition of a run reads or writes them, and the deletion of a
+run does not delete them.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from perdure.flows.errors import UnstorableValue
+from perdure.flows.json_values import canonical
+from perdure.flows.notes import Note, fitting
+from perdure.worker.errors import DamagedNote
+
+if TYPE_CHECKING:
+    from perdure.worker.settings import Settings
+    from perdure.worker.store.queries import Queries
+
+#: The end of the range of all namespaces that begin with a text: no name has this byte.
+_LAST = "\xff"
+
+
+class Fence(NamedTuple):
+    """The claim of the round that writes: only the worker that holds its lease may."""
+
+    run_id: str
+    token: str
+    claim: str | None
+
+
+class NoteCount(NamedTuple):
+    """What is known of a namespace: how many notes it has, and the time of the newest (ms)."""
+
+    namespace: str
+    notes: int
+    newest: int
+
+
+class NoteRecords:
+    """The notes in a store, within the bounds of the settings."""
+
+    def __init__(self, store: Queries, settings: Settings) -> None:
+        self._store = store
+        self._most, self._most_bytes = settings.max_notes, settings.max_note_bytes
+
+    def put(
+        self, namespace: str, note: Note, fence: Fence | None = None
+    ) -> tuple[str, str, list[str]]:
+        """Keep a note, in place of one with the same key. The oldest may have to make room for it.
+
+        Args:
+            fence: the round that writes, or None for a client.
+
+        Returns:
+            The word of put_note.lua; the note's time (ms), or what is damaged; the keys of the
+            notes that were dropped.
+
+        Raises:
+            UnstorableValue: the note is too long.
+        """
+        text = packed(note)
+        size = len(text.encode())
+        if size > self._most_bytes:
+            raise UnstorableValue(
+                f"the note {note.key!r} of {namespace!r} takes {size} bytes; the limit is "
+                f"{self._most_bytes} (max_note_bytes). Keep less, or a reference to it"
+            )
+        named = {"key": note.key, "note": text, "most": self._most}
+        word, *details = self._call("put_note", namespace, named, fence)
+        return word, details[0] if details else "", details[1:]
+
+    def forget(
+        self, namespace: str, key: str | None = None, fence: Fence | None = None
+    ) -> tuple[str, str]:
+        """Delete one note of a namespace, or all.
+
+        Returns:
+            The word of forget_notes.lua, and the number of deleted notes or what is damaged.
+        """
+        word, *details = self._call("forget_notes", namespace, {"key": key}, fence)
+        return word, details[0] if details else ""
+
+    def get(self, namespace: str, key: str) -> Note | None:
+        """Return the note with this key, or None.
+
+        Raises:
+            DamagedNote: what is stored cannot be read.
+        """
+        notes, order = self._store.keys.notes(namespace)
+        with self._store._answered(), self._store.redis.pipeline() as pipe:
+            pipe.hget(notes, key)
+            pipe.zscore(order, key)
+            text, at = pipe.execute()
+        return None if text is None else _note(namespace, key, text, at)
+
+    def newest(self, namespace: str, limit: int) -> list[Note]:
+        """Return the newest notes of a namespace, newest first.
+
+        Raises:
+            DamagedNote: what is stored cannot be read.
+        """
+        notes, order = self._store.keys.notes(namespace)
+        with self._store._answered():
+            found: Any = self._store.redis.zrevrange(order, 0, limit - 1, withscores=True)
+            if not found:
+                return []
+            texts = self._store.redis.hmget(notes, [key for key, _ in found])
+        # A note that was deleted between the two reads is left out.
+        pairs = zip(found, cast("list[str | None]", texts), strict=True)
+        return [_note(namespace, key, text, at) for (key, at), text in pairs if text is not None]
+
+    def search(self, namespace: str, words: str, limit: int) -> list[Note]:
+        """Return the notes that fit the words, the best first. All of the namespace are read.
+
+        Raises:
+            DamagedNote: what is stored cannot be read.
+        """
+        if not words.strip():
+            return self.newest(namespace, limit)
+        notes, order = self._store.keys.notes(namespace)
+        with self._store._answered(), self._store.redis.pipeline() as pipe:
+            pipe.hgetall(notes)
+            pipe.zrange(order, 0, -1, withscores=True)
+            texts, times = pipe.execute()
+        times = dict(times)
+        found = (_note(namespace, key, text, times.get(key)) for key, text in texts.items())
+        return fitting(found, words, limit)
+
+    def namespaces(self, prefix: str, limit: int, after: str | None = None) -> list[NoteCount]:
+        """Return the namespaces that begin with a text, in the order of their names.
+
+        Args:
+            after: a name behind which to go on.
+        """
+        index = self._store.keys.note_index
+        first = f"[{prefix}" if after is None else f"({after}"
+        with self._store._answered():
+            names: Any = self._store.redis.zrange(
+                index,
+                cast(Any, first),
+                cast(Any, f"[{prefix}{_LAST}"),
+                bylex=True,
+                offset=0,
+                num=limit,
+            )
+            with self._store.redis.pipeline(transaction=False) as pipe:
+                for name in names:
+                    notes, order = self._store.keys.notes(name)
+                    pipe.hlen(notes)
+                    pipe.zrevrange(order, 0, 0, withscores=True)
+                replies = pipe.execute()
+        pairs = zip(names, replies[::2], replies[1::2], strict=True)
+        return [
+            NoteCount(name, count, int(newest[0][1])) for name, count, newest in pairs if newest
+        ]
+
+    def _call(
+        self, script: str, namespace: str, named: dict[str, Any], fence: Fence | None
+    ) -> list[str]:
+        keys = [*self._store.keys.notes(namespace), self._store.keys.note_index]
+        named["namespace"] = namespace
+        if fence is not None:
+            keys.append(self._store.keys.run(fence.run_id))
+            named |= {"token": fence.token, "claim": fence.claim}
+        return self._store._call(script, keys, named)
+
+
+def wrong_type(key: str) -> str:
+    """Return what is wrong if a key of the notes is of another type, for an error text."""
+    return (
+        f"{key} has a wrong type on the server. Find out who wrote to it, and delete it. Nothing "
+        "was changed"
+    )
+
+
+def packed(note: Note) -> str:
+    """Return a note as it is stored: JSON without its key and its time."""
+    return canonical({"text": note.text, "value": note.value, "run_id": note.run_id})
+
+
+def _note(namespace: str, key: str, text: str, at: Any) -> Note:
+    try:
+        data = json.loads(text)
+        when = datetime.fromtimestamp(float(at) / 1000, UTC)
+        return Note(key, str(data["text"]), data["value"], when, data["run_id"])
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise DamagedNote(
+            f"the note {key!r} of {namespace!r} cannot be read ({error!r}). Delete it: "
+            f"perdure notes delete {namespace} {key}"
+        ) from error
