@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -31,7 +32,7 @@ from pydantic import TypeAdapter, ValidationError
 from perdure.flows.adapters.approvals import arguments, decision
 from perdure.flows.adapters.openai_models import SteppingModel, SteppingProvider
 from perdure.flows.adapters.openai_nested import OUTER, around, inner_of, run_in_workflow
-from perdure.flows.adapters.openai_results import listed_tools, result_type
+from perdure.flows.adapters.openai_results import fingerprint, listed_tools, result_type
 from perdure.flows.commands.approval import Approved
 from perdure.flows.errors import FatalError
 from perdure.flows.json_values import canonical
@@ -40,7 +41,13 @@ from perdure.flows.workflows.round import Refused
 from perdure.flows.workflows.steps import AsyncSteps, current_steps
 from perdure.flows.workflows.workflow_flow import workflow
 
+logger = logging.getLogger("perdure.flow")
 _tools = TypeAdapter(list[MCPTool])
+#: It is too late for an error: what the tool has done would be done again, or asked about.
+CHANGED = (
+    "run %s: the tool %s has changed the `context` of its agent. A worker that goes on with the "
+    "run makes the context anew and does not see the change. Let the tool return what it has found"
+)
 #: Tools that would act on the worker's machine, outside of any step.
 REFUSED = ("ComputerTool", "LocalShellTool", "ShellTool", "ApplyPatchTool", "CustomTool")
 
@@ -198,9 +205,13 @@ class _Stepping:
 
         async def invoke(context: Any, text: str) -> Any:
             async def body() -> Any:
+                shared = getattr(context, "context", None)
+                before = fingerprint(shared)
                 result = await invoke_function_tool(
                     function_tool=own, context=context, arguments=text
                 )
+                if fingerprint(shared) != before:
+                    logger.warning(CHANGED, self._steps.run_id, tool.name)
                 return kind.dump_python(result, mode="json", warnings=False) if kind else result
 
             try:

@@ -7,8 +7,10 @@ from typing import Any, get_type_hints
 from agents import FunctionTool
 from openai import APIConnectionError, APIStatusError
 from pydantic import PydanticUserError, TypeAdapter
+from pydantic_core import to_jsonable_python
 
-from perdure.flows.errors import FatalError, RetryableError
+from perdure.flows.errors import FatalError, PerdureError, RetryableError
+from perdure.flows.json_values import canonical
 
 #: HTTP statuses that mean "not now". All others below 500 mean "not this request".
 LATER = frozenset({408, 409, 425, 429})
@@ -21,6 +23,22 @@ def result_type(tool: FunctionTool) -> TypeAdapter[Any] | None:
         return None if hint in (Any, str) else TypeAdapter(hint)
     except (AttributeError, NameError, TypeError, PydanticUserError):
         return None
+
+
+def fingerprint(context: Any) -> str | None:
+    """Return the content of the object that a workflow gives to its agent's tools, as JSON.
+
+    Returns:
+        None if there is none, or if it holds what JSON cannot.
+    """
+    if context is None:
+        return None
+    for value in (context, getattr(context, "__dict__", None)):
+        try:
+            return canonical(to_jsonable_python(value))
+        except (TypeError, ValueError, PerdureError):  # PydanticSerializationError is a ValueError
+            continue
+    return None
 
 
 def listed_tools(told: Any) -> str:

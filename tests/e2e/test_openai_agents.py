@@ -6,11 +6,12 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
-from agents import Agent, Model, ModelResponse, Usage, function_tool
+from agents import Agent, Model, ModelResponse, RunContextWrapper, Usage, function_tool
 from agents.items import TResponseInputItem
 from openai import InternalServerError
 from openai.types.responses import (
@@ -163,6 +164,38 @@ async def hands_over(steps: AsyncSteps, goal: str) -> str:
     return (await run_agent(clerk, goal)).final_output
 
 
+@dataclass
+class Basket:
+    """What the agents of a run share."""
+
+    animals: list[str]
+
+
+@function_tool
+async def put(context: RunContextWrapper[Basket], animal: str) -> str:
+    """Put an animal into the basket."""
+    context.context.animals.append(animal)
+    return "it is in"
+
+
+@function_tool
+async def look(context: RunContextWrapper[Basket]) -> str:
+    """Look into the basket."""
+    return str(len(context.context.animals))
+
+
+keeper = Agent(
+    name="keeper",
+    model=Scripted("keeper", [("look", {})], [("put", {"animal": "hen"})], "done"),
+    tools=[look, put],
+)
+
+
+@workflow("openai_keeper")
+async def keeps(steps: AsyncSteps, goal: str) -> str:
+    return (await run_agent(keeper, goal, context=Basket([]))).final_output
+
+
 @pytest.fixture(autouse=True)
 def nothing_asked() -> None:
     ASKED.clear()
@@ -266,3 +299,12 @@ def test_run_agent_needs_a_workflow() -> None:
 def test_an_agent_is_a_flow_by_itself(client: Client, driver: Driver) -> None:
     run = client.submit("openai_farmer_alone", "buy both")
     assert play(driver, run).answer == "bought one hen, bought one cow"
+
+
+def test_a_tool_that_changes_the_shared_context_is_warned_of(
+    client: Client, driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = client.submit("openai_keeper", "keep a hen")
+    assert play(driver, run).answer == "done"
+    [warning] = [each for each in caplog.messages if "`context`" in each]
+    assert warning.startswith(f"run {run.id}: the tool put has changed the `context`")

@@ -80,7 +80,9 @@ def check_command(ctx: click.Context, file: str, as_json: bool) -> None:
     """
     from perdure.flows.module_check import is_module
 
-    faults, flows = _check_module(file) if is_module(file) else _check_file(Path(file))
+    is_python = is_module(file)
+    file = file if is_python else str(Path(file))
+    faults, flows = _check_module(file) if is_python else _check_file(Path(file))
     if faults and as_json:
         errors = [
             {"line": fault.line, "key": fault.key, "message": fault.message} for fault in faults
@@ -97,7 +99,7 @@ def check_command(ctx: click.Context, file: str, as_json: bool) -> None:
             }
             for flow in flows
         ]
-        what = {"flows": told} if is_module(file) else told[0]
+        what = {"flows": told} if is_python else told[0]
         output.document({"file": file, "ok": True, **what})
     for fault in () if as_json else faults:
         click.echo(str(fault), err=True)
