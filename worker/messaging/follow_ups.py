@@ -25,7 +25,7 @@ PASSED_AT_ONCE = 256
 #: Steps that one caller makes. A sweep passes the rest to another process, so that no worker is
 #: kept from its rounds for long.
 MOST_STEPS = 256
-#: Runs at most whose walk a process remembers. One that it forgot begins anew.
+#: Runs at most whose walk a process remembers. A forgotten walk begins anew.
 MOST_WALKS = 100
 
 
