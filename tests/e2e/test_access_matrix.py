@@ -267,6 +267,8 @@ class Asker:
             .replace("{name}", "countdown")
             .replace("{topic}", "order:1")
             .replace("{thread}", "talk")
+            .replace("{namespace}", "user:ada")
+            .replace("{key}", "drink")
             .replace("{chat}", "none")
             .replace("{run}", "run-000001")
             .replace("{secret}", "0" * 32)
