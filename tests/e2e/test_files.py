@@ -28,6 +28,7 @@ from perdure import (
     RunStatus,
     Step,
     Steps,
+    Turn,
     UnstorableValue,
     command,
     register,
@@ -36,7 +37,8 @@ from perdure import (
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import UserMessage
 from perdure.flows.controllers.model.files import loaded, message_with
-from perdure.flows.controllers.model.messages import bytes_of, merged
+from perdure.flows.controllers.model.messages import bytes_of, group_messages, merged
+from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.testing import FakeModel
 from perdure.worker.client.prompt import prompt_of_run
 from perdure.worker.settings import Settings
@@ -357,3 +359,15 @@ def test_steps_of_a_workflow_return_files(client: Client, settings: Settings) ->
     assert (answer["measured"], len(answer["files"])) == (len(CHART), 3)
     for name in answer["files"]:
         assert client.file(run.id, name).content == CHART
+
+
+def test_a_model_without_tools_sees_files_behind_its_observations() -> None:
+    file = File("a.png", picture(100)).reference
+    observed = Turn(Command("draw", {}), {"chart": file.data})
+    messages = group_messages((observed,), ToolNames(["draw"]), tools=False)
+    [whole] = merged(messages[1:])
+    assert isinstance(whole, UserMessage)
+    assert whole.text.startswith("Observation: {")
+    assert [each.file for each in whole.files] == [file]
+    quoted = Turn(Command("draw", {}), {"chart": {**file.data, "more": 1}})
+    assert len(group_messages((quoted,), ToolNames(["draw"]), tools=False)) == 2

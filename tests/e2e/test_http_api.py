@@ -24,7 +24,7 @@ from perdure.worker.domain.transcript import Transcript
 from perdure.worker.settings import Settings
 from perdure.worker.web import Caller, Scope, api_router
 from perdure.worker.web.api import responses as models
-from perdure.worker.web.json_body import most_bytes
+from perdure.worker.web.json_body import MOST_ENCODED, most_bytes
 from tests.support.every_status import MODULES, every_status, play
 from tests.support.monitor import monitored
 from tests.support.named_callers import by_name
@@ -289,7 +289,8 @@ def test_a_body_beyond_what_a_run_may_hold_is_refused_before_it_is_read(
     http: httpx2.Client, direct: Client, room: Settings, declared: bool
 ) -> None:
     before = direct.matching(flow="countdown")
-    whole = b'{"flow": "countdown", "goal": "g", "inputs": {"n": "' + b"x" * most_bytes(room)
+    most = most_bytes(room) + MOST_ENCODED
+    whole = b'{"flow": "countdown", "goal": "g", "inputs": {"n": "' + b"x" * most
     content: Any = whole if declared else iter([whole[:1_000_000], whole[1_000_000:], b'"}}'])
     try:
         response = http.post("/runs", content=content, headers={"Content-Type": "application/json"})

@@ -16,7 +16,7 @@ from openai import OpenAI
 from openai.types.responses import Response, ResponseFunctionToolCall
 
 from perdure import RunStatus
-from perdure.worker.web.json_body import most_bytes
+from perdure.worker.web.json_body import MOST_ENCODED, most_bytes
 from tests.support.protocol_clients import MODULE, ExposedServer, exposed_server
 from tests.support.servers import CrashableServer, until
 from tests.support.workers import workers
@@ -414,7 +414,7 @@ def test_what_only_says_how_to_ask_a_model_is_accepted(ann: OpenAI) -> None:
 
 
 def test_a_body_over_the_limit_is_refused(exposed: ExposedServer, ann: OpenAI) -> None:
-    most = most_bytes(exposed.client.settings)
+    most = most_bytes(exposed.client.settings) + MOST_ENCODED
     with pytest.raises(openai.APIStatusError) as caught:
         ann.responses.create(model="talk", input="x" * most)
     assert (caught.value.status_code, caught.value.code) == (413, "body-too-large")

@@ -68,7 +68,7 @@ def with_files_named(failure: ModelFailed, files: Sequence[File]) -> ModelFailed
     """
     if not isinstance(failure.error, FatalError) or not files:
         return failure
-    names = ", ".join(f"{each.name} ({each.media_type})" for each in files)
+    names = ", ".join(dict.fromkeys(f"{each.name} ({each.media_type})" for each in files))
     error = FatalError(
         f"{failure.error}. The request showed {names}: if the model takes no such files, choose "
         "another model, or submit the goal without them"
