@@ -127,7 +127,7 @@ class ResponseEvents:
                 self._next_index += 1
         return []
 
-    def finish(self, run: Run, waiting: PendingInterrupt | None) -> list[StreamEvent]:
+    def finish(self, run: Run, waiting: PendingInterrupt | None = None) -> list[StreamEvent]:
         """Return the events with which a streamed response ends, for now if a person is asked."""
         document = response_document(run, waiting)
         return self._wanted(
