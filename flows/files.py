@@ -66,7 +66,7 @@ class FileReference:
         name: the file's name in its run. ``RUN/NAME`` for the file of a child run.
         media_type: ``image/png``, for example.
         bytes: its size.
-        digest: the first 16 hexadecimal digits of its SHA-256.
+        digest: the first 16 hexadecimal digits of its SHA-256. ``Client.files`` leaves it empty.
     """
 
     name: str

@@ -120,6 +120,9 @@ class Notes:
             key: its name. None derives it from the text, so that equal texts are one note.
             value: JSON data or a pydantic model beside the text.
 
+        Returns:
+            The note. Its time is that of this worker's clock, until the note is read.
+
         Raises:
             UnstorableValue: it is empty, too long or not JSON.
             InvalidFlow: the key is not valid.

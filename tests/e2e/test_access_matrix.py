@@ -160,6 +160,7 @@ ROWS = [
     api("GET /threads/{thread}/messages",      READ,             "",        200),
     api("GET /runs/{run_id}/children",         READ,             "queued",  200),
     api("GET /runs/{run_id}/tree",             READ,             "queued",  200),
+    api("GET /runs/{run_id}/prompt",           READ,             "queued",  422, params={"step": 0}),  # it asks no model
     api("GET /runs/{run_id}/artifacts",        READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts/{name:rest}", READ,        "queued",  200),
     api("GET /runs/{run_id}/files",            READ,             "queued",  200),

@@ -16,6 +16,7 @@ from perdure import (
     ControllerExecutorFlow,
     Finish,
     InvalidFlow,
+    Retry,
     RetryableError,
     RunStatus,
     Settings,
@@ -26,7 +27,7 @@ from perdure.flows.controllers.model import ModelController
 from perdure.testing import FakeMessage, FakeModel, FakeReply, Lab
 from tests.support.driving import Driver, driving
 from tests.support.own_registry import own_registry
-from tests.support.servers import CrashableServer
+from tests.support.servers import CrashableServer, until
 from tests.support.workers import WorkerProcess
 
 
@@ -201,6 +202,39 @@ def test_a_name_that_is_none_and_a_model_that_nobody_has_made(
     vars(driver.engine).pop("rounds", None)
     run = client.get(played(client, driver, flow="unknown"))
     assert "did you mean 'fake:clerk'" in str(run.error)
+
+
+@pytest.mark.parametrize(
+    ("first", "fallback"),
+    [
+        ("busy", {"busy_seconds": 0}),  # It is asked once.
+        ("busy", {"busy_seconds": None}),  # It is asked in each attempt.
+        ("nobody", {}),
+    ],
+)
+def test_the_next_model_is_asked_if_one_is_busy_or_unknown(
+    client: Client, driver: Driver, first: str, fallback: dict[str, Any]
+) -> None:
+    busy = FakeModel(lambda messages, commands: RetryableError("busy", retry_after=0), name="busy")
+    FakeModel([Finish(BOOKED)], name="free")
+
+    @register("choosy")
+    class Choosy(Travel):
+        retry = Retry(max_attempts=2)
+        controller = ModelController(models=[f"fake:{first}", "fake:free"], fallback=fallback)
+
+    vars(driver.engine).pop("flows", None)
+    vars(driver.engine).pop("rounds", None)
+    run_id = played(client, driver, flow="choosy")
+
+    def ended() -> bool:
+        driver.sweep_and_play()
+        return client.get(run_id).status.ended
+
+    until(ended, "the answer")
+    assert client.result(run_id, 1) == Booking(**BOOKED)
+    is_patient = "busy_seconds" in fallback and fallback["busy_seconds"] is None
+    assert len(busy.requests) == (2 if is_patient else 1 if first == "busy" else 0)
 
 
 @pytest.mark.slow

@@ -90,6 +90,23 @@ def test_each_exposed_flow_is_a_tool_with_the_schema_of_its_inputs(exposed: Expo
     assert "Removes a directory" in str(tools["tidy"].description)
 
 
+def test_a_tool_has_the_schema_of_its_answers(exposed: ExposedServer) -> None:
+    async def play(client: Client) -> None:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        schema = tools["weighs"].output_schema
+        assert schema is not None and tools["talk"].output_schema is None
+        assert schema["properties"]["answer"]["properties"]["unit"] == {"$ref": "#/$defs/Unit"}
+        # The client checks each result against the schema.
+        done = await client.call_tool("weighs", {"goal": "7"})
+        assert done.structured_content["answer"] == {"amount": 7.0, "unit": {"name": "g"}}
+        asked = await client.call_tool("weighs", {"goal": "much"})
+        assert asked.structured_content["question"]["text"] == "how much?"
+
+    drive(exposed, play)
+    flows = exposed.client.flows()
+    assert flows["weighs"]["answer"]["title"] == "Weight" and flows["talk"]["answer"] is None
+
+
 def test_the_user_of_a_client_approves_a_command_in_a_form(exposed: ExposedServer) -> None:
     user = User(decision="approve")
     result = drive(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Client
+from perdure.worker.engine.round_stats import RoundStats
 from perdure.worker.metrics.exposition import exposition
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
@@ -121,6 +122,16 @@ def test_tokens_and_money_are_told(client: Client, tmp_path: Path) -> None:
     told = scrape(client)
     assert told.value("perdure_tokens_total", flow="payer", kind="unspecified") == paying.TOKENS
     assert told.value("perdure_cost_dollars_total", flow="payer") == pytest.approx(0.01)
+
+
+def test_tokens_from_a_cache_are_told_apart(client: Client) -> None:
+    stats = RoundStats()
+    stats.spent("cacher", {"tokens": 9, "input_tokens": 7, "output_tokens": 2, "cached_tokens": 5})
+    stats.flush(client._store)
+    told = scrape(client)
+    assert told.value("perdure_cached_tokens_total", flow="cacher") == 5
+    assert told.value("perdure_tokens_total", flow="cacher", kind="input") == 7
+    assert told.value("perdure_tokens_total", flow="cacher", kind="unspecified") == 0
 
 
 def test_queues_are_told_with_the_age_of_the_oldest_message(client: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from perdure import Client, InvalidInput, RemoteClient, RunStatus, Settings
+from perdure import Client, InvalidInput, RemoteClient, RunNotFound, RunStatus, Settings
 from perdure.worker.client.prompt import prompt_of_run
 from perdure.worker.errors import UnknownFlow
 from tests.support.chat_server import Asked, ChatServer, Fails, Play, Says, chat_server
@@ -278,6 +279,14 @@ def test_the_command_line_shows_a_prompt_and_submits_with_a_model(
     assert unknown.code == UnknownFlow.exit_code and "PERDURE_FLOW_MODULES" in unknown.err
     with serving(client.settings) as url:
         remote = perdure("show", run_id, "--prompt", "2", "--url", url)
-    assert remote.code == 2 and "--url redis://" in remote.err
+        assert remote.code == 0 and remote.out == shown.out, remote.err
+        with closing(RemoteClient(url)) as over_http:
+            assert over_http.prompt(run_id, 2) == client.prompt(run_id, 2)
+            with pytest.raises(InvalidInput, match="node Executor"):
+                over_http.prompt(run_id, 1)
+            with pytest.raises(InvalidInput, match="a whole number from 0"):
+                over_http.prompt(run_id, -1)
+            with pytest.raises(RunNotFound):
+                over_http.prompt("nosuch", 0)
     refused = perdure("submit", FLOW, "add", "--model", "d")
     assert refused.code == 2 and "does not allow the model 'd'" in refused.err

@@ -149,7 +149,9 @@ def test_each_role_can_do_all_that_it_is_for(
         kept = producer.submit("noting", "likes tea", submitted_by="ada")
         assert producer.wait(kept.id, 60).answer == []
         assert [note.text for note in admin.notes("user:ada")] == ["likes tea"]
-        assert admin.put_note("user:ada", "x") and admin.forget_notes("user:ada") == 2
+        assert [each.namespace for each in admin.note_namespaces("user:")] == ["user:ada"]
+        assert admin.put_note("user:ada", "x") and len(admin.notes("user:ada", "x tea")) == 2
+        assert admin.forget_notes("user:ada") == 2
         admin.delete(long.id)
         assert not [each for each in admin.delete_many("completed") if each.why_not]
         with locked.login("admin") as client:

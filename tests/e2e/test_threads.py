@@ -238,7 +238,7 @@ def test_over_http_a_thread_belongs_to_its_caller(settings: Settings) -> None:
         with closing(RemoteClient(url, "ann:submit,read")) as ann:
             sent = ann.send("ada", "hello", flow="talking", key="k", inputs={"rounds": 1})
             assert sent == ann.send("ada", "hello", flow="talking", key="k", inputs={"rounds": 1})
-            assert not ann.send("ada", "more", flow="talking").started
+            assert not ann.send("ada", "more").started, "the flow is that of its newest run"
             play(settings, sent.run_id)
             assert [each.text for each in ann.conversation("ada")] == [
                 "hello",
@@ -250,6 +250,8 @@ def test_over_http_a_thread_belongs_to_its_caller(settings: Settings) -> None:
                 ann.send("ada", "hello", flow="unknown-flow")
             with pytest.raises(InvalidInput, match="thread should be letters"):
                 ann.conversation("a/b")
+            with pytest.raises(InvalidInput, match="has no run yet"):
+                ann.send("bob", "hello")
         with closing(RemoteClient(url, "bob:submit,read")) as bob:
             assert bob.conversation("ada") == []
             assert bob.send("ada", "hello", flow="talking").run_id != sent.run_id
@@ -273,7 +275,7 @@ def test_from_the_command_line(client: Client, settings: Settings, tmp_path: Pat
     assert first.code == 0, first.err
     told = first.json
     assert told["started"] and told["thread"] == "ada"
-    assert call("send", "ada", "more", "--flow", "talking").out.strip() == told["run_id"]
+    assert call("send", "ada", "more").out.strip() == told["run_id"], "the live run hears it"
     play(settings, told["run_id"])
     assert call("thread", "ada").out.splitlines() == [
         "you: hello",
@@ -285,3 +287,8 @@ def test_from_the_command_line(client: Client, settings: Settings, tmp_path: Pat
     assert told["run_id"] in call("list", "--thread", "ada").out
     assert "nothing was sent" in call("thread", "bob").err
     assert call("send", "a b", "x", "--flow", "talking").code == 2
+    nobody = call("send", "bob", "x")
+    assert nobody.code == 2 and "has no run yet; name the flow of the first" in nobody.err
+    wrong = call("list", "--thread", "a b")
+    assert wrong.code == 2 and "thread should be letters" in wrong.err
+    assert call("list", "--thread", "bob").code == 0

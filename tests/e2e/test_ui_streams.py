@@ -153,9 +153,8 @@ def test_the_same_message_makes_one_run_and_another_or_an_edited_one_another(
     free = {"inputs": {"free": True}}
     first = run_of(http, "chatting", chat(says("tea"), **free))
     assert run_of(http, "chatting", chat(says("tea"), **free)) == first
-    taken = http.post(
-        AI_SDK.format("chatting"), json=chat(says("milk", "m2"), **free), params=LATER
-    )
+    anew = chat(says("tea"), trigger="regenerate-message", messageId="m0", **free)
+    taken = http.post(AI_SDK.format("chatting"), json=anew, params=LATER)
     assert taken.status_code == 409 and taken.json()["type"].endswith(":taken")
     play(settings, first)
     assert run_of(http, "chatting", chat(says("tea"), **free)) == first, "also when it has ended"
@@ -165,6 +164,40 @@ def test_the_same_message_makes_one_run_and_another_or_an_edited_one_another(
     anew = run_of(http, "chatting", again)
     assert len({first, edited, anew}) == 3 and run_of(http, "chatting", again) == anew
     assert client.get(anew).goal == "coffee"
+
+
+@pytest.mark.parametrize("form", ["ai-sdk", "ag-ui"])
+def test_the_run_that_works_hears_the_next_message_and_its_response_is_what_follows(
+    client: Client, http: httpx2.Client, settings: Settings, form: str
+) -> None:
+    path = AI_SDK if form == "ai-sdk" else AG_UI
+
+    def body(*texts: str) -> dict[str, Any]:
+        messages = [says(text, f"m{number}") for number, text in enumerate(texts)]
+        if form == "ai-sdk":
+            return chat(*messages, inputs={"free": True})
+        plain = [{**each, "content": each["parts"][0]["text"]} for each in messages]
+        return thread(*plain, forwardedProps={"inputs": {"free": True}})
+
+    first = run_of(http, "chatting", body("tea"))
+    assert run_of(http, "chatting", body("tea", "with milk")) == first
+    assert run_of(http, "chatting", body("tea", "with milk")) == first, "the same again"
+    assert client.unread(first) == {"say": 1}
+    with workers(1, settings, PERDURE_FLOW_MODULES=",".join(MODULES)):
+        answer = http.post(path.format("chatting"), json=body("tea", "with milk"))
+        assert answer.status_code == 200, answer.text
+        said = "".join(each.get("delta", "") for each in events_of(answer.text.splitlines()))
+        assert "Done:" in said
+    run = client.get(first)
+    assert run.finished and len(client.runs().runs) == 1
+    heard = [
+        turn for turn in client.transcript(first)["history"] if "with milk" in json.dumps(turn)
+    ]
+    assert heard, "its controller has heard it"
+    other = http.post(path.format("question"), json=body("And this?"), params=LATER)
+    assert other.status_code == 200, "it has ended, so another flow may answer"
+    taken = http.post(path.format("chatting"), json=body("tea", "x", "y"), params=LATER)
+    assert taken.status_code == 409, "the run that works is of another flow"
 
 
 def test_a_text_after_a_question_is_its_answer(

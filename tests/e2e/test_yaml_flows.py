@@ -299,6 +299,22 @@ def test_flows_check_tells_all_that_is_wrong_and_needs_no_server(tmp_path: Path)
         0,
         "Workers on this machine cannot run it: it runs commands in containers, and podman is not installed here\n",
     )
+    (tmp_path / "mine.yaml").write_text(
+        "flow: controller_executor\ncontroller: model\nsubflows_config:\n  Controller:\n"
+        "    models: ['openai:gpt-99', {model: own, base_url: 'http://localhost:1/v1'}]\n"
+        "    allowed_models: ['anthropic:claude', 'opnai:gpt-5', 'fake:x']\n"
+    )
+    done = perdure("flows", "check", "mine.yaml")
+    assert done.code == 0 and done.out.startswith("mine.yaml: valid.")
+    provider, fake = done.err.splitlines()
+    assert provider == (
+        "mine.yaml: Controller.allowed_models[1]: the model 'opnai:gpt-5' is of no known provider; did you mean 'openai'? "
+        "Only a worker with model_url can ask it"
+    )
+    assert "allowed_models[2]: no model is named 'fake:x'" in fake
+    assert len(perdure("flows", "check", "mine.yaml", "--json").json["warnings"]) == 2
+    server = {"PERDURE_MODEL_URL": "http://localhost:1/v1"}
+    assert perdure("flows", "check", "mine.yaml", variables=server).err == ""
     assert perdure("flows", "check", "missing.yaml").code == 2
     assert perdure("flows", "check").code == 2
 

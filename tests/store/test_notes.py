@@ -169,14 +169,17 @@ def test_a_round_that_has_lost_its_lease_writes_and_deletes_nothing(store: Store
         == ("fenced", "")
     )
     assert everything(store) == before
+    assert notes.put("n", note("a", "now"), Fence("r", again.token, None))[0] == "ok"
     assert notes.forget("n", "a", fence(again)) == ("ok", "1")
     assert notes.put("n", note("b"), Fence("r", again.token, "another claim"))[0] == "fenced"
     assert notes.put("n", note("b"), Fence("nobody", again.token, None))[0] == "fenced"
+    assert notes.put("n", note("b"), Fence("r", granted.token, None))[0] == "fenced"
     commit_next(store, again)
     assert notes.put("n", note("b"), fence(again))[0] == "fenced"
     last = claim(store)
     assert stop(store, "now")[0]
-    assert notes.put("n", note("b"), fence(last))[0] == "fenced"
+    for late in (fence(last), Fence("r", last.token, None)):
+        assert notes.put("n", note("b"), late)[0] == "fenced"
     assert notes.newest("n", 9) == []
 
 

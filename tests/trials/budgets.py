@@ -10,6 +10,7 @@ from tests.support.chat_server import Asked, Says, chat_server
 from tests.support.servers import until
 from tests.support.workers import WorkerProcess
 from tests.trials.ground import Ground, place
+from tests.trials.trees import LONG
 from tests.trials.trial import Figures
 
 #: What the provider says of each request: no more than is expected of a first one, which may be lost.
@@ -24,7 +25,7 @@ def purse(size: int) -> Figures:
     limit = SHARE * size
     with (
         chat_server([Says("On.", [("step", {})], tokens=(READ, WROTE))]) as model,
-        place(model_url=model.url) as ground,
+        place(model_url=model.url, retry_delay_max_seconds=1.0) as ground,
     ):
         workers: list[WorkerProcess] = []
         killing, lock = threading.Event(), threading.Lock()
@@ -52,7 +53,7 @@ def purse(size: int) -> Figures:
                         worker.process.poll() is not None or _rests(ground, run.id)
                     ),
                     "a kill, or a question",
-                    120,
+                    LONG,
                 )
                 kills += worker.process.poll() is not None
             asked = len(model.play.asked)
@@ -95,7 +96,8 @@ def purse(size: int) -> Figures:
 
 
 def _worker(ground: Ground, url: str) -> WorkerProcess:
-    return ground.worker(PERDURE_MODEL_URL=url).ready()
+    pace = {"PERDURE_MODEL_URL": url, "PERDURE_RETRY_DELAY_MAX_SECONDS": "1"}
+    return ground.worker(**pace).ready()
 
 
 def _rests(ground: Ground, run_id: str) -> bool:

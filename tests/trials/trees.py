@@ -225,11 +225,13 @@ def held(size: int) -> Figures:
         [failed] = [each for each in ground.children(run) if each.status is RunStatus.ERRORED]
         mended.touch()
         ground.client.retry(failed.id)
-        answer = ground.client.wait(run.id, 60).answer
+        began = time.monotonic()
+        answer = ground.client.wait(run.id, LONG).answer
+        seconds = time.monotonic() - began
         rounds = [
             sum(each.type == "committed" for each in ground.client.events(child.id, follow=False))
             for child in ground.children(run)
         ]
     counted = {many: len(list(each)) for many, each in groupby(sorted(rounds))}
-    text = f"{size:,} children, one failed while its parent was {before}, retried: answer {answer:,}; commits by child {counted}"
+    text = f"{size:,} children, one failed while its parent was {before}, retried: answer {answer:,} after {seconds:.0f} s; commits by child {counted}"
     return Figures(text, answer == size and counted == {1: size} and before == "parked")

@@ -16,6 +16,7 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.note_namespace import NoteNamespace
+from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
@@ -116,7 +117,7 @@ class ClientApi(metaclass=ABCMeta):
         thread: str,
         text: str,
         *,
-        flow: str,
+        flow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -132,7 +133,7 @@ class ClientApi(metaclass=ABCMeta):
         Args:
             thread: Your name for the conversation: letters, digits and ``_.:@+-``.
             text: The message.
-            flow: Name of the flow of a new run.
+            flow: Name of the flow of a new run. None for the flow of the thread's newest run.
             inputs, labels, budgets: Of a new run.
             key: Your own id of the message. Sent again under it, the message is stored once.
             submitted_by: Owner of the run, and author of the message.
@@ -314,6 +315,19 @@ class ClientApi(metaclass=ABCMeta):
 
         Raises:
             RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def prompt(self, run_id: str, step: int) -> PromptOfRound:
+        """Return what a round of a run sent to its model, or what its next round would send.
+
+        It is made again from what is stored of the run, by the code of its flow. ``exact`` says
+        whether it equals what was sent.
+
+        Raises:
+            RunNotFound: No run has this id.
+            UnknownFlow: The process that makes it does not know the run's flow.
+            InvalidInput: The run has no such step, or its round asks no model.
         """
 
     @abstractmethod
@@ -614,6 +628,8 @@ class ClientApi(metaclass=ABCMeta):
     @abstractmethod
     def delete(self, run_id: str, tree: bool = False) -> None:
         """Delete a run that has ended, or that is too damaged to continue or to be stopped.
+
+        The notes that it has kept for later runs stay (``forget_notes``).
 
         Args:
             tree: The runs below it too, the deepest first. A call that failed midway can be

@@ -77,6 +77,7 @@ class AsyncClient:
     tree = _in_thread(ClientApi.tree)
     values = _in_thread(ClientApi.values)
     unread = _in_thread(ClientApi.unread)
+    prompt = _in_thread(ClientApi.prompt)
     artifacts = _in_thread(ClientApi.artifacts)
     artifact = _in_thread(ClientApi.artifact)
     files = _in_thread(ClientApi.files)

@@ -15,6 +15,7 @@ from perdure.flows.context import Endpoint, History, RoundContext, altered
 from perdure.flows.conversation import Earlier
 from perdure.flows.shapes.held_turn import HELD
 from perdure.worker.domain.budget import BudgetAccount
+from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.record import unpack_turns
 from perdure.worker.engine.notes import RunNotes
 from perdure.worker.errors import ArtifactNotFound, InvalidInput, UnknownFlow
@@ -24,7 +25,7 @@ from perdure.worker.store.thread_messages import earlier_messages
 if TYPE_CHECKING:
     from perdure.flows.flow import Flow
     from perdure.flows.outcomes import Turn
-    from perdure.worker.client import Client
+    from perdure.worker.client.read import RunReads
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.record import Record
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 MOST_STEPS = 20
 
 
-def prompt_of_run(client: Client, run_id: str, step: int) -> dict[str, Any]:
+def prompt_of_run(client: RunReads, run_id: str, step: int) -> PromptOfRound:
     """Return what a round of a run sent to its model, or what its next round would send.
 
     Returns:
@@ -76,8 +77,8 @@ def prompt_of_run(client: Client, run_id: str, step: int) -> dict[str, Any]:
 
 
 def _sent(
-    client: Client, record: Record, flow: Flow, step: int, events: Sequence[Event]
-) -> dict[str, Any]:
+    client: RunReads, record: Record, flow: Flow, step: int, events: Sequence[Event]
+) -> PromptOfRound:
     """Return the prompt of a committed round."""
     done = next((each for each in events if each.step == step), None)
     if done is None:
@@ -113,7 +114,7 @@ def _steps_with_prompt(events: Sequence[Event]) -> str:
 
 def _document(
     context: RoundContext, prompt: Mapping[str, Any], sent: bool, exact: bool | None
-) -> dict[str, Any]:
+) -> PromptOfRound:
     return {
         "run": context.run_id,
         "step": context.step,
@@ -121,13 +122,13 @@ def _document(
         "turns": len(context.history),
         "sent": sent,
         "exact": exact,
-        "messages": prompt["messages"],
-        "tools": prompt["tools"],
+        "messages": list(prompt["messages"]),
+        "tools": list(prompt["tools"]),
     }
 
 
 def _context(
-    client: Client, record: Record, flow: Flow, step: int, node: str, turns: int
+    client: RunReads, record: Record, flow: Flow, step: int, node: str, turns: int
 ) -> RoundContext:
     """Return the context of a round, as far as what is stored of the run tells it."""
     gone = record.forgotten

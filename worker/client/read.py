@@ -21,6 +21,7 @@ from perdure.worker.client.run_list import RunFilter, list_runs, status_counts
 from perdure.worker.client.tree import TreeReader
 from perdure.worker.diagnostics.why import verdict_of
 from perdure.worker.domain.event import LAST, Event, is_trimmed
+from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.record import GROUPS, KEEP_EVENTS, Record, unpack_turns
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
 from perdure.worker.domain.run_tree import RunTree
@@ -325,6 +326,13 @@ class RunReads(ClientConnection, RunResults):
         validation.depth(depth)
         validation.width(width)
         return TreeReader(self._store, width).read(self._record(run_id), depth)
+
+    def prompt(self, run_id: str, step: int) -> PromptOfRound:
+        validation.step(step)
+        # Imported here, because few clients make prompts.
+        from perdure.worker.client.prompt import prompt_of_run
+
+        return prompt_of_run(self, run_id, step)
 
     def artifacts(self, run_id: str) -> dict[str, int]:
         self._record(run_id)

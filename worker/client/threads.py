@@ -7,16 +7,18 @@ gets a message, and each knows the message's key: the submission of a run that t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
 from perdure.flows.conversation import ThreadMessage
+from perdure.flows.errors import InvalidInput
 from perdure.worker.client import validation
 from perdure.worker.client.signal import RunSignals, stored_key
 from perdure.worker.client.steer import RunSteering, check_words
 from perdure.worker.client.submit import AlreadyHeard, Submitter
+from perdure.worker.domain.run import Run
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.submission import Submission
 from perdure.worker.errors import Conflict, InvalidTransition, RunNotFound, Taken
@@ -45,7 +47,7 @@ class Threads(Submitter, RunSignals, RunSteering):
         thread: str,
         text: str,
         *,
-        flow: str,
+        flow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -61,15 +63,20 @@ class Threads(Submitter, RunSignals, RunSteering):
         topic: str,
         thread: str,
         text: str,
-        flow: str,
+        flow: str | None,
         inputs: Mapping[str, Any] | None,
         key: str | None,
         labels: Mapping[str, str] | None,
         budgets: Mapping[str, float] | None,
         submitted_by: str | None,
+        may_hear: Callable[[Run], bool] = lambda run: True,
     ) -> SentMessage:
-        """Send a message to the thread whose live run holds this topic."""
-        validation.text(flow, "flow")
+        """Send a message to the thread whose live run holds this topic.
+
+        Args:
+            may_hear: Whether a live run gets the message. If not, ``Taken`` is raised.
+        """
+        validation.optional_texts(flow=flow)
         check_words(text, "text")
         validation.key(key, "key")
         validation.mapping(inputs, "inputs")
@@ -78,6 +85,7 @@ class Threads(Submitter, RunSignals, RunSteering):
         validation.budgets(budgets, "budgets")
         self._check_durability()
         key = uuid4().hex if key is None else key
+        flow = self._flow_of(topic, thread) if flow is None else flow
         description, accepted, checked = self._checked(flow, dict(inputs or {}))
         submission = Submission(
             flow=flow,
@@ -108,6 +116,8 @@ class Threads(Submitter, RunSignals, RunSteering):
                 return SentMessage(heard.run_id, False, thread)
             except Taken as taken:
                 try:
+                    if not may_hear(self.get(taken.run_id)):
+                        raise
                     receipt = self.say(taken.run_id, text, key=key, by=submitted_by)
                 except (InvalidTransition, RunNotFound):
                     continue  # It has completed meanwhile.
@@ -117,6 +127,18 @@ class Threads(Submitter, RunSignals, RunSteering):
             f"thread {thread}: each of {ATTEMPTS} times, the run that should hear the message "
             "ended at that moment; send it again under the same key"
         )
+
+    def _flow_of(self, topic: str, thread: str) -> str:
+        """Return the flow of the newest run of a thread.
+
+        Raises:
+            InvalidInput: the thread has no run.
+        """
+        newest = self._store.newest_of_topic(topic)
+        fields = {} if newest is None else self._store.some_fields([newest], ["flow"])[0]
+        if "flow" not in fields:
+            raise InvalidInput(f"the thread {thread} has no run yet; name the flow of the first")
+        return fields["flow"]
 
     def conversation(self, thread: str) -> list[ThreadMessage]:
         return self._conversation(topic_of(thread))

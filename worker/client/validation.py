@@ -213,6 +213,12 @@ def is_run_id(value: object) -> bool:
     return RUN_ID.fullmatch(value) is not None and not value.endswith(OWN_KEYS)
 
 
+def step(value: object) -> None:
+    """Raise InvalidInput unless the value is the number of a run's step."""
+    if type(value) is not int or value < 0:
+        raise wrong("step", "a whole number from 0", value)
+
+
 def status(value: object, name: str = "status") -> RunStatus | None:
     """Return the run status that a client's argument is or names, or None if it is None."""
     if value is None or isinstance(value, RunStatus):

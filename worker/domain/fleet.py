@@ -105,6 +105,8 @@ class FlowInfo(TypedDict, total=False):
     """What the server lacks to run the flow."""
     inputs: Required[dict[str, Any] | None]
     """The JSON Schema of the flow's inputs. Not set: inputs are not validated."""
+    answer: dict[str, Any] | None
+    """The JSON Schema of the flow's answers. Not set: an answer may be any JSON."""
     workers: Required[list[str]]
     """The live workers that run this flow."""
 
@@ -240,7 +242,7 @@ Shown = TypeVar("Shown", bound=Mapping[str, Any])
 
 
 def describe(flow: Flow) -> dict[str, Any]:
-    """Return a flow as JSON data: its nodes, its limits and the schema of its inputs."""
+    """Return a flow as JSON data: its nodes, its limits, the schemas of inputs and answers."""
     return {
         "description": flow.description,
         "first": flow.first_node,
@@ -258,6 +260,7 @@ def describe(flow: Flow) -> dict[str, Any]:
         "missing": [flow.missing] if flow.missing else [],
         "commands": sorted(flow.command_names),
         "inputs": flow.Inputs.model_json_schema() if flow.Inputs else None,
+        "answer": None if (answers := flow.answer_type()) is None else dict(answers.schema),
         **({"allowed_models": list(models)} if (models := flow.allowed_models) else {}),
     }
 

@@ -23,7 +23,7 @@ logger = logging.getLogger("perdure.metrics")
 BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 LABELS = (*map(str, BUCKETS), "+Inf")
 #: The spent amounts that become metrics. Other names are the flows' own, and may be any number.
-SPENT = ("tokens", "input_tokens", "output_tokens", "requests", "money")
+SPENT = ("tokens", "input_tokens", "output_tokens", "cached_tokens", "requests", "money")
 
 
 class RoundStats:

@@ -52,6 +52,12 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
         _tokens(figures["spent"]),
     )
     yield counter(
+        "perdure_cached_tokens",
+        "Tokens among those that models read (input) that came from a provider's cache.",
+        ("flow",),
+        _spent(figures["spent"], "cached_tokens"),
+    )
+    yield counter(
         "perdure_model_requests",
         "Requests to models.",
         ("flow",),
@@ -118,7 +124,8 @@ def _spent(spent: Mapping[Labels, float], name: str) -> list[tuple[Labels, float
 
 def _tokens(spent: Mapping[Labels, float]) -> list[tuple[Labels, float]]:
     samples: list[tuple[Labels, float]] = []
-    for flow in sorted({flow for flow, what in spent if what.endswith("tokens")}):
+    counted = ("tokens", "input_tokens", "output_tokens")
+    for flow in sorted({flow for flow, what in spent if what in counted}):
         read, wrote = (spent.get((flow, f"{kind}_tokens"), 0) for kind in ("input", "output"))
         rest = max(0, spent.get((flow, "tokens"), 0) - read - wrote)
         samples += [

@@ -148,8 +148,8 @@ class NoteRecords:
             )
             with self._store.redis.pipeline(transaction=False) as pipe:
                 for name in names:
-                    notes, order = self._store.keys.notes(name)
-                    pipe.hlen(notes)
+                    _, order = self._store.keys.notes(name)
+                    pipe.zcard(order)
                     pipe.zrevrange(order, 0, 0, withscores=True)
                 replies = pipe.execute()
         pairs = zip(names, replies[::2], replies[1::2], strict=True)

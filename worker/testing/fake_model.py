@@ -16,6 +16,7 @@ from perdure.flows.controllers.model.chat import (
     AnswerMessage,
     AssistantMessage,
     ChatMessage,
+    FailureKind,
     ModelFailed,
     Piece,
     Reply,
@@ -212,7 +213,8 @@ class _OpenModel:
         try:
             said = self._model.reply_to(request, context)
         except (BadReply, FatalError, RetryableError) as error:
-            raise ModelFailed(error, billed=False) from error
+            kind: FailureKind | None = "busy" if isinstance(error, RetryableError) else None
+            raise ModelFailed(error, billed=False, kind=kind) from error
         except PerdureError:
             raise
         except Exception as error:

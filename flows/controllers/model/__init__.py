@@ -262,9 +262,16 @@ class ModelController(Controller):
         return reply, tools
 
     def _opened(self, target: Target, context: RoundContext) -> AbstractAsyncContextManager[Model]:
-        """Open the model of a target for the request of this round."""
+        """Open the model of a target for the request of this round.
+
+        Raises:
+            ModelFailed: No stand-in has its name.
+        """
         if stand_in_for(target.model) is not None:
-            return nullcontext(stand_in(str(target.model), context))
+            try:
+                return nullcontext(stand_in(str(target.model), context))
+            except FatalError as error:
+                raise ModelFailed(error, billed=False) from None
         # Imported here, because the library takes seconds and much memory, and few flows need it.
         from perdure.flows.controllers.model.provider import opened
 

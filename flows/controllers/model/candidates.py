@@ -113,7 +113,10 @@ def goes_on(failure: Failure, fallback: FallbackKeys, context: RoundContext) -> 
     failed = failure.failed
     match failed.kind:
         case "busy":
-            return _is_patience_over(failure, fallback.busy_seconds, context)
+            is_last = _counts(failed.error) and not context.may_retry(failed.error)
+            return (is_last and fallback.incomplete) or _is_patience_over(
+                failure, fallback.busy_seconds, context
+            )
         case "incomplete":
             return fallback.incomplete and not context.may_retry(failed.error)
         case "gone":
@@ -124,6 +127,11 @@ def goes_on(failure: Failure, fallback: FallbackKeys, context: RoundContext) -> 
             return fallback.refused
         case _:
             return False
+
+
+def _counts(error: Exception) -> bool:
+    """Return whether an error of a busy provider is an attempt of the round, as a fake model's."""
+    return isinstance(error, RetryableError) and error.counts
 
 
 def _is_patience_over(failure: Failure, seconds: float | None, context: RoundContext) -> bool:

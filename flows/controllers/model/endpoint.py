@@ -100,7 +100,7 @@ def target_of(model: str | None, url: str | None, key: str | None, endpoint: End
     name, worker_url = model or endpoint.model, endpoint.url
     if name is None and worker_url is None:
         raise FatalError(UNNAMED)
-    if model is not None and worker_url is not None and _is_of_a_provider(model):
+    if model is not None and worker_url is not None and is_of_a_provider(model):
         return Target(model, None, key)
     if worker_url is not None:
         return Target(
@@ -110,7 +110,7 @@ def target_of(model: str | None, url: str | None, key: str | None, endpoint: End
     return Target(name, None, key or (None if own else endpoint.key))
 
 
-def _is_of_a_provider(model: str) -> bool:
+def is_of_a_provider(model: str) -> bool:
     """Return whether a model's name has a prefix that is a provider known to the model library.
 
     Many servers' own model names contain a colon too (``llama3:8b``).

@@ -45,6 +45,17 @@ def stand_in_for(model: str | None) -> str | None:
     return model if model is not None and model.startswith(PREFIX) else None
 
 
+def fault_of_stand_in(name: str) -> str | None:
+    """Return why no model stands in under a name like ``fake:NAME``, as a sentence.
+
+    Returns:
+        None for a name of another form, and an empty text if there is one.
+    """
+    if not name.startswith(PREFIX):
+        return None
+    return "" if name in _openers else _unknown(name)
+
+
 def opened(name: str, context: RoundContext) -> Any:
     """Return the model that stands in, for the request of one round.
 
@@ -52,8 +63,12 @@ def opened(name: str, context: RoundContext) -> Any:
         FatalError: no model has this name in this process.
     """
     if name not in _openers:
-        raise FatalError(
-            f"no model is named {name!r} in this process; {suggest(name, _openers)}. Name the "
-            "module that makes it in flow_modules (PERDURE_FLOW_MODULES)"
-        )
+        raise FatalError(_unknown(name))
     return _openers[name](context)
+
+
+def _unknown(name: str) -> str:
+    return (
+        f"no model is named {name!r} in this process; {suggest(name, _openers)}. Name the "
+        "module that makes it in flow_modules (PERDURE_FLOW_MODULES)"
+    )

@@ -159,3 +159,31 @@ class Delegates(CircularFlow):
         if context.goal != "question":
             context.stream("one moment")
         return {self.early_exit_key: True, "answer": context.child("private", "question")}
+
+
+class Unit(BaseModel):
+    """A unit of weight."""
+
+    name: str
+
+
+class Weight(BaseModel):
+    """A weight."""
+
+    amount: float
+    unit: Unit
+
+
+@register("weighs")
+class Weighs(CircularFlow):
+    """Answers with a weight, of its goal in grams. Without a number it asks."""
+
+    expose = ("mcp", "openai")
+    Answer = Weight
+    topology = (Node("Controller", "weigh", role="controller"),)
+
+    def weigh(self, state: dict[str, Any], context: RoundContext) -> Any:
+        text = context.answer if context.answered else context.goal
+        if not str(text).isdecimal():
+            return Interrupt("how much?")
+        return {self.early_exit_key: True, "answer": Weight(amount=int(text), unit=Unit(name="g"))}

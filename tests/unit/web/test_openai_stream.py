@@ -168,7 +168,7 @@ def test_what_is_no_text_is_refused() -> None:
     for wrong in (
         [],
         [{"role": "system", "content": "x"}],
-        [{"role": "user", "content": [{"type": "image_url"}]}],
+        [{"role": "user", "content": [{"type": "input_audio"}]}],
         [{"type": "computer_call"}],
         [{"role": "king", "content": "x"}],
     ):

@@ -95,6 +95,7 @@ def check_command(ctx: click.Context, file: str, as_json: bool) -> None:
                 "nodes": dict(flow.nodes),
                 "max_rounds": flow.max_rounds,
                 "missing": flow.missing,
+                "warnings": _doubts(flow),
             }
             for flow in flows
         ]
@@ -106,6 +107,8 @@ def check_command(ctx: click.Context, file: str, as_json: bool) -> None:
         ctx.exit(USAGE)
     for flow in () if as_json else flows:
         click.echo(_summary(file, flow))
+        for warning in _doubts(flow):
+            click.echo(f"{file}: {warning}", err=True)
         if flow.missing is not None:
             click.echo(f"Workers on this machine cannot run it: {flow.missing}", err=True)
 
@@ -146,6 +149,18 @@ def _check_module(target: str) -> tuple[list[FileFault], list[Flow]]:
         what = "it registers no flow: expected @workflow, @register(...) or register(name, flow)"
         return [FileFault(checked.file, 1, "", what)], []
     return checked.faults, checked.flows
+
+
+def _doubts(flow: Flow) -> list[str]:
+    """Return what is valid in a flow, but is likely to be a mistake."""
+    from perdure.flows.controllers.model import ModelController
+    from perdure.flows.controllers.model.doubts import doubtful_models
+    from perdure.worker.settings import load_settings
+
+    controller = getattr(flow, "controller", None)
+    if not isinstance(controller, ModelController) or load_settings().model_url is not None:
+        return []
+    return list(doubtful_models(controller.settings))
 
 
 def _summary(file: str, flow: Flow) -> str:

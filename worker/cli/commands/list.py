@@ -56,6 +56,10 @@ def list_command(
             parent=parent,
             thread_id=thread_id,
         )
+        if not page.runs and thread_id is not None:
+            from perdure.worker.client import validation
+
+            validation.thread(thread_id)  # No message can have been sent to another name.
         has_counts = sys.stdout.isatty() and not as_json and parent is None
         counts = client.status_counts() if has_counts else {}
     for run_id in page.damaged:

@@ -29,19 +29,10 @@ def print_prompt(client: ClientApi, run_id: str, step: int, as_json: bool) -> No
     """Print what a step of a run sends, or sent, to its model.
 
     Raises:
-        InvalidInput: The client asks an HTTP server, or the step has no prompt.
-        UnknownFlow: This process does not know the run's flow.
+        InvalidInput: The step has no prompt.
+        UnknownFlow: This process, or the HTTP server that is asked, does not know the run's flow.
     """
-    from perdure.worker.client import Client
-    from perdure.worker.client.prompt import prompt_of_run
-    from perdure.worker.errors import InvalidInput
-
-    if not isinstance(client, Client):
-        raise InvalidInput(
-            "a prompt is made from what the state server stores, by the code of the run's flow, "
-            "so it cannot be asked for over HTTP; run this with --url redis://..."
-        )
-    document = prompt_of_run(client, run_id, step)
+    document = client.prompt(run_id, step)
     if as_json:
         output.document(document)
         return

@@ -161,7 +161,8 @@ def delete_command(
 ) -> None:
     """Delete RUN with its history, or many runs with --status.
 
-    Only ended runs can be deleted: completed, errored or stopped.
+    Only ended runs can be deleted: completed, errored or stopped. What they have kept for later
+    runs stays (perdure notes).
     """
     if tree and run_id is None:
         raise click.UsageError("--tree needs the RUN to delete.")

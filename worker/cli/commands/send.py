@@ -18,9 +18,7 @@ from perdure.worker.presentation.text import plain
 @click.command("send")
 @click.argument("thread")
 @click.argument("text", metavar="TEXT")
-@click.option(
-    "--flow", metavar="FLOW", required=True, help="Flow of a new run, if none of them is live."
-)
+@click.option("--flow", metavar="FLOW", help="Flow of a new run. [default: that of its last run]")
 @click.option("--input", "texts", metavar="KEY=TEXT", multiple=True, help="Input of a new run.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label for a new run.")
 @click.option(
@@ -40,7 +38,7 @@ def send_command(
     context: click.Context,
     thread: str,
     text: str,
-    flow: str,
+    flow: str | None,
     texts: tuple[str, ...],
     labels: tuple[str, ...],
     budgets: tuple[str, ...],

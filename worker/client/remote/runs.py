@@ -22,6 +22,7 @@ from perdure.worker.client.api import ClientApi
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
 from perdure.worker.client.steer import Steering, check_words, seconds_of
+from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
@@ -121,6 +122,10 @@ class RemoteReads(RemoteConnection, ClientApi):
         validation.depth(depth)
         validation.width(width)
         return RunTree.from_dict(self._ask(path_of(run_id, "tree"), depth=depth, width=width))
+
+    def prompt(self, run_id: str, step: int) -> PromptOfRound:
+        validation.step(step)
+        return cast(PromptOfRound, self._ask(path_of(run_id, "prompt"), step=step))
 
     def artifacts(self, run_id: str) -> dict[str, int]:
         return dict(self._ask(path_of(run_id, "artifacts")))
@@ -233,7 +238,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         thread: str,
         text: str,
         *,
-        flow: str,
+        flow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -251,7 +256,9 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
             "labels": None if labels is None else dict(labels),
             "budgets": None if budgets is None else validation.budgets(budgets, "budgets"),
         }
-        body = {"flow": flow, "text": text}
+        validation.optional_texts(flow=flow)
+        body: dict[str, Any] = {"text": text}
+        body |= {} if flow is None else {"flow": flow}
         body |= {name: value for name, value in options.items() if value is not None}
         path = f"/threads/{quote(thread, safe='')}/messages"
         # The key makes a repetition safe.

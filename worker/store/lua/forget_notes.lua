@@ -12,7 +12,7 @@
 local k, refusal = note_keys()
 if not k then return refusal end
 
-local count = arg.key and call('HEXISTS', k.notes, arg.key) or call('HLEN', k.notes)
+local count = arg.key and call('HEXISTS', k.notes, arg.key) or call('ZCARD', k.order)
 if arg.key then
   call('HDEL', k.notes, arg.key)
   call('ZREM', k.order, arg.key)

@@ -82,13 +82,16 @@ def chat_router(hub: EventHub) -> APIRouter:
         is its answer, and the run goes on.
         """
         said = of_ai_sdk(body)
+        is_anew = body.trigger == "regenerate-message"
         key: str | None = None
         if isinstance(said, ChatMessage):
             again = [body.trigger, body.message_id, body.inputs]
             key = key_of("ai-sdk", name, body.id, said, again)
-            if body.trigger == "regenerate-message" and body.message_id is None:
+            if is_anew and body.message_id is None:
                 key = None  # Nothing tells a second wish from a request that is sent again.
-        found = await run_in_threadpool(respond, runs, name, body.id, said, key, body.inputs)
+        found = await run_in_threadpool(
+            respond, runs, name, body.id, said, key, body.inputs, is_anew
+        )
         run_id, after, calls = found
         source = TextSource(runs, run_id, after)
         return await streamed_ui(runs, hub, source, AiSdkWriter(), follow, seconds, calls)
@@ -139,7 +142,8 @@ def chat_router(hub: EventHub) -> APIRouter:
         """Answer a message of a conversation with a run, as events of AG-UI.
 
         It is what an `HttpAgent` sends. The last message of the person is the run's goal. The same
-        message in the same thread makes one run. `resume` answers a question of a run, which then
+        message in the same thread makes one run. If a run of the thread works, it hears the
+        message, and the response is what follows. `resume` answers a question of a run, which then
         goes on. Tools, state and context of the client are not used.
         """
         said = of_ag_ui(body)
@@ -164,23 +168,30 @@ def respond(
     said: ChatMessage | ChatAnswer,
     key: str | None,
     inputs: dict[str, Any] | None,
+    is_anew: bool = False,
 ) -> tuple[str, str | None, Sequence[UiToolCall]]:
-    """Submit a run for a message, or answer the question of a run.
+    """Submit a run for a message, or pass it to the run that works, or answer a run's question.
+
+    Args:
+        is_anew: whether the same message is to be answered anew, so that no run that works hears
+            it.
 
     Returns:
         The run, where in its stream the response begins, and the calls that it may give results of.
     """
     runs.caller.require(Scope.READ)  # Else a run would be there, and its response refused.
     if isinstance(said, ChatMessage):
-        run = runs.submit(
-            flow,
-            said.text,
-            inputs,
-            idempotency_key=key,
-            thread_id=chat_id,
-            topic=topic_of(chat_id),
-        )
-        return run.id, None, ()
+        topic = topic_of(chat_id)
+        if key is None or is_anew:
+            run = runs.submit(
+                flow, said.text, inputs, idempotency_key=key, thread_id=chat_id, topic=topic
+            )
+            return run.id, None, ()
+        sent = runs.send_to_chat(topic, chat_id, said.text, flow, inputs, key)
+        if sent.started:
+            return sent.run_id, None, ()
+        [newest] = runs.latest_events(sent.run_id, 1)
+        return sent.run_id, behind(newest.id), ()
     asking = runs.get(said.run_id)
     pending = PendingInterrupt.of(asking)
     answer = {} if pending is None else answer_to(pending, said)

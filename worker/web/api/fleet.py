@@ -94,7 +94,10 @@ Name = Annotated[str, Path(description="The flow's name.", examples=["countdown"
     "/flows", operation_id="list_flows", response_model=dict[str, FlowInfo], responses=problems()
 )
 def list_flows(runs: Runs) -> Response:
-    """List the flows that this server or a live worker knows, with the schemas of their inputs."""
+    """List the flows that this server or a live worker knows.
+
+    Each has the schemas of its inputs and answers.
+    """
     return Json(runs.flows())
 
 

@@ -34,6 +34,7 @@ class NoteListing(Known):
     prefix: str = ""
     """Only those that begin with this text."""
     limit: Limit = 100
+    """The most namespaces."""
     after: str | None = None
     """The last namespace of the page before."""
 
@@ -44,6 +45,7 @@ class NoteSearch(Known):
     words: str = ""
     """Only those with one of these words, those with most of them first."""
     limit: Limit = 50
+    """The most notes."""
 
 
 class NoteToPut(Asked):

@@ -332,6 +332,13 @@ class Place(Known):
     """The cursor that the previous page returned."""
 
 
+class AskedStep(Known):
+    """A step of a run."""
+
+    step: Annotated[int, Field(ge=0)]
+    """The number of the step."""
+
+
 class InboxPlace(Place):
     """A page of the inbox."""
 

@@ -13,6 +13,7 @@ from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from perdure.flows.files import file_from
+from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.signal import SignalReceipt
@@ -21,6 +22,7 @@ from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import UnknownFlow
 from perdure.worker.web.api.requests import (
+    AskedStep,
     DeleteMany,
     Deletion,
     Keep,
@@ -176,6 +178,22 @@ def why(run_id: RunId, runs: Runs) -> Response:
 def get_transcript(run_id: RunId, runs: Runs) -> Response:
     """Return the whole run: its inputs, history and events."""
     return Json(runs.transcript(run_id))
+
+
+@router.get(
+    "/runs/{run_id}/prompt",
+    operation_id="get_prompt",
+    response_model=PromptOfRound,
+    responses=problems(
+        "invalid-request", "invalid-input", "run-not-found", "unknown-flow", "damaged-run"
+    ),
+)
+def get_prompt(run_id: RunId, asked: Annotated[AskedStep, Query()], runs: Runs) -> Response:
+    """Return what a round sent to its model, or what the next round would send.
+
+    This server makes it again from what is stored of the run, so it needs the code of the flow.
+    """
+    return Json(runs.prompt(run_id, asked.step))
 
 
 STATE_PROBLEMS = ("run-not-found", "invalid-transition", "stale", "damaged-run")

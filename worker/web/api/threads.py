@@ -29,8 +29,9 @@ Thread = Annotated[str, Path(description="The caller's name for the conversation
 class MessageToSend(Asked):
     """A message to a thread."""
 
-    flow: FlowName
-    """The flow of a new run, if no run of the thread is live."""
+    flow: FlowName | None = None
+    """The flow of a new run, if no run of the thread is live. Without it, it is the flow of the
+    thread's newest run."""
     text: str
     inputs: dict[str, Any] | None = None
     """The inputs of a new run."""

@@ -29,6 +29,7 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.note_namespace import NoteNamespace
+from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
@@ -209,6 +210,11 @@ class AuthorizedClient:
             self._owned(child, Scope.READ)
         return self.client.file(run_id, name)
 
+    def prompt(self, run_id: str, step: int) -> PromptOfRound:
+        """Return what a round of the run sent to its model, or what its next would send."""
+        self._owned(run_id, Scope.READ)
+        return self.client.prompt(run_id, step)
+
     def why(self, run_id: str) -> Verdict:
         """Return why the run is in its current state."""
         self._owned(run_id, Scope.READ)
@@ -307,7 +313,7 @@ class AuthorizedClient:
         self,
         thread: str,
         text: str,
-        flow: str,
+        flow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -319,6 +325,27 @@ class AuthorizedClient:
         return self.client._send(
             topic_of(thread, name), thread, text, flow, inputs, key, labels, budgets, name
         )
+
+    def send_to_chat(
+        self,
+        topic: str,
+        chat: str,
+        text: str,
+        flow: str,
+        inputs: Mapping[str, Any] | None,
+        key: str,
+    ) -> SentMessage:
+        """Send a message to a chat of the HTTP caller's: to the run that works, or to a new one.
+
+        Raises:
+            Taken: The run of the chat waits for a person, or is of another flow.
+        """
+        self.caller.require(Scope.SUBMIT)
+        name = self.caller.name
+        return self.client._send(
+            self._own(topic), chat, text, flow, inputs, self._own(key), None, None, name,
+            lambda run: run.flow == flow and run.status is not RunStatus.INTERRUPTED,
+        )  # fmt: skip
 
     def conversation(self, thread: str) -> list[ThreadMessage]:
         """Return the messages of a thread of the HTTP caller's."""

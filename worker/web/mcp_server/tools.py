@@ -127,4 +127,32 @@ def flow_tool(name: str, flow: FlowInfo) -> Tool:
         name=name,
         description=f"{flow.get('description', '')}\n\n{ABOUT_FLOWS}".strip(),
         input_schema=schema,
+        output_schema=_output_schema(flow.get("answer")),
     )
+
+
+def _output_schema(answer: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the schema of a tool's structured result, or None if the flow's answers have none.
+
+    A run that asks a person, or goes on, has no answer yet.
+    """
+    if answer is None:
+        return None
+    text = {"type": "string"}
+    # References in it count from the root of the whole schema.
+    own = {name: part for name, part in answer.items() if name != "$defs"}
+    return {
+        "type": "object",
+        "properties": {
+            "run": text,
+            "flow": text,
+            "status": text,
+            "finished": {"type": "boolean"},
+            "answer": own,
+            "output": {"type": "object"},
+            "question": {"type": "object"},
+            "error": text,
+        },
+        "required": ["run", "flow", "status"],
+        **({"$defs": definitions} if (definitions := answer.get("$defs")) else {}),
+    }
