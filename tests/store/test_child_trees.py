@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
 
+from perdure import Client, Settings
+from perdure.worker.messaging.follow_ups import FollowUps
 from perdure.worker.store import Store
 from tests.support.family import (
     ALL,
@@ -52,6 +55,7 @@ from tests.support.runs import (
     sweep_after,
     sweep_and_bring,
 )
+from tests.support.runtimes import runtime_of
 
 # The tree
 
@@ -289,6 +293,37 @@ def test_a_walk_looks_at_so_many_children_at_a_time(store: Store) -> None:
     steps = reconcile(store, most=1)
     assert [step.word for step in steps] == ["more", "done"]
     assert phases(store, *ids) == ["stopped", "stopped"]
+
+
+def test_a_walk_passes_over_many_children_that_have_ended(store: Store) -> None:
+    parked(store, (10, 11, 11), total=10, limit=10)
+    start_children(store, 10)
+    for place in range(9):
+        end_child(store, child_id(store, place))
+    for ended, starts in (
+        (0, [f"{GROUP} {place}" for place in range(1, 10)]),
+        (4, [f"{GROUP} 5"]),
+    ):
+        store.redis.hincrby(store.keys.run("r"), "walk", 1)
+        *steps, last = reconcile(store, most=1, ended=ended)
+        assert ([step.start for step in steps], last.word) == (starts, "done")
+
+
+def test_a_walk_over_more_children_than_a_caller_makes_steps_for_goes_on_where_it_stood(
+    store: Store, settings: Settings
+) -> None:
+    parked(store, (100, 101, 101), total=100, limit=100)
+    for first in range(0, 100, 10):
+        start_children(store, 10, first=first)
+    stop(store, mode="now")
+    with closing(Client(settings=settings)) as client:
+        follow_ups, calls = FollowUps(store, runtime_of(client).publisher), 0
+        while follow_up(store) is not None:
+            follow_ups.do(["r"], most=2)
+            calls += 1
+            assert calls < 10, "each call begins anew"
+    assert phases(store, *(child_id(store, place) for place in range(100))) == ["stopped"] * 100
+    assert calls == 4, "two steps each, of sixteen children"
 
 
 def test_a_walk_that_began_before_another_one_was_asked_for_begins_anew(store: Store) -> None:

@@ -30,6 +30,10 @@ TRIALS = {
         "17: a stop now of a tree of 1,111 runs: the last is stopped within 2 s",
         20, 1, trees.stops,
     ),
+    "wide_stop": Trial(
+        "17: a run with very many children is stopped, resumed and stopped with all of them",
+        10_000, 300, trees.wide_stop,
+    ),
     "stops_while_starting": Trial(
         "17: no child is started after the acknowledgement of a stop",
         10_000, 100, trees.stops_while_starting,

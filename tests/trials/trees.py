@@ -153,6 +153,25 @@ def _queued(ground: Ground) -> int:
     return sum(int(store.redis.llen(name)) for name in store.keys.queue_names)
 
 
+def wide_stop(size: int) -> Figures:
+    """``stop --now`` of a run with very many parked children, which are all resumed with it, and stopped again."""
+    with place() as ground, ground.workers(2):
+        inputs = {"depth": 1, "width": size}
+        run = ground.client.submit("trial_level", "g", inputs)
+        until(lambda: ground.count("live") == size, "the children", LONG)
+        until(lambda: _queued(ground) == 0, "their rest", 120)
+        seconds = []
+        for act, index in (("stop", "stopped"), ("resume", "live"), ("stop", "stopped")):
+            began = time.monotonic()
+            if act == "stop":
+                ground.client.request_stop(run.id, mode="now")
+            else:
+                ground.client.resume(run.id)
+            until(lambda index=index: ground.count(index) == size, f"all {index}", 300)
+            seconds.append(f"{act} {time.monotonic() - began:.1f} s")
+    return Figures(f"{size:,} children: {', '.join(seconds)} until the last", True)
+
+
 def stops_while_starting(size: int) -> Figures:
     """Stops at random moments of parents that start ten children, one after another."""
     chance = random.Random(size)

@@ -20,9 +20,13 @@ logger = logging.getLogger("perdure.children")
 
 #: Children that one script starts, up to 0.1 ms each.
 STARTED_AT_ONCE = 16
+#: Children that have ended, which one step passes over beside those that it looks at.
+PASSED_AT_ONCE = 256
 #: Steps that one caller makes. A sweep passes the rest to another process, so that no worker is
 #: kept from its rounds for long.
 MOST_STEPS = 256
+#: Runs at most whose walk a process remembers. One that it forgot begins anew.
+MOST_WALKS = 100
 
 
 class FollowUps:
@@ -31,6 +35,10 @@ class FollowUps:
     def __init__(self, store: Store, publisher: Publisher) -> None:
         self._store = store
         self._publisher = publisher
+        #: Where walks stand that were not finished within the steps of one call: the walk and the
+        #: place, by run. Without it, a walk of more children than these steps reach would begin
+        #: anew each time.
+        self._walks: dict[str, tuple[str | None, str | None]] = {}
 
     def do(self, run_ids: Sequence[str], most: int = MOST_STEPS) -> None:
         """Look after the children of these runs, and after the children of these.
@@ -49,24 +57,35 @@ class FollowUps:
 
     def _do(self, run_ids: Sequence[str], most: int) -> None:
         waiting = deque(dict.fromkeys(run_ids))
-        walk = start = None
         while waiting and most > 0:
-            most -= 1
             run_id = waiting[0]
-            step = self._store.reconcile_children(run_id, walk, start)
-            waiting.extend(each for each in step.follow_ups if each not in waiting)
-            walk, start = (step.walk, step.start) if step.word == "more" else (None, None)
-            if step.word == "start" and self._start(run_id, step):
-                continue
-            if step.word not in ("more", "moved"):
-                waiting.popleft()
-            if step.word == "damaged":
-                logger.error(
-                    "run %s: what the server holds of it is damaged (%s); its children are left "
-                    "as they are",
-                    run_id,
-                    step.start,
+            walk, start = self._walks.get(run_id, (None, None))
+            goes_on = True
+            while goes_on and most > 0:
+                most -= 1
+                step = self._store.reconcile_children(run_id, walk, start, ended=PASSED_AT_ONCE)
+                waiting.extend(each for each in step.follow_ups if each not in waiting)
+                walk, start = (step.walk, step.start) if step.word == "more" else (None, None)
+                goes_on = step.word in ("more", "moved") or (
+                    step.word == "start" and self._start(run_id, step)
                 )
+                if step.word == "damaged":
+                    logger.error(
+                        "run %s: what the server holds of it is damaged (%s); its children are "
+                        "left as they are",
+                        run_id,
+                        step.start,
+                    )
+            self._remember(run_id, walk, start)
+            waiting.popleft()
+
+    def _remember(self, run_id: str, walk: str | None, start: str | None) -> None:
+        if start is None:
+            self._walks.pop(run_id, None)
+            return
+        if len(self._walks) >= MOST_WALKS:
+            self._walks.clear()
+        self._walks[run_id] = walk, start
 
     def _start(self, run_id: str, step: ChildrenStep) -> bool:
         """Start children of a run, and return whether this caller goes on with the run.

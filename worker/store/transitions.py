@@ -592,7 +592,12 @@ class Store(Queries):
         return self._run("raise_limit", run_id, {"op": op, "add": add, "by": by, "child": child})
 
     def reconcile_children(
-        self, run_id: str, walk: str | None = None, start: str | None = None, most: int = 16
+        self,
+        run_id: str,
+        walk: str | None = None,
+        start: str | None = None,
+        most: int = 16,
+        ended: int = 0,
     ) -> ChildrenStep:
         """Stop, continue or hear a slice of a run's children, and return what comes next.
 
@@ -602,8 +607,9 @@ class Store(Queries):
             walk: of the step before, to go on.
             start: where to go on, of the step before.
             most: the children to look at.
+            ended: the children that have ended to pass over beside these.
         """
-        named = {"id": run_id, "slice": most, "walk": walk, "from": start}
+        named = {"id": run_id, "slice": most, "ended": ended, "walk": walk, "from": start}
         word, *rest = self._run("reconcile_children", run_id, named)
         match word, rest:
             case "more", [walk, start, *others]:

@@ -3,8 +3,9 @@
 -- what comes next.
 --
 -- KEYS  as in parts/run.lua
--- ARGV  id (of the run), slice (how many children it looks at, up to 0.1 ms each), [walk] and [from]
---       (of the reply `more`, to go on)
+-- ARGV  id (of the run), slice (how many children it looks at, up to 0.1 ms each), [ended] (how many
+--       children that have ended it passes over beside these, 1 us each), [walk] and [from] (of the
+--       reply `more`, to go on)
 -- Returns
 --   more WALK FROM      There are more children to look at: the caller calls again with these.
 --   start GROUP FROM NONCE ROOM COMMON PLANS
@@ -48,12 +49,17 @@ local function stop_child(own, child)
   ask_to_stop(own, child, now, run.stop_mode or 'graceful', 'parent ' .. run.id)
 end
 
+local function is_unwanted(group) return AT_REST[run.phase] or group.dropped end
+
+-- Return whether the child's end is known, and the child still wanted. Most children of a wide group
+-- have ended, and are not read again.
+local function has_ended(group, place) return not is_unwanted(group) and call('HEXISTS', group.key, 'end:' .. place) == 1 end
+
 local function look_at(group, place)
+  if has_ended(group, place) then return end
   local id, nonce = child_of(run, group.name, place)
   local own = keys_of_other(k, id)
-  local unwanted = AT_REST[run.phase] or group.dropped
-  -- Most children of a wide group have ended, and are not read again.
-  if call('HEXISTS', group.key, 'end:' .. place) == 1 and not unwanted then return end
+  local unwanted = is_unwanted(group)
   local child, why = read_run(own)
   if child and child.nonce ~= nonce then child, why = nil, { 'missing' } end
   if not child then
@@ -91,7 +97,7 @@ if walk ~= run.walked then
   local from_group, from_place = match(arg.from or '', '^(%S+) (%d+)$')
   -- If that group is gone meanwhile, the other groups are looked at from the first one on.
   if from_group and not find('\n' .. (run.groups or '') .. '\n', '\n' .. from_group .. '\n', 1, true) then from_group = nil end
-  local left = tonumber(arg.slice)
+  local left, passed = tonumber(arg.slice), number(arg.ended)
   for name in groups_of(run) do
     if not from_group or name == from_group then
       local group = read_group(k, name)
@@ -101,8 +107,12 @@ if walk ~= run.walked then
       if group and (group.dropped or not (AT_REST[run.phase] and alone)) then
         for place = first, group.started - 1 do
           if left == 0 then return with_follow_ups({ 'more', walk, name .. ' ' .. place }) end
-          left = left - 1
-          look_at(group, place)
+          if passed > 0 and has_ended(group, place) then
+            passed = passed - 1
+          else
+            left = left - 1
+            look_at(group, place)
+          end
         end
       end
     end
