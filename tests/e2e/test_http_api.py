@@ -197,7 +197,7 @@ def test_an_id_in_use_is_a_conflict(http: httpx2.Client) -> None:
     ("given", "told"),
     [
         ({**COUNTDOWN, "lables": {}}, "did you mean 'labels'?"),
-        ({"flow": "countdown"}, "body.goal: Field required"),
+        ({"goal": "count down"}, "body.flow: Field required"),
         ({**COUNTDOWN, "max_rounds": "3"}, "body.max_rounds: Input should be a valid integer"),
         ({**COUNTDOWN, "max_rounds": 0}, "body.max_rounds"),
         ({**COUNTDOWN, "labels": {"n": 1}}, "body.labels.n"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from perdure import Client, InvalidInput, RemoteClient, Settings, Steps, workflow
@@ -59,6 +60,15 @@ def test_a_run_may_have_no_goal(client: Client, settings: Settings) -> None:
         assert remote.submit("goalless", inputs={"item": "a book"}).goal == ""
         with pytest.raises(InvalidInput, match="goalful needs a goal"):
             remote.submit("goalful")
+
+
+def test_the_form_of_the_dashboard_requires_a_goal_only_if_it_is_needed(
+    settings: Settings,
+) -> None:
+    with serving(settings) as url:
+        for flow, attribute in (("goalless", ""), ("goalful", " required")):
+            shown = httpx2.get(f"{url}/start?flow={flow}").text
+            assert f'<textarea id="goal" name="goal" rows="2"{attribute}>' in shown
 
 
 def test_goal_is_optional_on_the_command_line(tmp_path: Path, settings: Settings) -> None:
