@@ -128,6 +128,7 @@ def test_notes_are_deleted_one_by_one_or_all(store: Store) -> None:
         notes.put("n", note(key))
     notes.put("other", note("a"))
     assert notes.forget("n", "b") == ("ok", "1")
+    assert [each.namespace for each in notes.namespaces("", 9)] == ["n", "other"]
     assert notes.forget("n", "b") == notes.forget("m", "b") == ("ok", "0")
     assert keys(notes.newest("n", 9)) == ["c", "a"]
     assert notes.forget("n") == ("ok", "2") and notes.forget("n") == ("ok", "0")
@@ -146,6 +147,8 @@ def test_namespaces_are_listed_by_their_beginning_page_by_page(store: Store) -> 
         return [each.namespace for each in notes.namespaces(*args)]
 
     assert names("", 9) == ["team:x", "user:ada", "user:ada%3A", "user:ben", "userx"]
+    scores = store.redis.zrange(store.keys.note_index, 0, -1, withscores=True)
+    assert {score for _, score in scores} == {0}, "the order is that of the names"
     assert names("user:", 2) == ["user:ada", "user:ada%3A"]
     assert names("user:", 2, "user:ada%3A") == ["user:ben"]
     assert names("nobody", 9) == []
@@ -193,6 +196,14 @@ def test_a_key_of_a_wrong_type_is_named_and_nothing_is_written(store: Store, whi
     assert notes.put("n", note("a"), held) == ("damaged", names[which], [])
     assert notes.forget("n", None, held) == ("damaged", names[which])
     assert everything(store) == before
+
+
+def test_a_note_that_has_lost_its_time_gets_one(store: Store) -> None:
+    notes = records(store)
+    notes.put("n", note("a"))
+    store.redis.delete(store.keys.notes("n")[1])
+    assert notes.put("n", note("a")) == ("ok", str(clock(store)), [])
+    assert keys(notes.newest("n", 9)) == ["a"]
 
 
 @pytest.mark.parametrize("text", ["no json", "[]", '{"text": "x"}', "null"])

@@ -19,8 +19,9 @@ if not k then return refusal end
 local at = call('ZSCORE', k.order, arg.key)
 if at and call('HGET', k.notes, arg.key) == arg.note then return { 'ok', whole(at) } end
 local newest = call('ZRANGE', k.order, -1, -1, 'WITHSCORES')
+local now = clock()
 -- Later than the newest, so that notes of one millisecond keep their order.
-local now = math.max(clock(), newest[2] and newest[2] + 1 or 0)
+if newest[2] and tonumber(newest[2]) >= now then now = newest[2] + 1 end
 call('HSET', k.notes, arg.key, arg.note)
 call('ZADD', k.order, now, arg.key)
 call('ZADD', k.index, 0, arg.namespace)
