@@ -21,8 +21,8 @@ ENDLESS = "echo begun > begun; while :; do echo tick >> ticks; sleep 0.1; done"
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with podman_in_path(tmp_path_factory.mktemp("podman")) as programs:
+def podman() -> Iterator[Path]:
+    with podman_in_path() as programs:
         yield programs
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,15 +62,17 @@ def podman_with_image(directory: Path) -> Path:
 
 
 @contextmanager
-def podman_in_path(directory: Path) -> Iterator[Path]:
+def podman_in_path() -> Iterator[Path]:
     """Put a Podman with the image in front of PATH. Skip the test if this machine has none."""
-    try:
-        programs = podman_with_image(directory)
-    except NoContainers as error:
-        pytest.skip(str(error))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-        yield programs
+    # Podman refuses a path of more than 50 characters, which pytest's directories have.
+    with tempfile.TemporaryDirectory(prefix="podman-", dir="/tmp") as directory:
+        try:
+            programs = podman_with_image(Path(directory))
+        except NoContainers as error:
+            pytest.skip(str(error))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+            yield programs
 
 
 def containers(programs: Path) -> list[str]:

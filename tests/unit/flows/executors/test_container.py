@@ -172,8 +172,8 @@ def test_a_program_reads_its_input(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with podman_in_path(tmp_path_factory.mktemp("podman")) as programs:
+def podman() -> Iterator[Path]:
+    with podman_in_path() as programs:
         yield programs
 
 
