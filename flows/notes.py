@@ -238,7 +238,8 @@ def filled(template: str, facts: Callable[[], Mapping[str, str]], where: str) ->
         if not of_run.get(name):
             raise FatalError(
                 f"{where}: the namespace {template!r} of its notes needs {name}, and the run has "
-                "none. Submit it with one, or leave it out of the namespace"
+                f"none. Submit a new run with it ({_option(name)}), or leave it out of the "
+                "namespace"
             )
     namespace = _PLACE.sub(lambda place: quote(of_run[place[1]], safe=_KEPT), template)
     if not NAMESPACE.fullmatch(namespace):
@@ -247,6 +248,16 @@ def filled(template: str, facts: Callable[[], Mapping[str, str]], where: str) ->
             "most 200 characters, a letter or digit first"
         )
     return namespace
+
+
+def _option(fact: str) -> str:
+    """Return the option of ``perdure submit`` that gives a run a fact."""
+    if fact.startswith("labels."):
+        return f"perdure submit --label {fact.removeprefix('labels.')}=TEXT"
+    return {
+        "submitted_by": "perdure submit --by NAME",
+        "thread": "perdure send THREAD",
+    }.get(fact, "see perdure submit --help")
 
 
 def checked_note(text: object, key: object, value: object) -> Note:

@@ -40,7 +40,36 @@ class WorkflowQuestion(Flow):
 
     def play(self, node: str, context: RoundContext) -> Outcome:
         """Ask the person, and end with the answer."""
-        if context.answered:
-            return End(context.answer)
         asked = WorkflowQuestionInputs.model_validate(dict(context.inputs))
-        return Interrupt(context.goal, asked.data, asked.deadline, asked.default)
+        question = context.goal
+        if context.answered:
+            fault = _fault_of(asked.data, context.answer)
+            if not fault:
+                return End(context.answer)
+            question = f"{question} (the last answer does not fit: {fault})"
+        return Interrupt(question, asked.data, asked.deadline, asked.default)
+
+
+#: The Python types of JSON data, by the name of their type in a JSON schema.
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
+
+
+def _fault_of(data: Any, answer: Any) -> str:
+    """Return what is wrong with the JSON type of an answer, or nothing.
+
+    The workflow checks the rest: this flow may be played where the type is not known.
+    """
+    schema = data.get("expects") if isinstance(data, dict) else None
+    name = schema.get("type") if isinstance(schema, dict) else None
+    if not isinstance(name, str) or name not in _TYPES:
+        return ""
+    fits = isinstance(answer, _TYPES[name]) and (name == "boolean" or not isinstance(answer, bool))
+    return "" if fits else f"expected JSON of the type {name}"

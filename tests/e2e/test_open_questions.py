@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pydantic import PositiveInt
 
 from perdure import Ask, AsyncSteps, Client, RunStatus, Settings, Step, Steps, workflow
 from perdure.testing import crash_lab
@@ -23,7 +24,7 @@ def plain(steps: Steps) -> dict[str, Any]:
     color, number, done, word = steps.gather(
         [
             Ask("Which color?", {"of": "the wall"}, name="color"),
-            Ask("How many?", expects=int),
+            Ask("How many?", expects=PositiveInt),
             Step(effect, "measure", idempotent=True),
             Ask("Which word?"),
         ]
@@ -37,7 +38,7 @@ async def live(steps: AsyncSteps) -> dict[str, Any]:
     """Ask three people at once, in a coroutine."""
     color, number, done, word = await asyncio.gather(
         steps.ask("Which color?", {"of": "the wall"}, name="color"),
-        steps.ask("How many?", expects=int),
+        steps.ask("How many?", expects=PositiveInt),
         steps.step(effect, "measure", idempotent=True),
         steps.ask("Which word?"),
     )
@@ -54,7 +55,9 @@ def in_time(steps: Steps) -> list[Any]:
 
 @workflow("questions_of_numbers")
 def numbers(steps: Steps) -> list[Any]:
-    return steps.gather([Ask("How many?", expects=int), Ask("How much?", expects=int)])
+    return steps.gather(
+        [Ask("How many?", expects=PositiveInt), Ask("How much?", expects=PositiveInt)]
+    )
 
 
 @workflow("questions_wrong")
@@ -110,13 +113,32 @@ def test_each_is_answered_by_itself_in_any_order_and_by_any_process(
     assert keys == ["effect", *(names[question] for question in order), "paint"]
 
 
+def test_an_answer_of_another_json_type_is_asked_again_at_once(
+    client: Client, driver: Driver
+) -> None:
+    run = client.submit("questions_of_numbers")
+    asked = asking(driver, 2)
+    client.resume(asked["How many?"], "many")
+    again = asking(driver, 2)
+    [question] = [each for each in again if each.startswith("How many?")]
+    assert "integer" in question and again[question] == asked["How many?"]
+    [waiting] = [each for each in client.inbox().waiting if each.question == question]
+    assert waiting.ways == ("--answer '7'",)
+    client.resume(again[question], 3)
+    client.resume(asked["How much?"], 4)
+    assert play(driver, run).answer == [3, 4]
+
+
 @FLOWS
 def test_the_question_says_what_it_belongs_to(flow: str, client: Client, driver: Driver) -> None:
     run = client.submit(flow)
     asked = asking(driver)
     told = {each.question: each.data for each in client.inbox().waiting}
     assert told["Which color?"] == {"of": "the wall", "asks": "color"}
-    assert told["How many?"] == {"asks": "ask", "expects": {"type": "integer"}}
+    assert told["How many?"] == {
+        "asks": "ask",
+        "expects": {"type": "integer", "exclusiveMinimum": 0},
+    }
     assert {child.id for child in client.children(run.id)} == set(asked.values())
 
 
@@ -126,7 +148,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(
 ) -> None:
     run = client.submit(flow)
     for question, run_id in asking(driver).items():
-        client.resume(run_id, "many" if question == "How many?" else ANSWERS[question])
+        client.resume(run_id, -1 if question == "How many?" else ANSWERS[question])
     play(driver, run)
     [again] = client.inbox().waiting
     assert again.run_id == run.id  # One open question needs no child.
@@ -139,9 +161,9 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(
 
 def test_if_no_answer_fits_all_are_asked_again(client: Client, driver: Driver) -> None:
     run = client.submit("questions_of_numbers")
-    for answer in ("many", 3):
+    for answer in (-1, 3):
         for question, run_id in asking(driver, 2).items():
-            assert "does not fit" in question or answer == "many"
+            assert "does not fit" in question or answer == -1
             client.resume(run_id, answer)
         driver.sweep_and_play()
     assert play(driver, run).answer == [3, 3]

@@ -14,6 +14,16 @@ Kind = Literal["approval", "in_doubt", "budget", "question", "pause"]
 LISTENERS = ("controller", "workflow", "graph", "model")
 
 
+#: What stands for an answer in a command, by the JSON type that the question expects.
+EXAMPLES = {
+    "integer": "7",
+    "number": "7.5",
+    "boolean": "true",
+    "array": '["a list"]',
+    "object": '{"a key": "a value"}',
+}
+
+
 @dataclass(frozen=True)
 class PendingInterrupt(Document):
     """One run that waits for a person, as it was when it was read."""
@@ -155,9 +165,16 @@ class PendingInterrupt(Document):
             case "budget":
                 return (f"--add {(self.data or {})['budget']}={self.as_much_again}",)
             case "question":
-                return ("--answer '\"your answer\"'",)
+                return (f"--answer '{self._example_of_answer}'",)
             case "pause":
                 return ("",)
+
+    @property
+    def _example_of_answer(self) -> str:
+        """JSON data of the type that the question expects, to be replaced by the answer."""
+        expects = (self.data or {}).get("expects")
+        kind = expects.get("type") if isinstance(expects, dict) else None
+        return EXAMPLES.get(str(kind), '"your answer"')
 
     @property
     def as_much_again(self) -> str:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 def watch_command(context: click.Context, run_id: str, as_json: bool, url: str | None) -> None:
     """Watch RUN until it ends or asks something. With --json, one document per line.
 
+    A question of a child run is shown with the command that answers it, and RUN is watched on.
+
     Exit codes: 0 finished, 4 errored or unfinished, 5 stopped, 6 interrupted. Ctrl-C does not stop
     the run.
     """
