@@ -146,7 +146,7 @@ def test_each_role_can_do_all_that_it_is_for(
         with locked.login("worker") as stranger:
             stranger.lpush("perdure.controller", "no message")
         until(lambda: len(reader._store.dead_letters()) == 1, "a dead letter")
-        kept = producer.submit("noting", "likes tea", submitted_by="ada")
+        kept = producer.submit("note_taker", "likes tea", submitted_by="ada")
         assert producer.wait(kept.id, 60).answer == []
         assert [note.text for note in admin.notes("user:ada")] == ["likes tea"]
         assert [each.namespace for each in admin.note_namespaces("user:")] == ["user:ada"]

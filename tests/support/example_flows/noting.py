@@ -24,7 +24,7 @@ from perdure.testing import FakeModel
 NAMESPACE = "user:{submitted_by}"
 
 
-@register("noting")
+@register("note_taker")
 class Noting(ControllerExecutorFlow):
     """Keeps its goal as a note, and answers what it knew before."""
 
