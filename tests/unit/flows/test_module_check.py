@@ -55,7 +55,7 @@ def second(steps: Steps):
     return steps.child("countdwn", "x")
 
 
-@register("asks")
+@register("asks_twice")
 class Asks(ControllerExecutorFlow):
     controller = ModelController(
         model="openai:gpt-5", temperature="hot", window={"characters": 0}
@@ -111,13 +111,13 @@ import helpers
 
 @workflow("ships")
 def ship(steps: Steps, number: int) -> str:
-    steps.child("counts", "x")
+    steps.child("counts_letters", "x")
     return helpers.NAME
 
 
-@workflow("counts")
+@workflow("counts_letters")
 def count(steps: Steps) -> int:
-    return {"x": 1}.get("counts") or "x".count("y")
+    return {"x": 1}.get("counts_letters") or "x".count("y")
 """
 
 
@@ -125,7 +125,7 @@ def test_flows_without_faults_are_listed(folder: Path) -> None:
     (folder / "helpers.py").write_text("NAME = 'x'\n")
     module = checked("right.py", RIGHT)
     assert module.faults == [] and module.file == "right.py"
-    assert [flow.name for flow in module.flows] == ["ships", "counts"]
+    assert [flow.name for flow in module.flows] == ["ships", "counts_letters"]
 
 
 def test_a_module_may_be_named(folder: Path) -> None:

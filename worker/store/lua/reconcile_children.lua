@@ -49,17 +49,15 @@ local function stop_child(own, child)
   ask_to_stop(own, child, now, run.stop_mode or 'graceful', 'parent ' .. run.id)
 end
 
-local function is_unwanted(group) return AT_REST[run.phase] or group.dropped end
-
--- Return whether the child's end is known, and the child still wanted. Most children of a wide group
--- have ended, and are not read again.
-local function has_ended(group, place) return not is_unwanted(group) and call('HEXISTS', group.key, 'end:' .. place) == 1 end
+-- Return whether the child's end is known. Most children of a wide group have ended, and are not read
+-- again: a child with a known end is neither stopped nor continued.
+local function has_ended(group, place) return call('HEXISTS', group.key, 'end:' .. place) == 1 end
 
 local function look_at(group, place)
   if has_ended(group, place) then return end
   local id, nonce = child_of(run, group.name, place)
   local own = keys_of_other(k, id)
-  local unwanted = is_unwanted(group)
+  local unwanted = AT_REST[run.phase] or group.dropped
   local child, why = read_run(own)
   if child and child.nonce ~= nonce then child, why = nil, { 'missing' } end
   if not child then
