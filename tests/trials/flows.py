@@ -75,7 +75,10 @@ class TrialLevel(CircularFlow):
             context.wait_for("never")
         else:
             context.map(
-                "trial_level", range(width), inputs=lambda _: {"depth": depth - 1, "width": width}
+                "trial_level",
+                range(width),
+                inputs=lambda _: {"depth": depth - 1, "width": width},
+                max_concurrency=width,
             )
         return {self.early_exit_key: True, "answer": 1}
 
