@@ -114,7 +114,8 @@ def shown(
     """
     oldest_room = window.tokens * FIRST_SHARE
     view = _view(history, window, tokens_of, oldest_room)
-    if not compacts or view.dropped_to is None or is_summary((history[-1],)):
+    is_drop = view.dropped_to is not None and view.left_out > 0  # else there is nothing to sum up
+    if not compacts or not is_drop or is_summary((history[-1],)):
         return view
     # What does not fit twice the window is not of the last request: the window was made smaller.
     wide = Window(window.first, 2 * window.last, 2 * window.tokens)
