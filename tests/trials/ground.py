@@ -53,7 +53,7 @@ class Ground:
 
     @contextmanager
     def killing(self, every: float = 1.0, count: int = 2) -> Iterator[Kills]:
-        """``count`` workers, of which the oldest is killed every so many seconds; another is on its way by then."""
+        """Keep ``count`` workers alive, kill the oldest every ``every`` seconds, and start the next one early."""
         kills = Kills()
         done = threading.Event()
 

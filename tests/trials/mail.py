@@ -95,7 +95,7 @@ class TrialRacer(CircularFlow):
 
 
 def time_outs(size: int) -> Figures:
-    """A signal comes in the millisecond in which the time of its wait is over; whoever acts on it dies."""
+    """Send a signal in the millisecond in which its wait times out, and kill the first two attempts behind it."""
     SAW.clear()
     with place() as ground, driving(ground.settings) as driver:
         for _ in range(0, size, TOGETHER):
