@@ -205,13 +205,15 @@ class Planner:
         raise InvalidInput(f"{error}; no other live worker has announced it") from error
 
 
-def read_group(store: Store, record: Record, name: str) -> KnownGroup:
-    """Return what the server has of a group of a run's children.
+def read_group(store: Store, record: Record, name: str, fields: Mapping[str, str]) -> KnownGroup:
+    """Return what is known of a group of a run's children.
+
+    Args:
+        fields: of the group (parts/family.lua).
 
     Raises:
         DamagedRun: It cannot be read.
     """
-    fields = store.group(record.id, name)
     try:
         total, flow_at = int(fields["total"]), flows_of_plan(fields)
         places = [int(each.removeprefix("end:")) for each in fields if each.startswith("end:")]

@@ -18,6 +18,7 @@ from perdure.worker.engine.children import Planner, read_group
 from perdure.worker.errors import DamagedRun
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store, StoreUnavailable
+from perdure.worker.store.replies import StoredSignal, signal_of
 from perdure.worker.urls import parse_http
 
 #: Path of the API on an HTTP server.
@@ -47,6 +48,7 @@ class StoreMailbox(Mailbox):
         self._store, self._record, self._journal, self._broken = store, record, journal, broken
         self._settings, self._now = settings, claim.now
         self._token, self._claim_id = claim.token, claim.id
+        self._waited_for = dict(claim.waited_for)
 
     @property
     def where(self) -> str:
@@ -66,8 +68,13 @@ class StoreMailbox(Mailbox):
         """
         if name not in self._record.fields.get(GROUPS, "").split("\n"):
             return None
+        # The claim told of it once: if it is asked for again, then as it is now.
+        prefix = f":{name} "
+        told = [field for field in self._waited_for if field.startswith(prefix)]
+        fields = {field.removeprefix(prefix): self._waited_for.pop(field) for field in told}
         try:
-            return read_group(self._store, self._record, name)
+            known = fields or self._store.group(self._record.id, name)
+            return read_group(self._store, self._record, name, known)
         except (StoreUnavailable, DamagedRun) as error:
             self._broken(error)
             raise
@@ -207,6 +214,27 @@ class StoreMailbox(Mailbox):
         return self._fetched(wanted)[:most]
 
     def _read(self, names: Sequence[str]) -> list[ReceivedSignal]:
+        return self._told(names) or self._asked(names)
+
+    def _told(self, names: Sequence[str]) -> list[ReceivedSignal]:
+        """Return the next unread signals that the claim told of.
+
+        Empty if it told of none, or if the server may have an earlier one.
+        """
+        fields = self._record.fields
+        waited = {line.partition(" ")[0] for line in fields.get("wait_for", "").split("\n")}
+        if not self._waited_for or self.used or not waited.issuperset(names):
+            return []
+        read = []
+        for name in names:
+            if f"{name}:taken" in self._waited_for:
+                number = int(self._waited_for[f"{name}:taken"]) + 1
+                stored = signal_of(self._waited_for[f"{name}:{number}"])
+                read.append((name, number, stored))
+        return self._in_order(read)
+
+    def _asked(self, names: Sequence[str]) -> list[ReceivedSignal]:
+        """Return the next unread signals that the server has."""
         counts = self._store.signal_counts(self._record.id, names)
         wanted = [
             (name, max(taken, self.used.get(name, 0)) + 1)
@@ -221,11 +249,20 @@ class StoreMailbox(Mailbox):
             return []
         read = []
         found = self._store.signals(self._record.id, wanted)
-        for (name, number), entry in zip(wanted, found, strict=True):
-            if entry is None:
+        for (name, number), stored in zip(wanted, found, strict=True):
+            if stored is None:
                 raise DamagedRun(f"{self.where}: signal {number} of {name!r} is missing")
-            order, at, by, payload = entry
-            arrived = datetime.fromtimestamp(at / 1000, UTC)
-            signal = ReceivedSignal(name, number, json.loads(payload), arrived, by or None)
-            read.append((order, signal))
-        return [signal for _, signal in sorted(read, key=lambda each: each[0])]
+            read.append((name, number, stored))
+        return self._in_order(read)
+
+    def _in_order(self, read: Sequence[tuple[str, int, StoredSignal]]) -> list[ReceivedSignal]:
+        return [
+            ReceivedSignal(
+                name,
+                number,
+                json.loads(stored.payload),
+                datetime.fromtimestamp(stored.at / 1000, UTC),
+                stored.by or None,
+            )
+            for name, number, stored in sorted(read, key=lambda each: each[2].order)
+        ]

@@ -19,7 +19,7 @@ from perdure.worker.store.replies import ChildrenStep
 logger = logging.getLogger("perdure.children")
 
 #: Children that one script starts, up to 0.1 ms each.
-STARTED_AT_ONCE = 16
+STARTED_AT_ONCE = 32
 #: Children that have ended, which one step passes over beside those that it looks at.
 PASSED_AT_ONCE = 256
 #: Steps that one caller makes. A sweep passes the rest to another process, so that no worker is

@@ -14,6 +14,7 @@ from perdure.worker.domain.event import FIRST
 from perdure.worker.errors import AccessDenied
 from perdure.worker.store.connection import StoreConnection
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
+from perdure.worker.store.replies import StoredSignal, signal_of
 
 #: Bounds of the search for a process's leases in the due set. It begins at runs that were due 5,000
 #: ms ago, and reads 1,000 runs per exchange. Pages overlap by 50, since runs that moved meanwhile
@@ -82,23 +83,12 @@ class Queries(StoreConnection):
         counts = [int(text or 0) for text in found]
         return dict(zip(names, zip(counts[::2], counts[1::2], strict=True), strict=True))
 
-    def signals(
-        self, run_id: str, wanted: Sequence[tuple[str, int]]
-    ) -> list[tuple[int, int, str, str] | None]:
-        """Return signals from a run's mailbox, each by its name and number.
-
-        Returns:
-            For each signal its place in the order of all names, its time (ms), its sender and its
-            payload. None for a signal that is not there.
-        """
+    def signals(self, run_id: str, wanted: Sequence[tuple[str, int]]) -> list[StoredSignal | None]:
+        """Return signals from a run's mailbox by name and number; None for one that is missing."""
         fields = [f"{name}:{number}" for name, number in wanted]
         with self._answered():
             found = cast("list[str | None]", self.redis.hmget(self.keys.mailbox(run_id), fields))
-        read: list[tuple[int, int, str, str] | None] = []
-        for text in found:
-            order, at, by, payload = text.split("\n", 3) if text else ("", "", "", "")
-            read.append((int(order), int(at), by, payload) if text else None)
-        return read
+        return [signal_of(text) if text else None for text in found]
 
     def signal_names(self, run_id: str) -> list[str]:
         """Return the names of all signals that a run has got."""

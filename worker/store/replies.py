@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 #: Number of the newest turns that come with a claim.
@@ -15,7 +16,8 @@ class Claim(NamedTuple):
 
     Times are in ms of the server's clock. ``carried_over`` marks a claim that a commit renewed for
     a run with affinity to this worker. Its ``fields`` are those that the caller itself committed a
-    moment ago. They were not read again.
+    moment ago. They were not read again. ``waited_for`` has what may have ended the wait of the
+    run's step, as ``waited_for`` in parts/grant.lua describes it.
     """
 
     token: str
@@ -27,6 +29,7 @@ class Claim(NamedTuple):
     newest: list[str]
     id: str = ""
     carried_over: bool = False
+    waited_for: Mapping[str, str] = MappingProxyType({})
 
     @property
     def waited(self) -> int | None:
@@ -166,3 +169,22 @@ def known_flows(flows: Iterable[str]) -> str:
     The search is in parts/grant.lua.
     """
     return f",{','.join(flows)},"
+
+
+class StoredSignal(NamedTuple):
+    """A signal in a mailbox: its place in the order of all names, time in ms, sender, and JSON."""
+
+    order: int
+    at: int
+    by: str
+    payload: str
+
+
+def signal_of(text: str) -> StoredSignal:
+    """Return the signal that a mailbox's field describes.
+
+    Raises:
+        ValueError: the field describes none.
+    """
+    order, at, by, payload = text.split("\n", 3)
+    return StoredSignal(int(order), int(at), by, payload)

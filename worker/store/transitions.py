@@ -285,22 +285,24 @@ class Store(Queries):
             The claim, or None if its run is gone by now.
         """
         head, *texts = grant.split(BETWEEN)
-        now, turns, count, run_id = head.split(" ", 3)
-        field_texts = int(count)
-        newest = texts[field_texts:]
-        fields: dict[str, str] | None = dict(
-            zip(texts[:field_texts:2], texts[1:field_texts:2], strict=False)
-        )
-        if len(newest) != min(int(turns), NEWEST_TURNS):
+        now, turns, field_texts, waited_texts, run_id = head.split(" ", 4)
+        behind = int(field_texts)
+        last = behind + min(int(turns), NEWEST_TURNS)
+        fields: dict[str, str] | None = dict(zip(texts[:behind:2], texts[1:behind:2], strict=False))
+        newest, waited = texts[behind:last], texts[last:]
+        if len(texts) != last + int(waited_texts):
             # A text contains the separator: a goal that was pasted in, or a damaged value. So read
-            # the fields.
-            fields, newest = self.fields(run_id), self.memory(run_id, -NEWEST_TURNS)
+            # the fields. The round reads by itself what it waited for.
+            fields, newest, waited = self.fields(run_id), self.memory(run_id, -NEWEST_TURNS), []
         if not fields:
             return None
         attempt, lease_until = int(fields["attempt"]), int(fields["lease_until"])
-        return Claim(
+        granted = Claim(
             fields["token"], attempt, lease_until, int(now), int(turns), fields, newest, claim
         )
+        if not waited:
+            return granted
+        return granted._replace(waited_for=dict(zip(waited[::2], waited[1::2], strict=True)))
 
     def intend(
         self, run_id: str, *, epoch: int, step: int, token: str, claim: str | None, key: str

@@ -33,7 +33,7 @@ if not run then return refusal end
 local this_round = run.epoch == arg.epoch and run.step == arg.step
 local newest, turns = turns_of(k)
 if not newest then return { 'damaged', k.memory } end
-if this_round and run.phase == 'leased' and run.claim_id == arg.claim then return { 'ok', told(now, run, flat, newest, turns) } end
+if this_round and run.phase == 'leased' and run.claim_id == arg.claim then return { 'ok', told(k, now, run, flat, newest, turns) } end
 if not this_round then return { 'stale' } end
 if ENDED[run.phase] or run.phase == 'stopped' then return { 'finished', run.phase } end
 if run.phase == 'interrupted' or run.phase == 'waiting' or run.phase == 'parked' then return { 'early', run.phase } end

@@ -138,9 +138,10 @@ local function end_family(k, run, now)
 end
 
 -- Queue a parked run whose wait its children have ended. A child that has just ended must not fail
--- because of its parent. So all is checked first.
+-- because of its parent. So all is checked first; of the keys, those that the two do not share.
 local function wake_parent(k, now)
-  local run = read_run(k)
+  local own = { run = k.run, events = k.events, mailbox = mailbox_of(k), lists = {} }
+  local run = not mistyped(own) and read_hash(k)
   if not run then return end
   -- A sweep wakes it where its message is missing, or has to be published by a process.
   if run.message == '' or outbox or unpushable(k, run.queue) then return due_at(k, run, now) end
@@ -148,11 +149,12 @@ local function wake_parent(k, now)
   wake(k, run, now)
 end
 
--- Every few ends make a follow-up. If its caller is slow or dies, later ends make another, or a sweep
--- passes it on.
+-- The end that makes enough room makes a follow-up. Its caller starts children until there is too little
+-- room, so later ends need none: two callers would prepare the same children. If the caller dies, a sweep
+-- passes the follow-up on.
 local function start_more(k, parent, group, now)
   if AT_REST[parent.phase] or group.started == group.total then return end
-  if free_of(group) % started_together(group) == 0 then make_follow_up(k, parent, now) end
+  if free_of(group) == started_together(group) then make_follow_up(k, parent, now) end
 end
 
 -- The end of a child is not held back any more: a person has continued it, or it is gone.

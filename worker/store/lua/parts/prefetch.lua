@@ -57,5 +57,5 @@ local function fetched_before(k, now, id)
   local run, _, flat = read_hash(own)
   if not run or run.phase ~= 'leased' or run.claim_id ~= arg.fetch_claim then return nil end
   local newest, turns = turns_of(own)
-  return newest and 'claimed ' .. run.queue .. BETWEEN .. told(now, run, flat, newest, turns)
+  return newest and 'claimed ' .. run.queue .. BETWEEN .. told(own, now, run, flat, newest, turns)
 end
