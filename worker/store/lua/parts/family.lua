@@ -138,10 +138,9 @@ local function end_family(k, run, now)
 end
 
 -- Queue a parked run whose wait its children have ended. A child that has just ended must not fail
--- because of its parent. So all is checked first; of the keys, those that the two do not share.
+-- because of its parent. So all is checked first; of the keys, the one that only the parent has.
 local function wake_parent(k, now)
-  local own = { run = k.run, events = k.events, mailbox = mailbox_of(k), lists = {} }
-  local run = not mistyped(own) and read_hash(k)
+  local run = not mistyped({ events = k.events, lists = {} }) and read_hash(k)
   if not run then return end
   -- A sweep wakes it where its message is missing, or has to be published by a process.
   if run.message == '' or outbox or unpushable(k, run.queue) then return due_at(k, run, now) end
