@@ -5,6 +5,7 @@ The runtime uses flows through the names of this module only.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -388,8 +389,27 @@ def check_note_store(store: Any, name: str) -> None:
 
 
 def title(flow: Flow) -> str:
-    """Return the text by which error messages name a flow."""
-    return f"flow {flow.name or type(flow).__name__!r}"
+    """Return the text by which error messages name a flow: its own name, or that of its class."""
+    owner = next((each for each in type(flow).__mro__ if "name" in vars(each)), Flow)
+    is_own = "name" in vars(flow) or owner.__module__ not in SHAPES
+    return f"flow {(is_own and flow.name) or type(flow).__name__!r}"
+
+
+def likely_mistakes(flow: Flow) -> list[str]:
+    """Return a sentence for each attribute of a flow's class that looks like a misspelt setting."""
+    bases = [each for each in type(flow).__mro__ if each.__module__ in SHAPES]
+    known = {name for base in bases for name in vars(base) if not name.startswith("_")}
+    told = []
+    for owner in type(flow).__mro__:
+        if owner in bases or owner is object:
+            continue
+        for name, value in vars(owner).items():
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+            if near and name not in known and not callable(value):
+                told.append(
+                    f"{owner.__name__}.{name} is no setting of a flow; did you mean {near[0]!r}?"
+                )
+    return told
 
 
 def _described(model: type[BaseModel]) -> str:

@@ -30,6 +30,8 @@ from perdure.flows.yaml_flows.yaml_flow import FlowStart
 STARTERS = ("child", "map")
 #: Names by which functions call ``Steps`` and ``RoundContext``.
 RUNS = ("steps", "context")
+#: Statements that only define something. After a fault in one, the others can still be run.
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass
@@ -126,7 +128,10 @@ class CheckedModule:
                 lost |= _bound(statement)
                 self._add(_line(error, module, statement), str(error))
             except Exception as error:
-                return self._add(_line(error, module, statement), _told(error))
+                self._add(_line(error, module, statement), _told(error))
+                if not isinstance(statement, DEFINITIONS):
+                    return None
+                lost |= _bound(statement)
             if not isinstance(statement, ast.Import | ast.ImportFrom):
                 new = registry.names() - before
                 self._lines |= dict.fromkeys(sorted(new), _first_line(statement))

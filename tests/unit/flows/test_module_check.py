@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.flows import registry
+from perdure.flows.flow import likely_mistakes
 from perdure.flows.module_check import CheckedModule, is_module, run_module
 from perdure.flows.yaml_flows.directories import Directories
 
@@ -181,3 +182,42 @@ def test_inputs_without_a_schema_are_told() -> None:
 )  # fmt: skip
 def test_a_module_is_told_from_a_file(target: str, is_one: bool) -> None:
     assert is_module(target) is is_one
+
+
+MISSPELT = """\
+from perdure import ControllerExecutorFlow, Finish, command, register
+
+
+@register("first")
+class First(ControllerExecutorFlow):
+    @command(in_dout="ask")
+    def look(self) -> str: ...
+
+
+@register("second")
+class Second(ControllerExecutorFlow):
+    maximum = 4
+
+
+@register("third")
+class Third(ControllerExecutorFlow):
+    max_round = 4
+    maximum = 4
+
+    def decide(self, context):
+        return Finish("x")
+"""
+
+
+def test_what_stands_behind_a_faulty_definition_is_checked_too() -> None:
+    assert [(line, message.partition(":")[0]) for line, _, message in faults("m.py", MISSPELT)] == [
+        (6, "TypeError"),
+        XX,
+    ]
+
+
+def test_an_attribute_that_looks_like_a_misspelt_setting_is_told() -> None:
+    [flow] = checked("m.py", MISSPELT).flows
+    assert likely_mistakes(flow) == [
+        "Third.max_round is no setting of a flow; did you mean 'max_rounds'?"
+    ]

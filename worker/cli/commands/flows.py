@@ -155,12 +155,14 @@ def _doubts(flow: Flow) -> list[str]:
     """Return what is valid in a flow, but is likely to be a mistake."""
     from perdure.flows.controllers.model import ModelController
     from perdure.flows.controllers.model.doubts import doubtful_models
+    from perdure.flows.flow import likely_mistakes
     from perdure.worker.settings import load_settings
 
+    doubts = likely_mistakes(flow)
     controller = getattr(flow, "controller", None)
-    if not isinstance(controller, ModelController) or load_settings().model_url is not None:
-        return []
-    return list(doubtful_models(controller.settings))
+    if isinstance(controller, ModelController) and load_settings().model_url is None:
+        doubts += doubtful_models(controller.settings)
+    return doubts
 
 
 def _summary(file: str, flow: Flow) -> str:
