@@ -212,7 +212,7 @@ class Third(ControllerExecutorFlow):
 def test_what_stands_behind_a_faulty_definition_is_checked_too() -> None:
     assert [(line, message.partition(":")[0]) for line, _, message in faults("m.py", MISSPELT)] == [
         (6, "TypeError"),
-        XX,
+        (10, "flow 'Second'"),
     ]
 
 
