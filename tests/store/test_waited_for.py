@@ -213,3 +213,12 @@ def test_a_text_with_the_separator_is_read_from_the_server(store: Store) -> None
     assert granted.waited_for == {}
     assert granted.fields == hash_of(store)
     assert statuses(mailbox_of(store, granted).group(GROUP)) == ["completed", "errored"]
+
+
+def test_a_damaged_count_of_a_mailbox_fails_no_claim(store: Store) -> None:
+    new_run(store)
+    assert park(store, claim(store), "1", {"paid": 1}, None) == ("ok", "parked")
+    signal(store)
+    assert wake(store) == "queued"
+    store.redis.hset(store.keys.mailbox("r"), "paid:taken", "x")
+    assert claim(store).waited_for.keys() == {"paid:last", "paid:taken", "paid:1"}
