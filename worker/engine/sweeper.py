@@ -214,6 +214,7 @@ class Sweeper:
         self._made = self._messages_of(
             [run_id for run_id, word in batch.report if word == "unmade"]
         )
+        self._wake_parked()
         if batch.follow_ups:
             self._follow_ups.do(batch.follow_ups)
         if self._made or len(batch.report) == BATCH:
@@ -238,6 +239,18 @@ class Sweeper:
                 )
                 made[run_id] = (fields["epoch"], fields["step"], message.text)
         return made
+
+    def _wake_parked(self) -> None:
+        """Queue those of the runs to which a message was brought that have waited for a time.
+
+        The next sweep examines the others. If it examined these too, it would look twice at each of
+        ten thousand runs that wake together.
+        """
+        woken = self._store.wake_all(self._made)
+        for run_id, (word, to_publish) in zip(tuple(self._made), woken, strict=True):
+            self._publisher.publish(to_publish)
+            if word == "queued":
+                del self._made[run_id]
 
     def _quarantine_unplayable(self, run_ids: list[str]) -> None:
         """Quarantine the runs whose stored message is invalid, or belongs to another round.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, cast
@@ -29,7 +29,7 @@ from perdure.worker.store.replication import (
     answer_and_wait,
 )
 from perdure.worker.store.sentinel import client_of, close
-from perdure.worker.store.wire import Wire
+from perdure.worker.store.wire import Wire, told
 from perdure.worker.urls import is_sentinel, place_of, scheme_of, user_of
 
 #: What Python and redis-py report if a client without TLS connects to a port that expects TLS.
@@ -251,6 +251,29 @@ class StoreConnection:
             transition, self.keys.of_run(run_id, idempotency_key), named, fields, rest, run_id
         )
 
+    def _of_store(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.now is not None:
+            named = {**named, "now": self.now}
+        return {**named, "outbox": 1} if self.outbox else named
+
+    def _run_all(
+        self, transition: str, calls: Sequence[tuple[str, Mapping[str, Any]]]
+    ) -> list[list[Any]]:
+        """Make a transition of several runs in one exchange, each with its named arguments."""
+        script = self._scripts[transition]
+        try:
+            replies = script.exchange_all(
+                self._wire,
+                [
+                    (self.keys.of_run(run_id), script.arguments(self._of_store(named)))
+                    for run_id, named in calls
+                ],
+            )
+            return [told(reply) for reply in replies]
+        except redis.RedisError as error:
+            self._raise_own(error, transition)
+            raise
+
     def _call(
         self,
         transition: str,
@@ -260,12 +283,8 @@ class StoreConnection:
         rest: Iterable[str] = (),
         run_id: str = "",
     ) -> list[Any]:
-        if self.now is not None:
-            named = {**named, "now": self.now}
-        if self.outbox:
-            named = {**named, "outbox": 1}
         script, replication = self._scripts[transition], self.replication
-        argv = script.arguments(named, fields, rest)
+        argv = script.arguments(self._of_store(named), fields, rest)
         # Not `_answered`: its generator context costs a hundredth of all calls of a round.
         try:
             if not replication.replicas or transition not in ACKNOWLEDGED:

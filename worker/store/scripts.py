@@ -100,7 +100,7 @@ class Transition:
         return told(self.exchange(wire, keys, args)[0])
 
     def exchange(
-        self, wire: Wire, keys: Sequence[str], args: Arguments, *behind: Sequence[str | int]
+        self, wire: Wire, keys: Sequence[str], args: Arguments, *behind: Arguments
     ) -> list[Any]:
         """Run the Lua script, then the commands of ``behind`` over the same connection.
 
@@ -115,6 +115,20 @@ class Transition:
             if not isinstance(replies[0], NoScriptError):
                 break
         return replies
+
+    def exchange_all(
+        self, wire: Wire, calls: Sequence[tuple[Sequence[str], Arguments]]
+    ) -> list[Any]:
+        """Run the Lua script with each of these keys and arguments, all in one exchange.
+
+        Returns:
+            The replies in order. An error is returned in the list, not raised.
+        """
+        (keys, args), *others = calls
+        behind: list[Arguments] = [
+            (*self._by_digest, len(each), *each, *more) for each, more in others
+        ]
+        return self.exchange(wire, keys, args, *behind)
 
     def into(
         self, pipe: Any, keys: Sequence[str], args: Arguments = (), *, whole: bool = False

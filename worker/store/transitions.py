@@ -577,10 +577,22 @@ class Store(Queries):
             The word of wake_run.lua, and with an outbox the (queue, message) that the caller must
             publish.
         """
-        word, *rest = self._run(
-            "wake_run", run_id, {"epoch": epoch, "step": step, "message": message}
-        )
-        return word, [(rest[0], rest[1])] if word == "queued" and rest else []
+        reply = self._run("wake_run", run_id, {"epoch": epoch, "step": step, "message": message})
+        return _woken(reply)
+
+    def wake_all(
+        self, messages: Mapping[str, tuple[str, str, str]]
+    ) -> list[tuple[str, list[tuple[str, str]]]]:
+        """Queue parked runs whose wait is over, and return of each what ``wake`` returns.
+
+        Args:
+            messages: epoch, step and message of each run, by its id.
+        """
+        calls = [
+            (run_id, {"epoch": epoch, "step": step, "message": message})
+            for run_id, (epoch, step, message) in messages.items()
+        ]
+        return [_woken(reply) for reply in self._run_all("wake_run", calls)] if calls else []
 
     def raise_limit(
         self, run_id: str, *, op: str, add: str, by: str | None = None, child: str | None = None
@@ -781,3 +793,9 @@ def _written(reply: str) -> dict[str, str] | None:
     """
     count, *texts = reply.split(BETWEEN)
     return dict(zip(texts[::2], texts[1::2], strict=True)) if len(texts) == int(count) else None
+
+
+def _woken(reply: list[Any]) -> tuple[str, list[tuple[str, str]]]:
+    """Return the word of wake_run.lua, and the (queue, message) that the caller must publish."""
+    word, *rest = reply
+    return word, [(rest[0], rest[1])] if word == "queued" and rest else []
