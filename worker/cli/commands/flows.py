@@ -52,10 +52,16 @@ class FlowsCommand(click.Command):
         If it names none, return the context of the command ``flows`` itself.
         """
         if args and args[0] in SUBCOMMANDS:
-            command = globals()[f"{args[0]}_command"]
-            assert isinstance(command, click.Command)
+            command = self.subcommand(args[0])
             return command.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
+
+    @staticmethod
+    def subcommand(name: str) -> click.Command:
+        """Return the command object of a subcommand of ``flows``."""
+        command = globals()[f"{name}_command"]
+        assert isinstance(command, click.Command)
+        return command
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of subcommands of ``flows`` at the end of its help text."""
