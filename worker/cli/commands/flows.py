@@ -20,7 +20,7 @@ from perdure.worker.cli.commands.stop import name_for
 from perdure.worker.cli.exit_codes import USAGE
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for
-from perdure.worker.domain.fleet import shown
+from perdure.worker.domain.fleet import names_text, shown
 from perdure.worker.errors import InvalidTransition, UnknownFlow
 from perdure.worker.presentation.text import count, plain
 from perdure.worker.presentation.usage import amount
@@ -270,7 +270,7 @@ def flows_command(name: str | None, all_of_them: bool, as_json: bool, url: str |
         return
     if name not in flows:
         near = difflib.get_close_matches(name, flows, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"flows: {', '.join(flows)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"flows: {names_text(flows)}"
         raise UnknownFlow(f"no flow {name!r}; {hint}")
     if as_json:
         output.document({"name": name, **flows[name]})
