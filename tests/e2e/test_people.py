@@ -406,11 +406,12 @@ def test_the_inbox_is_plain_lines_in_a_pipe_and_a_document_on_demand(
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [(row[0], row[1], row[2]) for row in rows] == [
         (kind, "countdown", kind) for kind in ASKED
-    ] and {len(row) for row in rows} == {7}
+    ] and {len(row) for row in rows} == {8}
     [approval] = [row for row in rows if row[2] == "approval"]
     assert (
         approval[5].startswith("remove {")
         and approval[6] == "perdure resume approval --approve --interrupt 0:0"
+        and approval[7] == ""
     )
     assert perdure(["inbox", "--json", "--limit", "2"]) == 0
     told = capsys.readouterr()
