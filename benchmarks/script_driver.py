@@ -43,7 +43,7 @@ ASKED, FETCHES, STAYS = "asked for", "commit fetches", "run stays"
 MESSAGE = re.compile(rb'"argsrepr": "\(\'([^\']+)\', 0, (\d+)\)')
 STEP = re.compile(rb"\x1fstep\x1f(\d+)\x1f")
 GRANT = re.compile(
-    rb"[\n\x1f]\d+ \d+ \d+ ([\w.-]+)\x1f.*?\x1fphase\x1fleased\x1ftoken\x1f(\d+)\x1f", re.DOTALL
+    rb"[\n\x1f]\d+ \d+ \d+ \d+ ([\w.-]+)\x1f.*?\x1fphase\x1fleased\x1ftoken\x1f(\d+)\x1f", re.DOTALL
 )
 STAYED = re.compile(rb"\+ok (\d+) ")
 

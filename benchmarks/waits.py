@@ -25,6 +25,8 @@ from perdure.worker.store import StoreUnavailable
 
 HOPS, QUICK_HOPS = 300, 20
 SLEEPERS, QUICK_SLEEPERS = 10_000, 100
+#: Sleepers that are submitted a second, at least.
+SUBMITTED = 300
 #: Runs, senders, and signals that each sender gives to each run; each signal is sent twice.
 RUNS, SENDERS, EACH = 50, 8, 250
 QUICK_RUNS, QUICK_EACH = 4, 5
@@ -44,18 +46,23 @@ def measure(options: Options) -> Report:
     signals: list[float] = []
     lone: list[float] = []
     many: list[float] = []
+    queued: list[float] = []
     for _ in range(options.passes):
         with tally(stamping=True) as listening, fleet(listening) as client:
             count = QUICK_HOPS if options.quick else HOPS
             hops.append(1000 * percentile(hops_over_queue(client, listening, count), 0.5))
             signals.append(1000 * percentile(_signals(client, listening, count), 0.5))
-            lone += _late(client, listening, 1, 10)
-            many += _late(client, listening, QUICK_SLEEPERS if options.quick else SLEEPERS, 1)
+            for _ in range(10):
+                lone += _late(client, listening, 1)[0]
+            played, woken = _late(client, listening, QUICK_SLEEPERS if options.quick else SLEEPERS)
+            many += played
+            queued += woken
     report.measures = [
         Measure("hop of a lone run, p50", "ms", tuple(hops)),
         Measure("from a signal to its node, p50", "ms", tuple(signals), "hop of a lone run, p50"),
         Measure("a lone sleep ends late by", "s", (percentile(lone, 0.5), percentile(lone, 0.99))),
         Measure("sleeps that end together, late by", "s", (percentile(many, 0.5), max(many))),
+        Measure("until such a run is queued", "s", (percentile(queued, 0.5), max(queued))),
     ]
     report.notes.append(_delivered(options.quick))
     return report
@@ -107,18 +114,28 @@ def _signals(client: Client, listening: Tally, count: int) -> list[float]:
     return seconds
 
 
-def _late(client: Client, listening: Tally, together: int, times: int) -> list[float]:
-    """Return the seconds by which sleeps end late; negative if one ends early."""
-    late = []
-    for _ in range(times):
-        before = len(listening.began)
-        ends = time.time() + max(2.0, together / 800)
-        offset = time.time() - time.monotonic()
-        for _ in range(together):
-            client.submit("waiter", "go", {"seconds": max(0.5, ends - time.time())})
-        until(lambda told=before: len(listening.began) >= told + together, "the sleepers", 120)
-        late += [each + offset - ends for each in listening.began[before : before + together]]
-    return late
+def _late(client: Client, listening: Tally, together: int) -> tuple[list[float], list[float]]:
+    """Return the seconds by which sleeps end late; negative if one ends early.
+
+    Returns:
+        Until the node is played, and until the run is queued for that.
+    """
+    before = len(listening.began)
+    ends = time.time() + max(2.0, together / SUBMITTED)
+    offset = time.time() - time.monotonic()
+    runs = [
+        client.submit("waiter", "go", {"seconds": ends - time.time()}).id for _ in range(together)
+    ]
+    assert time.time() < ends, "the last of them would be submitted too late"
+    until(lambda: len(listening.began) >= before + together, "the sleepers", 120)
+    played = [each + offset - ends for each in listening.began[before:]]
+    woken = [
+        int(event["at"]) / 1000 - ends
+        for run_id in runs
+        for _, event in client._store.events(run_id)
+        if event["type"] == "woken"
+    ]
+    return played, woken
 
 
 def _delivered(quick: bool) -> str:

@@ -38,38 +38,39 @@ end
 -- does, the client receives more texts than the count, and reads the hash instead.
 local BETWEEN = '\31'
 
--- Return what may have ended the run's wait, as names and texts. The round asks for it first, and is
--- spared another request. For each signal that is waited for, that is NAME:last, NAME:taken, and the
--- next unread one as NAME:NUMBER, as they are in the mailbox. For a small group of children, it is each
--- field of the group as `:GROUP FIELD`.
-local SMALL_GROUP = 24 -- fields
-local function waited_for(k, run)
-  local texts = {}
-  local function add(name, text) texts[#texts + 1], texts[#texts + 2] = name, text end
+-- Add to `flat` what may have ended the run's wait, as names and texts, and return the number of these
+-- texts. The round asks for it first, and is spared another request. For each signal that is waited for,
+-- that is NAME:last, NAME:taken, and the next unread one as NAME:NUMBER, as they are in the mailbox. For
+-- a small group of children, it is each field of the group as `:GROUP FIELD`.
+--
+-- Each script makes its functions anew, at a price for each outer local that they use. Few rounds have
+-- waited, so this one uses none.
+local function waited_for(k, run, flat)
+  local most, before = 24, #flat -- fields of a small group
+  local function add(name, text) flat[#flat + 1], flat[#flat + 2] = name, text end
   for name in string.gmatch(run.wait_for, '(%S+) %d+[%d ]*') do
     if string.sub(name, 1, 1) == ':' then
-      local group = group_of(k, string.sub(name, 2))
-      local size = pcall('HLEN', group)
-      if type(size) == 'number' and size <= SMALL_GROUP then
-        local fields = call('HGETALL', group)
+      local group = k.run .. ':group/' .. string.sub(name, 2)
+      local size = redis.pcall('HLEN', group)
+      if type(size) == 'number' and size <= most then
+        local fields = redis.call('HGETALL', group)
         for i = 1, #fields, 2 do add(name .. ' ' .. fields[i], fields[i + 1]) end
       end
     else
-      local mailbox = mailbox_of(k)
-      local counts = pcall('HMGET', mailbox, name .. ':last', name .. ':taken') -- an error has no elements
-      local next_one = name .. ':' .. whole(number(counts[2]) + 1)
-      local text = counts[1] and call('HGET', mailbox, next_one)
+      local mailbox = k.run .. ':mailbox'
+      local counts = redis.pcall('HMGET', mailbox, name .. ':last', name .. ':taken') -- an error has no elements
+      local taken = counts[2] or '0'
+      local next_one = name .. ':' .. string.format('%d', (tonumber(taken) or 0) + 1)
+      local text = counts[1] and redis.call('HGET', mailbox, next_one)
       if text then
         add(name .. ':last', counts[1])
-        add(name .. ':taken', counts[2] or '0')
+        add(name .. ':taken', taken)
         add(next_one, text)
       end
     end
   end
-  return texts
+  return #flat - before
 end
-
-local NOTHING = {}
 
 -- Return a GRANT, the reply to a claim's holder. It begins with "now turns fields waited id": the
 -- numbers of all turns, and of the texts of fields and of what it waited for. The run's fields as names
@@ -81,10 +82,9 @@ local function told(k, now, run, flat, newest, turns, changed)
     for i = 1, #changed do flat[count + i] = changed[i] end
     count = count + #changed
   end
-  local waited = run.wait_for and waited_for(k, run) or NOTHING
   for i = 1, #newest do flat[count + i] = newest[i] end
-  for i = 1, #waited do flat[count + #newest + i] = waited[i] end
-  return format('%d %d %d %d %s', now, turns, count, #waited, run.id) .. BETWEEN .. concat(flat, BETWEEN)
+  local waited = run.wait_for and waited_for(k, run, flat) or 0
+  return format('%d %d %d %d %s', now, turns, count, waited, run.id) .. BETWEEN .. concat(flat, BETWEEN)
 end
 
 -- Lease a queued run to this claim id. `token` and `cursor` are the counters, `newest` and `turns`
