@@ -133,6 +133,10 @@ def test_results_are_documents_or_plain_lines_without_a_terminal(
         "one",
         "two",
     }
+    labelled = ("list", "--label", "who=me")
+    assert [run["id"] for run in perdure(*labelled, "--json").json] == ["one"]
+    assert perdure(*labelled, "--label", "x=y").out == ""
+    assert "expects KEY=VALUE" in perdure("list", "--label", "who").err
     assert perdure("show", "one", "--json").json["labels"] == {"who": "me"}
     assert set(perdure("show", "one", "--transcript", "--json").json) == {
         "run",

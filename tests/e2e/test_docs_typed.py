@@ -107,6 +107,22 @@ def test_the_flow_in_yaml_has_the_answer_that_it_describes(client: Client, drive
     assert client.result(run, 1).euros == 12
 
 
+def test_the_cases_of_an_evaluation_are_runs(client: Client, driver: Driver) -> None:
+    registry.load_modules(["flights"])
+    evaluation: Any = importlib.import_module("evaluate_flights")
+
+    def choose(messages: Sequence[FakeMessage], commands: Sequence[Mapping[str, Any]]) -> Finish:
+        return Finish(messages[1].text.partition(" ")[0])  # the first city that the goal names
+
+    with FakeModel(choose):
+        runs = evaluation.begin(client, "first-city")
+        driver.play()
+    assert evaluation.share_of_right_answers(client, runs) == 0.5
+    assert [run.id for run in evaluation.begin(client, "first-city")] == [run.id for run in runs]
+    found = client.runs(labels={"eval": "first-city"})
+    assert {run.id for run in found} == {run.id for run in runs}
+
+
 def test_the_bank_is_opened_once_and_closed(client: Client, driver: Driver) -> None:
     balances: Any = importlib.import_module("balances")
     runs = [client.submit("balances", name) for name in ("ann", "bob")]

@@ -16,13 +16,24 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Client, Command, ControllerExecutorFlow, RunStatus
+from perdure import (
+    Client,
+    Command,
+    ControllerExecutorFlow,
+    Finish,
+    RunStatus,
+    Settings,
+    register,
+)
 from perdure.flows.context import RoundContext
+from perdure.flows.controllers.model import ModelController
 from perdure.flows.errors import BadReply, FatalError, OutcomeUnknown, RetryableError, RoundStopped
 from perdure.flows.executors.mcp import mcp_commands
 from perdure.flows.executors.mcp.event_loop import background
 from perdure.flows.executors.mcp.results import ToolFailed
+from perdure.testing import FakeModel
 from tests.conftest import StartsWorkers
+from tests.support.driving import driving
 from tests.support.mcp_servers import (
     TIME,
     free_port,
@@ -32,6 +43,7 @@ from tests.support.mcp_servers import (
     servers_of,
     time_command,
 )
+from tests.support.own_registry import own_registry
 from tests.support.processes import children, ended
 from tests.support.servers import until
 
@@ -39,6 +51,21 @@ pytestmark = needs_servers
 ROOT = Path(__file__).parents[2]
 UTC = {"timezone": "UTC"}
 CANARY = "hunter2-canary"
+PICTURE = b"\x89PNG\r\n\x1a\n..."
+CAMERA = f"""
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Image
+
+server = MCPServer("camera")
+
+
+@server.tool()
+def take() -> Image:
+    return Image(data={PICTURE!r}, format="png")
+
+
+server.run()
+"""
 WORDS = "words of a commit"
 
 
@@ -109,6 +136,62 @@ def test_a_tool_is_a_command_with_the_schema_and_words_of_its_server(context: Ro
     with pytest.raises(FatalError, match="did you mean 'get_current_time'"):
         unknown.check({})
     assert len(servers_of(os.getpid())) == 1, "one session served them all"
+
+
+def test_a_person_approves_the_call_of_a_tool_and_may_change_it(
+    client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_registry(monkeypatch)
+
+    @register("careful_remote")
+    class CarefulRemote(ControllerExecutorFlow):
+        """Asks for the time, if a person lets it."""
+
+        commands = mcp_commands(
+            "time", command=TIME, tools={"get_current_time": {"approval": "always"}}
+        )
+
+        def decide(self, context: RoundContext) -> Command | Finish:
+            if len(context.history):
+                return Finish(context.observation)
+            return Command("time.get_current_time", {"timezone": "Europe/Rome"})
+
+    with driving(settings) as driver:
+        run = client.submit("careful_remote", "when?")
+        driver.play()
+        [waiting] = client.inbox()
+        assert (waiting.command, waiting.args) == (
+            "time.get_current_time",
+            {"timezone": "Europe/Rome"},
+        )
+        client.resume(run.id, {"edit": UTC}, interrupt=waiting.id)
+        driver.play()
+    answer = client.get(run.id).answer
+    assert answer["result"]["timezone"] == "UTC", answer
+
+
+def test_a_model_sees_the_picture_of_a_tool(
+    client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own_registry(monkeypatch)
+    (tmp_path / "camera.py").write_text(CAMERA)
+
+    @register("photographer")
+    class Photographer(ControllerExecutorFlow):
+        """Looks at a picture."""
+
+        controller = ModelController()
+        commands = mcp_commands(
+            "camera", command=[sys.executable, str(tmp_path / "camera.py")], tools=["take"]
+        )
+
+    with driving(settings) as driver, FakeModel([Command("camera.take"), Finish("seen")]) as model:
+        run = client.submit("photographer", "What is there?")
+        driver.play()
+    assert client.get(run.id).answer == "seen", client.get(run.id)
+    assert client.file(run.id, "1-image-1.png").content == PICTURE
+    seen = [file.content for each in model.requests[-1].messages for file in each.files]
+    assert seen == [PICTURE]
 
 
 def test_a_description_of_the_flows_own_wins() -> None:

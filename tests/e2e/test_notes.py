@@ -506,6 +506,13 @@ def test_from_the_command_line(
     shown = json.loads(call("show", "user:ada", "--json"))
     assert [each["text"] for each in shown] == ["lives in Rome", "likes tea"]
     assert json.loads(call("list", "--json"))[0]["notes"] == 2
+    near = "user:adda has no notes; did you mean user:ada?\n"
+    assert call("show", "user:adda", code=3) == near
+    assert call("show", "user:adda", "--json", code=3) == near
+    assert call("delete", "user:adda", "drink", code=3) == near
+    assert call("show", "q", code=3) == "q has no notes; see: perdure notes list\n"
+    assert call("show", "user:ada", "coffee") == ""
+    assert "user:ada has no note 'food'" in call("delete", "user:ada", "food", code=3)
     assert call("delete", "user:ada", "drink") == "1 note of user:ada deleted\n"
     assert json.loads(call("delete", "user:ada", "--json")) == {"deleted": 1}
     assert "user:ada has no notes" in call("delete", "user:ada", code=3)

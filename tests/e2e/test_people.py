@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -86,6 +87,24 @@ def test_the_inbox_holds_what_waits_for_people_those_that_waited_longest_first(
     client._store.redis.hset(client._store.keys.run("a"), "inputs", "{")
     left = client.inbox()
     assert [waiting.run_id for waiting in left] == ["b"] and left.damaged == ("a",)
+
+
+def test_the_function_of_the_guide_tells_each_question_once(client: Client) -> None:
+    text = (Path(__file__).parents[2] / "docs/guides/people.md").read_text("utf-8")
+    [example] = re.findall(r"```python\n# tell_people.py\n(.*?)```", text, re.DOTALL)
+    module: dict[str, Any] = {}
+    exec(example, module)
+    sent: list[str] = []
+    asking(client, "question", "first")
+    asking(client, "approval", "second")
+    for _ in range(2):
+        module["tell_people"](client, sent.append)
+    assert sorted(each.split()[1] for each in sent) == ["first:", "second:"]
+    assert any("perdure resume second --approve" in each for each in sent)
+    client.resume("second", "approve")
+    module["tell_people"](client, sent.append)
+    assert len(sent) == 2
+    assert [note.key for note in client.notes("told-to-people")] == ["first:0:0"]
 
 
 def test_a_page_of_the_inbox_goes_on_where_it_ended_though_runs_have_left(client: Client) -> None:
@@ -406,11 +425,12 @@ def test_the_inbox_is_plain_lines_in_a_pipe_and_a_document_on_demand(
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [(row[0], row[1], row[2]) for row in rows] == [
         (kind, "countdown", kind) for kind in ASKED
-    ] and {len(row) for row in rows} == {7}
+    ] and {len(row) for row in rows} == {8}
     [approval] = [row for row in rows if row[2] == "approval"]
     assert (
         approval[5].startswith("remove {")
         and approval[6] == "perdure resume approval --approve --interrupt 0:0"
+        and approval[7] == ""
     )
     assert perdure(["inbox", "--json", "--limit", "2"]) == 0
     told = capsys.readouterr()

@@ -18,7 +18,9 @@ from perdure.worker.cli.views.lines import JsonLinesView, LinesView
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
 from tests.support.driving import Driver, driving
+from tests.support.page_visitor import Visitor
 from tests.support.servers import until
+from tests.support.threaded_server import serving
 
 MODULES = ("tests.support.example_flows.families",)
 
@@ -57,6 +59,46 @@ def test_the_inbox_of_a_tree_has_what_is_below_a_run_and_no_more(
     assert client.inbox(below=run.id, submitted_by="nobody").waiting == []
     with pytest.raises(RunNotFound):
         client.inbox(below="no-such-run")
+
+
+def test_the_inbox_says_for_which_run_a_child_asks(
+    client: Client, driver: Driver, settings: Settings, tmp_path: Path
+) -> None:
+    inner = {"child": {"ask": True}}
+    run = client.submit("scouts", "g", {"children": [inner, {"ask": True}]})
+    single = client.submit("chore", "g", {"ask": True})
+    driver.play()
+    told = {each.run_id: (each.root, each.root_flow) for each in client.inbox()}
+    assert told.pop(single.id) == (None, None)
+    assert list(told.values()) == [(run.id, "scouts")] * 2
+    perdure = CommandLine(tmp_path, settings)
+    lines = [line.split("\t") for line in perdure("inbox").out.splitlines()]
+    rows = {line[0]: line[-1] for line in lines}
+    assert rows == {single.id: "", **dict.fromkeys(told, f"run {run.id} (scouts)")}
+    members = {each["run_id"]: each for each in perdure("inbox", "--json").json}
+    assert (members[min(told)]["root"], members[min(told)]["root_flow"]) == (run.id, "scouts")
+    with serving(settings) as url, Visitor(url) as visitor:
+        assert f"for {run.id} scouts" in visitor.see("/inbox").text
+
+
+def test_whoever_resumes_the_run_above_is_led_to_the_question(
+    client: Client, driver: Driver, settings: Settings, tmp_path: Path
+) -> None:
+    run = client.submit("errand", "g", {"child": {"ask": True}})
+    driver.play()
+    (child,) = asked(client, run)
+    perdure = CommandLine(tmp_path, settings)
+    for options in (("--approve",), ("--answer", '"yes"')):
+        done = perdure("resume", run.id, *options)
+        assert done.code == 8
+        assert f"run {child} (chore) below it asks a person: go on? To answer: " in done.err
+        assert f"perdure resume {child} --answer '\"your answer\"'" in done.err
+    with serving(settings) as url, Visitor(url) as visitor:
+        page = visitor.see(f"/runs/{run.id}")
+        assert "A run below waits for you" in page.text and "go on?" in page.text
+        assert f'href="/runs/{child}#asked"' in page.html
+        client.resume(child, "yes")
+        assert "A run below waits" not in visitor.see(f"/runs/{run.id}").text
 
 
 def test_wait_tells_of_the_question_and_how_to_answer_it(

@@ -169,11 +169,24 @@ def test_a_run_resumed_while_its_fenced_round_goes_on_is_held(
 
 
 def test_what_a_flow_lacks_on_the_live_workers_is_told(
-    client: Client, worker_process: StartsWorkers, monkeypatch: pytest.MonkeyPatch
+    client: Client,
+    settings: Settings,
+    worker_process: StartsWorkers,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     own_registry(monkeypatch)
     registry.load_modules(["tests.support.example_flows.lacking"])
-    worker_process(PERDURE_FLOW_MODULES="tests.support.example_flows.lacking")
+    modules = {"PERDURE_FLOW_MODULES": "tests.support.example_flows.lacking"}
+    perdure = CommandLine(tmp_path, settings, **modules)
+    early = perdure("submit", "lacking", "g").err
+    assert "start one: perdure worker, but not on this machine: it needs perdure[magic]" in early
+    log = tmp_path / "log"
+    worker = worker_process(log=log, **modules)
+    refused = "waits: flow 'lacking' cannot run here: it needs perdure[magic]; it is offered"
+    until(lambda: refused in log.read_text(), "the refusal")
+    told = perdure("submit", "lacking", "g").err
+    assert f"can run the flow lacking yet; {worker.name}: it needs perdure[magic]" in told
     run = client.submit("lacking", "g")
     verdict = becomes(client, run.id, VerdictCode.UNKNOWN_FLOW)
     assert "it needs perdure[magic]" in verdict.sentence

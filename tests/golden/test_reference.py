@@ -72,6 +72,7 @@ def test_every_command_and_option_has_an_entry(pages: dict[str, str]) -> None:
     names = [name for name, _ in cli.commands()]
     golden = json.loads((FILES / "command_line.json").read_text())
     assert len(golden["commands"]["commands"]) < len(names)
+    assert {f"perdure flows {each}" for each in ("check", "pause", "unpause")} <= set(names)
     for name, command in cli.commands():
         assert f"`{name}`" in shown
         section = shown.partition(f"## `{name}`\n")[2].partition("\n## ")[0]

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from perdure.worker.cli.celery_command import perdure_on_app
+from perdure.worker.cli.commands.flows import SUBCOMMANDS, FlowsCommand
 from perdure.worker.cli.main import perdure
 from tests.reference.errors import EXIT_CODES
 from tests.reference.markdown import anchor, code, items, page, paragraph, table, text
@@ -134,6 +135,9 @@ def gaps() -> list[str]:
 
 def _below(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     yield name, command
+    if isinstance(command, FlowsCommand):  # not a group, since `flows NAME` shows a flow
+        for below in SUBCOMMANDS:
+            yield f"{name} {below}", command.subcommand(below)
     if isinstance(command, click.Group):
         context = click.Context(command)
         for below in command.list_commands(context):

@@ -15,6 +15,7 @@ from perdure.flows.json_values import canonical, storable
 from perdure.flows.replies import BAD_REPLIES
 from perdure.worker.client import validation
 from perdure.worker.client.connection import damaged, not_found, operation
+from perdure.worker.client.inbox import asked_below
 from perdure.worker.client.limits import RunLimits, check_has_budgets
 from perdure.worker.client.tree import ids_below, live_among
 from perdure.worker.domain.children import child_of
@@ -408,9 +409,10 @@ class RunControl(RunLimits):
                     f"read it again: perdure show {run_id}"
                 )
             case ["running", *_]:
+                run = self.get(run_id)
                 raise InvalidTransition(
-                    f"run {run_id} is {self.get(run_id).status.value}; "
-                    "only an interrupted or a stopped run can be resumed"
+                    f"run {run_id} is {run.status.value}; "
+                    f"only an interrupted or a stopped run can be resumed{asked_below(self, run)}"
                 )
             case ["finished", phase]:
                 hint = f"; to retry it: perdure retry {run_id}" if phase == "errored" else ""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from perdure.worker.client import validation
+from perdure.worker.client.api import ClientApi
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.interrupt import Inbox, PendingInterrupt
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Run
 from perdure.worker.errors import DamagedRun
+from perdure.worker.presentation.text import plain
 
+#: Characters of a question that an error shows.
+QUESTION_SHOWN = 200
 #: Number of runs that are read in one exchange.
 BATCH = 1000
 
@@ -51,9 +56,22 @@ class InboxReads(RunReads):
                     continue
                 waits += [waiting] if waiting is not None else []
                 if len(waits) == limit:
-                    more = entry != later[-1]
-                    return Inbox(waits, f"{entry[0]}:{entry[1]}" if more else None, tuple(damaged))
-        return Inbox(waits, damaged=tuple(damaged))
+                    more = f"{entry[0]}:{entry[1]}" if entry != later[-1] else None
+                    return Inbox(self._with_root_flows(waits), more, tuple(damaged))
+        return Inbox(self._with_root_flows(waits), damaged=tuple(damaged))
+
+    def _with_root_flows(self, waits: list[PendingInterrupt]) -> list[PendingInterrupt]:
+        roots = sorted({waiting.root for waiting in waits if waiting.root is not None})
+        if not roots:
+            return waits
+        read = self._store.some_fields(roots, ["flow"])
+        flow_of = {run_id: fields.get("flow") for run_id, fields in zip(roots, read, strict=True)}
+        return [
+            waiting
+            if waiting.root is None
+            else replace(waiting, root_flow=flow_of[waiting.root] or None)
+            for waiting in waits
+        ]
 
     def _interrupted(self, submitted_by: str | None) -> list[tuple[int, str]]:
         """Return all interrupted runs, longest wait first.
@@ -109,6 +127,20 @@ class InboxReads(RunReads):
             if len(listed) < BATCH:
                 return
             last = f"{listed[-1][1]}:{ids[-1]}"
+
+
+def asked_below(client: ClientApi, run: Run) -> str:
+    """Return the end of a sentence that leads to what the child runs of a run ask a person."""
+    if not run.details.get("waits_for_children"):
+        return ""
+    asked = client.inbox(1, below=run.id).waiting
+    if not asked:
+        return ". It waits for its child runs"
+    waiting = asked[0]
+    return (
+        f". It waits for its child runs, and run {waiting.run_id} ({waiting.flow}) below it asks a "
+        f"person: {plain(waiting.question, QUESTION_SHOWN)} To answer: {waiting.how_in_one_line()}"
+    )
 
 
 def _ms(text: str) -> int:

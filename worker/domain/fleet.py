@@ -237,6 +237,9 @@ class RunSnapshot:
     damage: str | None = None
 
 
+#: Flows that only serve other flows, as their child runs. Workers run them, and lists for people
+#: leave them out. (The constant of ``perdure.flows.workflows`` would import all of workflows.)
+HELPERS = frozenset({"workflow-question"})
 #: A flow with any further members.
 Shown = TypeVar("Shown", bound=Mapping[str, Any])
 
@@ -271,7 +274,8 @@ def shown(
     """Return those of the flows that a list of flows shows to users.
 
     Flows that come with Perdure are shown only if they are enabled here, or if there are no others.
-    A flow that runs shell commands is also shown if a live worker runs it.
+    A flow that runs shell commands is also shown if a live worker runs it. ``HELPERS`` are never
+    shown.
 
     Args:
         flows: All flows by name.
@@ -279,12 +283,18 @@ def shown(
         also: A flow that is shown in any case.
     """
     enabled = {*enabled, also}
+    flows = {name: flow for name, flow in flows.items() if name not in HELPERS or name == also}
     visible = {
         name: flow
         for name, flow in flows.items()
         if not flow.get("shipped") or name in enabled or (flow["runs_shell"] and flow["workers"])
     }
-    return visible if any(not flow.get("shipped") for flow in visible.values()) else dict(flows)
+    return visible if any(not flow.get("shipped") for flow in visible.values()) else flows
+
+
+def names_text(flows: Iterable[str]) -> str:
+    """Return the names of a worker's flows as a text for people, without ``HELPERS``."""
+    return ", ".join(name for name in flows if name not in HELPERS)
 
 
 def check_announced(name: str, schema: dict[str, Any] | None, inputs: dict[str, Any]) -> None:

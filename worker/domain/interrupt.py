@@ -69,13 +69,17 @@ class PendingInterrupt(Document):
     """For a command in doubt: when the unfinished attempt began. Not set if unknown."""
     worker: str | None = None
     """For a command in doubt: the worker that was lost. Not set if unknown."""
+    root: str | None = None
+    """For a child run: the run without parent at the top of its tree."""
+    root_flow: str | None = None
+    """The flow of ``root``, in an inbox. Not set if that run was deleted."""
 
     _members: ClassVar[tuple[str, ...]] = (
         "id", "run_id", "flow", "goal", "since", "kind", "question", "data", "deadline", "default",
-        "command", "args", "digest", "key", "began", "worker", "how",
+        "command", "args", "digest", "key", "began", "worker", "root", "root_flow", "how",
     )  # fmt: skip
     #: Servers of earlier releases do not send them.
-    _later: ClassVar[tuple[str, ...]] = ("key", "began", "worker")
+    _later: ClassVar[tuple[str, ...]] = ("key", "began", "worker", "root", "root_flow")
 
     @classmethod
     def of(cls, run: Run) -> PendingInterrupt | None:
@@ -113,6 +117,7 @@ class PendingInterrupt(Document):
             key=_text(command_facts.get("key")),
             began=_moment(command_facts.get("began")),
             worker=_text(command_facts.get("worker")),
+            root=run.details.get("root"),
         )
 
     @property

@@ -61,16 +61,23 @@ def differences(
         ):
             continue
         parts = [
-            f"{verb} {', '.join(sorted(names))}"
+            f"{verb} {', '.join(_with_lacking(name, info) for name in sorted(names))}"
             for verb, names in (("lacks", own - theirs), ("also plays", theirs - own))
             if names
         ]
         sentences.append(
             f"worker {name} plays other flows than this one: it {' and '.join(parts)}. "
             "Messages are handed on to a worker that plays their flow; to spare that, give all "
-            "workers of a role the same flow modules (PERDURE_FLOW_MODULES) and the same --enable"
+            "workers of a role the same flow modules (PERDURE_FLOW_MODULES), the same --enable, "
+            "and what their flows need"
         )
     return sentences
+
+
+def _with_lacking(flow: str, info: Mapping[str, Any]) -> str:
+    """Return a flow's name, with what a worker lacks to run it."""
+    lacking = info.get("lacking", {})
+    return f"{flow} ({lacking[flow]})" if flow in lacking else flow
 
 
 class Redirector:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from perdure.flows import registry
 from perdure.flows.flow import Flow, Role
 from perdure.worker.domain.record import SCHEMA, Record
 from perdure.worker.domain.settlement import Settlement
@@ -174,10 +175,10 @@ class RoundRunner:
                     )
                     return "handed_on"
                 logger.warning(
-                    "run %s waits: flow %r is not known here, or not enabled (enabled_flows); "
-                    "it is offered to other workers",
+                    "run %s waits: flow %r %s; it is offered to other workers",
                     run_id,
                     refused.detail,
+                    _why_not_here(refused.detail, self._settings.enabled_flows),
                 )
             case "damaged":
                 logger.error(
@@ -244,3 +245,16 @@ def new_claim() -> str:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+def _why_not_here(name: str, enabled: Sequence[str]) -> str:
+    """Return why this process does not run a flow, as the end of a sentence."""
+    try:
+        flow = registry.make(name)
+    except registry.FlowNotFound:
+        return "is not known here"
+    reasons = [
+        *(["is not enabled here (--enable)"] if flow.runs_shell and name not in enabled else []),
+        *([f"cannot run here: {flow.missing}"] if flow.missing else []),
+    ]
+    return ", and ".join(reasons) or "is not run by this worker"

@@ -32,6 +32,16 @@ def what(waiting: PendingInterrupt) -> str:
     return f"{plain(waiting.question)} {beside(waiting)}".rstrip()
 
 
+def of_tree(waiting: PendingInterrupt) -> str:
+    """Return for whom a child run asks: the run at the top of its tree, with its flow.
+
+    The text is '' for a run without parent.
+    """
+    if waiting.root is None:
+        return ""
+    return f"run {waiting.root}" + (f" ({plain(waiting.root_flow)})" if waiting.root_flow else "")
+
+
 def beside(waiting: PendingInterrupt) -> str:
     """Return as text the data that an interrupted run shows with a question. It may be empty."""
     if waiting.kind != "question" or waiting.shown_data in (None, {}):

@@ -84,7 +84,7 @@ class Queries(StoreConnection):
         return dict(zip(names, zip(counts[::2], counts[1::2], strict=True), strict=True))
 
     def signals(self, run_id: str, wanted: Sequence[tuple[str, int]]) -> list[StoredSignal | None]:
-        """Return signals from a run's mailbox by name and number; None for one that is missing."""
+        """Return signals from a run's mailbox by name and number; None for a missing one."""
         fields = [f"{name}:{number}" for name, number in wanted]
         with self._answered():
             found = cast("list[str | None]", self.redis.hmget(self.keys.mailbox(run_id), fields))

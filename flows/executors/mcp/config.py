@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_core import PydanticCustomError
 
 from perdure.flows.errors import FatalError
+from perdure.flows.files import File, stored_file
 from perdure.flows.json_values import canonical
 from perdure.flows.secrets import is_reference, scrubbed, secret_of
 from perdure.flows.shapes.config import CommandOptions
@@ -52,11 +53,14 @@ class Secrets:
         return {name: self._value(name, value) for name, value in values.items()}
 
     def cleaned(self, value: Any) -> Any:
-        """Remove the secrets of an MCP server from JSON data that came from it."""
+        """Remove the secrets of an MCP server from data and files that came from it."""
         if isinstance(value, str):
             return scrubbed(value, self._known)
         if isinstance(value, dict):
             return {self.cleaned(key): self.cleaned(each) for key, each in value.items()}
+        if isinstance(value, File):
+            content = scrubbed(value.content.decode("latin-1"), self._known).encode("latin-1")
+            return stored_file(scrubbed(value.name, self._known), content, value.media_type)
         return [self.cleaned(each) for each in value] if isinstance(value, list) else value
 
     def _value(self, name: str, value: str) -> str:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from perdure.flows.errors import BadReply, FatalError, PerdureError, UnstorableValue
+from perdure.flows.errors import (
+    BadReply,
+    FatalError,
+    InvalidInput,
+    PerdureError,
+    UnstorableValue,
+)
+from perdure.flows.files import File, check_together, file_from
 from perdure.flows.json_values import storable
 from perdure.flows.summaries import safe_text
 
@@ -120,12 +127,13 @@ class ToolFailed(PerdureError):
 def observation_of(result: CallToolResult, what: str) -> Any:
     """Convert the result of an MCP tool to an observation: its structured content, else its texts.
 
-    Content that is neither is named under ``left_out``.
+    Pictures and other data are files under ``files``, which a command may return. What cannot be a
+    file of a run is named under ``left_out``.
 
     Raises:
         ToolFailed: The tool reports an error, or its result cannot be stored.
     """
-    texts, left_out = _parts(result.content)
+    texts, files, left_out = _parts(result.content)
     if result.is_error:
         raise ToolFailed(
             safe_text(
@@ -134,17 +142,28 @@ def observation_of(result: CallToolResult, what: str) -> Any:
         )
     content = "\n".join(texts) if result.structured_content is None else result.structured_content
     try:
-        return storable(
-            {"result": content, "left_out": left_out} if left_out else content,
-            f"the result of {what}",
-        )
+        told = storable(content, f"the result of {what}")
     except UnstorableValue as error:  # caused by the server, so it must not end the run
         raise ToolFailed(str(error)) from error
+    beside = {name: each for name, each in (("files", files), ("left_out", left_out)) if each}
+    return {"result": told, **beside} if beside else told
 
 
-def _parts(content: Any) -> tuple[list[str], list[str]]:
-    """Return the texts in an MCP tool's result, and the names of its parts that are not text."""
-    texts, left_out = [], []
+def _parts(content: Any) -> tuple[list[str], list[File], list[str]]:
+    """Return the texts in an MCP tool's result, its files, and the names of its other parts."""
+    texts: list[str] = []
+    files: list[File] = []
+    left_out: list[str] = []
+
+    def keep(uri: str, media_type: str | None, data: str, name: str) -> None:
+        media_type = (media_type or "").partition(";")[0].strip().lower()
+        try:
+            file = file_from({"name": name, "media_type": media_type, "data": data})
+            check_together([*files, file])
+            files.append(file)
+        except InvalidInput:
+            left_out.append(f"{uri} ({media_type or 'unknown type'}, {_size(data)})")
+
     for part in content:
         if part.type == "text":
             texts.append(part.text)
@@ -153,14 +172,14 @@ def _parts(content: Any) -> tuple[list[str], list[str]]:
         elif part.type == "resource" and hasattr(part.resource, "text"):
             texts.append(f"{part.resource.uri}:\n{part.resource.text}")
         elif part.type == "resource":
-            left_out.append(
-                f"{part.resource.uri} ({part.resource.mime_type or 'unknown type'}, "
-                f"{_size(part.resource.blob)})"
-            )
+            uri = str(part.resource.uri)
+            keep(uri, part.resource.mime_type, part.resource.blob, uri.rstrip("/").split("/")[-1])
         else:
-            left_out.append(f"{part.type} ({part.mime_type}, {_size(part.data)})")
-    return texts, left_out
+            suffix = part.mime_type.partition("/")[2].partition(";")[0].strip().lower()
+            name = f"{part.type}-{len(files) + 1}.{suffix}"
+            keep(part.type, part.mime_type, part.data, name)
+    return texts, files, left_out
 
 
 def _size(base64: str) -> str:
-    return f"{len(base64) * 3 // 4} bytes"
+    return f"{len(base64) * 3 // 4 - base64.count('=')} bytes"

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from perdure.flows import registry
+from perdure.flows.workflows.questions import FLOW
 from perdure.worker.doctor.app_checks import model_key, sandbox
-from perdure.worker.domain.fleet import shown
+from perdure.worker.domain.fleet import HELPERS, names_text, shown
 from perdure.worker.domain.verdict import Level
 from perdure.worker.settings import Settings
 
@@ -31,6 +32,16 @@ def test_shipped_flows_that_are_not_enabled_are_left_out_beside_ones_own() -> No
     assert set(shown({"react": flow(True)})) == {"react"}, (
         "where nothing else is there, newcomers see what ships"
     )
+
+
+def test_a_flow_that_only_serves_others_is_in_no_list_for_people() -> None:
+    registry.registered()
+    assert {FLOW} == HELPERS and registry.is_shipped(FLOW)
+    flows = {"own": flow(False), FLOW: flow(True)}
+    assert set(shown(flows, enabled=(FLOW,))) == {"own"}
+    assert set(shown({"react": flow(True), FLOW: flow(True)})) == {"react"}
+    assert set(shown(flows, also=FLOW)) == set(flows), "the page of its own form shows it"
+    assert names_text(flows) == "own"
 
 
 def test_the_registry_knows_what_ships() -> None:

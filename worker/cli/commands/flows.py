@@ -20,7 +20,7 @@ from perdure.worker.cli.commands.stop import name_for
 from perdure.worker.cli.exit_codes import USAGE
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for
-from perdure.worker.domain.fleet import shown
+from perdure.worker.domain.fleet import names_text, shown
 from perdure.worker.errors import InvalidTransition, UnknownFlow
 from perdure.worker.presentation.text import count, plain
 from perdure.worker.presentation.usage import amount
@@ -52,10 +52,16 @@ class FlowsCommand(click.Command):
         If it names none, return the context of the command ``flows`` itself.
         """
         if args and args[0] in SUBCOMMANDS:
-            command = globals()[f"{args[0]}_command"]
-            assert isinstance(command, click.Command)
+            command = self.subcommand(args[0])
             return command.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
+
+    @staticmethod
+    def subcommand(name: str) -> click.Command:
+        """Return the command object of a subcommand of ``flows``."""
+        command = globals()[f"{name}_command"]
+        assert isinstance(command, click.Command)
+        return command
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of subcommands of ``flows`` at the end of its help text."""
@@ -264,7 +270,7 @@ def flows_command(name: str | None, all_of_them: bool, as_json: bool, url: str |
         return
     if name not in flows:
         near = difflib.get_close_matches(name, flows, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"flows: {', '.join(flows)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"flows: {names_text(flows)}"
         raise UnknownFlow(f"no flow {name!r}; {hint}")
     if as_json:
         output.document({"name": name, **flows[name]})

@@ -14,7 +14,7 @@ from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for
 from perdure.worker.domain.interrupt import PendingInterrupt
-from perdure.worker.presentation.questions import KINDS, attempt, beside, or_else, what
+from perdure.worker.presentation.questions import KINDS, attempt, beside, of_tree, or_else, what
 from perdure.worker.presentation.text import duration, plain, since
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def pairs(waiting: PendingInterrupt) -> list[tuple[str, str]]:
 def inbox_command(limit: int, as_json: bool, url: str | None) -> None:
     """List the runs that wait for a person, longest wait first, and how to answer them.
 
-    In a pipe, one line per run: run, flow, kind, since, deadline, question, how to answer.
+    In a pipe, one line per run: run, flow, kind, since, deadline, question, how to answer, and of a
+    child run the run at the top of its tree with its flow.
     """
     with client_for(url) as client:
         page = client.inbox(limit)
@@ -107,6 +108,8 @@ def print_inbox(
             else f"{plain(each.flow)}: {plain(each.goal)}"
         )
         console.print(Text(about, "dim"), no_wrap=True, overflow="ellipsis")
+        if tree := of_tree(each):
+            console.print(Text(f"for {tree}", "dim"), soft_wrap=True)
         if each.command is None:
             console.print(Text(asked, "bold"))
         else:
@@ -128,4 +131,5 @@ def _row(waiting: PendingInterrupt) -> tuple[str, ...]:
         until,
         what(waiting),
         waiting.how_in_one_line(program()),
+        of_tree(waiting),
     )

@@ -30,6 +30,7 @@ from perdure.worker.presentation.usage import amount
 @click.option("--children", is_flag=True, help="Show child runs too.")
 @click.option("--parent", metavar="RUN", help="Only the children of RUN, in order of their start.")
 @click.option("--thread", "thread_id", metavar="THREAD", help="Only runs of this thread.")
+@click.option("--label", "labels", metavar="K=V", multiple=True, help="Only runs with this label.")
 @json_option
 @url_option
 def list_command(
@@ -39,6 +40,7 @@ def list_command(
     children: bool,
     parent: str | None,
     thread_id: str | None,
+    labels: tuple[str, ...],
     as_json: bool,
     url: str | None,
 ) -> None:
@@ -55,6 +57,7 @@ def list_command(
             children=children,
             parent=parent,
             thread_id=thread_id,
+            labels=_labels_of(labels),
         )
         if not page.runs and thread_id is not None:
             from perdure.worker.client import validation
@@ -98,7 +101,9 @@ def list_command(
                 for row, each in zip(rows, spent, strict=True)
             ]
     filters = " ".join(
-        text for text in (status, flow and f"{flow!r}", thread_id and f"{thread_id!r}") if text
+        text
+        for text in (status, *(f"{name!r}" for name in (flow, thread_id, *labels) if name))
+        if text
     )
     output.table(
         columns,
@@ -121,6 +126,14 @@ def list_command(
         )
     if page.cursor is not None:
         click.echo(f"there are more; see them with --limit {limit * 4}", err=True)
+
+
+def _labels_of(texts: tuple[str, ...]) -> dict[str, str] | None:
+    if not texts:
+        return None
+    from perdure.worker.cli.commands.submit import pairs  # its imports take time
+
+    return pairs(texts, "--label")
 
 
 def _ago(moment: datetime | str | None) -> str:

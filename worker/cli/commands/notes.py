@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
@@ -15,6 +16,12 @@ from perdure.worker.cli.main import Commands
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for
 from perdure.worker.presentation.text import count, moment, plain
+
+if TYPE_CHECKING:
+    from perdure.worker.client.api import ClientApi
+
+#: Namespaces among which the nearest to an unknown one is looked for.
+NAMESPACES = 1000
 
 
 class NoteCommands(Commands):
@@ -68,11 +75,17 @@ def show_command(
     """Show the notes of NAMESPACE, newest first, or those that have one of WORDS."""
     with client_for(url) as client:
         found = client.notes(namespace, " ".join(words), limit)
+        unknown = None if found else _unknown(client, namespace)
     if as_json:
         output.document([note.to_dict() for note in found])
-        return
-    rows = [(note.key, plain(note.text), moment(note.at), note.run_id or "") for note in found]
-    output.table(("key", "text", "written", "run"), rows, "text", "no notes", ("run", "written"))
+    elif unknown is None:
+        rows = [(note.key, plain(note.text), moment(note.at), note.run_id or "") for note in found]
+        none = f"{namespace} has no note with {' or '.join(map(plain, words))}"
+        columns = ("key", "text", "written", "run")
+        output.table(columns, rows, "text", none, ("run", "written"))
+    if unknown is not None:
+        click.echo(unknown, err=True)
+        raise click.exceptions.Exit(NOT_FOUND)
 
 
 @click.command("put")
@@ -105,11 +118,27 @@ def delete_command(
         click.confirm(f"Delete all notes of {namespace}?", abort=True, err=True)
     with client_for(url) as client:
         deleted = client.forget_notes(namespace, key)
+        unknown = None if deleted else _unknown(client, namespace)
     if as_json:
         output.document({"deleted": deleted})
     elif deleted:
         click.echo(f"{count(deleted, 'note')} of {namespace} deleted")
     if not deleted:
-        what = f"no note {key!r}" if key is not None else "no notes"
-        click.echo(f"{namespace} has {what}; see: perdure notes list", err=True)
+        one = f"{namespace} has no note {key!r}; see: perdure notes show {namespace}"
+        click.echo(unknown or one, err=True)
         raise click.exceptions.Exit(NOT_FOUND)
+
+
+def _unknown(client: ClientApi, namespace: str) -> str | None:
+    """Return that a namespace has no notes, with the nearest that has some.
+
+    Returns:
+        None if the namespace has notes.
+    """
+    first = client.note_namespaces(namespace, 1)  # the shortest of this prefix comes first
+    if first and first[0].namespace == namespace:
+        return None
+    known = [each.namespace for each in client.note_namespaces(limit=NAMESPACES)]
+    near = difflib.get_close_matches(namespace, [each.namespace for each in first] + known, n=1)
+    hint = f"did you mean {near[0]}?" if near else "see: perdure notes list"
+    return f"{namespace} has no notes; {hint}"

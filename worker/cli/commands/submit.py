@@ -20,6 +20,7 @@ from perdure.worker.tracing.export import exporting
 
 if TYPE_CHECKING:
     from perdure.worker.client.api import ClientApi
+    from perdure.worker.domain.fleet import WorkerStatus
     from perdure.worker.domain.run import Run
 
 
@@ -241,11 +242,22 @@ def _print_submitted(client: ClientApi, run: Run, as_json: bool, url: str | None
     else:
         click.echo(run.id)
         click.echo(f"to follow it: {output.follow_hint(run.id, url)}", err=True)
-    if run.status.value in ("queued", "running") and not any(
-        worker["alive"] and not worker.get("draining") and run.flow in worker["flows"]
-        for worker in client.workers()
-    ):
-        flow = client.flows().get(run.flow)
-        enable = f" --enable {run.flow}" if flow and flow.get("runs_shell") else ""
-        start = f"perdure worker{enable}" if engine_here() is None else "celery -A ... worker"
-        click.echo(f"no worker runs the flow {run.flow} yet; start one: {start}", err=True)
+    if run.status.value not in ("queued", "running"):
+        return
+    workers = [each for each in client.workers() if each["alive"] and not each.get("draining")]
+    if not any(run.flow in worker["flows"] for worker in workers):
+        click.echo(_no_worker(client, run.flow, workers), err=True)
+
+
+def _no_worker(client: ClientApi, name: str, workers: Sequence[WorkerStatus]) -> str:
+    """Return a sentence that no live worker runs a flow, with the reason if one tells it."""
+    for worker in workers:
+        lacking = worker.get("lacking")
+        if isinstance(lacking, dict) and name in lacking:
+            return f"no worker can run the flow {name} yet; {worker['name']}: {lacking[name]}"
+    flow = client.flows().get(name)
+    enable = f" --enable {name}" if flow and flow.get("runs_shell") else ""
+    start = f"perdure worker{enable}" if engine_here() is None else "celery -A ... worker"
+    missing = flow.get("missing") if flow else None
+    where = f", but not on this machine: {'; '.join(missing)}" if missing else ""
+    return f"no worker runs the flow {name} yet; start one: {start}{where}"

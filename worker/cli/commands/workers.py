@@ -87,6 +87,8 @@ def workers_command(alive: bool, as_json: bool, url: str | None) -> None:
         else:
             click.echo(f"{name} is alive")
         return
+    from perdure.worker.domain.fleet import names_text
+
     with client_for(url) as client:
         workers = client.workers()
     if as_json:
@@ -98,7 +100,7 @@ def workers_command(alive: bool, as_json: bool, url: str | None) -> None:
             _state(worker),
             str(worker["role"]),
             f"{worker['rounds']} of {worker['concurrency']} {worker['pool']}",
-            ", ".join(worker["flows"]),
+            names_text(worker["flows"]),
         )
         for worker in sorted(workers, key=lambda worker: (not worker["alive"], worker["name"]))
     ]

@@ -132,6 +132,8 @@ class WorkerProcess:
             supervisor = {"pid": os.getpid(), "processes": list(processes)} if processes else {}
             output.document({**description, **supervisor})
             return
+        from perdure.worker.domain.fleet import names_text
+
         kind = {"threads": "threads", "prefork": "processes", "solo": "round at a time"}[self.pool]
         slots = (
             f"{len(processes)} processes of {description['concurrency']} {kind}"
@@ -139,7 +141,7 @@ class WorkerProcess:
             else f"{description['concurrency']} {kind}"
         )
         sentence = (
-            f"worker ready: role {self.role}, {slots}, flows: {', '.join(description['flows'])}; "
+            f"worker ready: role {self.role}, {slots}, flows: {names_text(description['flows'])}; "
             f"server {description['server']}{messages}"
         )
         if self.settings.log_format == "json":

@@ -21,6 +21,8 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 #: Rows on one page. The browser redraws them up to twice a second.
 ROWS = 100
+#: Questions of runs below the run that its page shows. The inbox has all.
+ASKED_BELOW = 5
 #: Types of events that are listed under stops, answers and signals.
 STEERING = ("interrupted", "resumed", "stop_requested", "stopped", "retried", "signalled", "unread")
 #: The node that hears what is said to its run.
@@ -43,6 +45,7 @@ def one(request: Request, run_id: str, runs: Runs, before: str | None = None) ->
             request, "damaged.html", 409, run_id=run_id, error=str(error), verdict=runs.why(run_id)
         )
     waiting = PendingInterrupt.of(run)
+    has_children = bool(run.details.get("waits_for_children"))
     artifacts = runs.artifacts(run_id)
     has_files = any(name.startswith(BYTES) for name in artifacts)
     return page(
@@ -60,7 +63,8 @@ def one(request: Request, run_id: str, runs: Runs, before: str | None = None) ->
             key=lambda file: file.media_type not in PICTURES,
         ),
         pictures=PICTURES,
-        children=runs.children(run_id) if run.details.get("waits_for_children") else None,
+        children=runs.children(run_id) if has_children else None,
+        asked_below=runs.inbox(ASKED_BELOW, below=run_id).waiting if has_children else [],
         signal_key=new_digits(16),
         unread=runs.unread(run_id) if run.details.get("received") else {},
         hears=CONTROLLER in _nodes_of(runs, run),

@@ -14,6 +14,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from perdure.flows.durations import coarse, duration
+from perdure.worker.domain.fleet import names_text
 from perdure.worker.presentation.questions import KINDS, or_else, what
 from perdure.worker.presentation.text import (
     clock,
@@ -127,6 +128,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "exact": exact,
     "lines": lines,
     "money": money,
+    "names_text": names_text,
     "or_else": or_else,
     "plain": plain,
     "pretty": pretty,

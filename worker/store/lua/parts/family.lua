@@ -138,7 +138,7 @@ local function end_family(k, run, now)
 end
 
 -- Queue a parked run whose wait its children have ended. A child that has just ended must not fail
--- because of its parent. So all is checked first; of the keys, the one that only the parent has.
+-- because of its parent. So all is checked first; of the keys, only the parent's own.
 local function wake_parent(k, now)
   local run = not mistyped({ events = k.events, lists = {} }) and read_hash(k)
   if not run then return end

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perdure import File
 from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.executors.mcp import mcp_commands
 from perdure.flows.executors.mcp.config import Secrets, refers
@@ -146,6 +147,8 @@ def test_a_reference_is_resolved_where_it_is_used_and_blanked_in_all_texts(
         "Accept": "text",
     }
     assert secrets.cleaned({"a": [f"x{CANARY}y", 1, None]}) == {"a": ["x[secret]y", 1, None]}
+    file = secrets.cleaned([File(f"{CANARY}.bin", f"\xff{CANARY}".encode("latin-1"))])[0]
+    assert (file.name, file.content) == ("[secret].bin", b"\xff[secret]")
 
 
 @pytest.mark.parametrize("value", ["", "  ", "two\nlines-canary", "bell\x07canary"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perdure import File
 from perdure.flows.errors import BadReply, FatalError
 from perdure.flows.executors.mcp.results import (
     FAULTS,
@@ -15,6 +16,7 @@ from perdure.flows.executors.mcp.results import (
     ToolFailed,
     observation_of,
 )
+from perdure.flows.files import MOST_FILES
 from tests.support.mcp_servers import needs_servers
 
 pytestmark = needs_servers
@@ -45,16 +47,33 @@ def test_structured_content_is_preferred_to_its_text() -> None:
     assert observation_of(result(TEXT, structuredContent={"a": [1]}), "it") == {"a": [1]}
 
 
-def test_what_is_no_text_is_named_and_left_out() -> None:
+def test_a_picture_is_a_file_which_a_model_sees() -> None:
+    content = b"\x89PNG\r\n\x1a\n..."
+    data = base64.b64encode(content).decode()
+    image = {"type": "image", "mimeType": "image/png", "data": data}
+    page = {"uri": "file:///docs/a.pdf", "mimeType": "application/pdf"}
+    blob = {**page, "blob": base64.b64encode(b"%PDF-1.7").decode()}
+    given = result(TEXT, image, image, {"type": "resource", "resource": blob})
+    assert observation_of(given, "it") == {
+        "result": "one",
+        "files": [
+            File("image-1.png", content),
+            File("image-2.png", content),
+            File("a.pdf", b"%PDF-1.7"),
+        ],
+    }
+    many = observation_of(result(*[image] * (MOST_FILES + 1)), "it")
+    assert len(many["files"]) == MOST_FILES and many["left_out"] == ["image (image/png, 11 bytes)"]
+
+
+def test_other_data_is_a_file_and_what_can_be_none_is_named() -> None:
     blob = {"type": "resource", "resource": {"uri": "file:///a.bin", "blob": IMAGE["data"]}}
     sound = {"type": "audio", "mimeType": "audio/wav", "data": IMAGE["data"]}
-    assert observation_of(result(TEXT, IMAGE, blob, sound), "it") == {
+    unknown = {"type": "resource", "resource": {"uri": "x:///b", "blob": IMAGE["data"]}}
+    assert observation_of(result(TEXT, IMAGE, blob, sound, unknown), "it") == {
         "result": "one",
-        "left_out": [
-            "image (image/png, 300 bytes)",
-            "file:///a.bin (unknown type, 300 bytes)",
-            "audio (audio/wav, 300 bytes)",
-        ],
+        "files": [File("a.bin", b"x" * 300), File("audio-2.wav", b"x" * 300, "audio/wav")],
+        "left_out": ["image (image/png, 300 bytes)", "x:///b (unknown type, 300 bytes)"],
     }
 
 
