@@ -211,9 +211,7 @@ class Sweeper:
         if batch.calls and self._callbacks is not None:
             self._callbacks.make_late(batch.calls)
         self._quarantine_unplayable([run_id for run_id, word in batch.report if word in PUSHED])
-        self._made = self._messages_of(
-            [run_id for run_id, word in batch.report if word == "unmade"]
-        )
+        self._made = self._messages_of(batch.unmade)
         self._wake_parked()
         if batch.follow_ups:
             self._follow_ups.do(batch.follow_ups)
@@ -221,23 +219,20 @@ class Sweeper:
             self.wake()
         return batch.report
 
-    def _messages_of(self, run_ids: list[str]) -> dict[str, tuple[str, str, str]]:
-        """Build the messages of runs whose worker died while it kept them.
+    def _messages_of(
+        self, unmade: Mapping[str, tuple[str, ...]]
+    ) -> dict[str, tuple[str, str, str]]:
+        """Build the messages of runs that need one, from the queue, epoch and step of each.
 
-        A run that keeps its worker goes from round to round without a message.
+        A run that waits for a time has none, nor has one whose worker died while it kept the run.
 
         Returns:
             Epoch, step and message of each run, by its id.
         """
         made = {}
-        for run_id, fields in zip(
-            run_ids, self._store.some_fields(run_ids, ("queue", "epoch", "step")), strict=True
-        ):
-            if len(fields) == 3:  # else it has been deleted meanwhile
-                message = self._publisher.message(
-                    role_of(fields["queue"]), run_id, int(fields["epoch"]), int(fields["step"])
-                )
-                made[run_id] = (fields["epoch"], fields["step"], message.text)
+        for run_id, (queue, epoch, step) in unmade.items():
+            message = self._publisher.message(role_of(queue), run_id, int(epoch), int(step))
+            made[run_id] = (epoch, step, message.text)
         return made
 
     def _wake_parked(self) -> None:

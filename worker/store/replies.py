@@ -140,12 +140,14 @@ class SweepReply:
         report: ``(run_id, word)`` of each run that was examined.
         handed: ``(list, message)`` of each message that the caller must publish. Empty without an
             outbox.
+        unmade: queue, epoch and step of each run whose message the caller must bring, by its id.
         calls: run and epoch of each end whose ``on_end`` call is late.
         follow_ups: ids of runs whose children the caller must look after.
     """
 
     report: list[tuple[str, str]]
     handed: list[tuple[str, str]]
+    unmade: dict[str, tuple[str, ...]] = field(default_factory=dict)
     calls: list[tuple[str, int]] = field(default_factory=list)
     follow_ups: list[str] = field(default_factory=list)
 

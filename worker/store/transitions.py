@@ -772,10 +772,17 @@ class Store(Queries):
         named |= {f"made:{run_id}": " ".join(message) for run_id, message in (made or {}).items()}
         named |= {f"soon:{run_id}": "1" for run_id in soon}
         *flat, late, follow_ups = self._call("sweep_due", self.keys.of_sweep(), named)
-        report, to_publish = (list(zip(each[::2], each[1::2], strict=True)) for each in flat)
+        words, to_publish = (list(zip(each[::2], each[1::2], strict=True)) for each in flat)
+        report = [(run_id, word.partition(" ")[0]) for run_id, word in words]
+        unmade = {
+            run_id: tuple(details)
+            for run_id, word in words
+            if len(details := word.split()[1:]) == 3
+        }
         return SweepReply(
             report,
             to_publish,
+            unmade,
             [(run_id, int(epoch)) for run_id, _, epoch in (call.partition(" ") for call in late)],
             follow_ups,
         )
