@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from perdure.worker.app import make_app
 from perdure.worker.engine.sweeper import BATCH, Sweeper
 from perdure.worker.messaging.publisher import SameServerPublisher
 from perdure.worker.store import Store
-from tests.support.runs import LEASE, claim, clock, later, new_run
+from tests.support.runs import LEASE, claim, clock, hash_of, later, new_run, park, phase
 from tests.support.servers import until
 
 
@@ -61,3 +62,41 @@ def test_a_sweep_of_a_clock_that_was_ahead_holds_nobody_up(store: Store) -> None
     store.redis.hset(store.keys.queues, "swept_at", clock(store) + 3_600_000)
     sweeper.sweep(every=0.25)
     assert store.redis.hget(store.keys.queues, "swept_at") == str(clock(store))
+
+
+def test_one_sweep_wakes_all_whose_time_has_come(store: Store) -> None:
+    settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
+    sweeper = Sweeper(
+        store, SameServerPublisher(make_app(settings), store.keys), settings, "w", dict
+    )
+    sleepers = [f"sleeper{number}" for number in range(3)]
+    for run_id in sleepers:
+        new_run(store, run_id)
+        assert park(store, claim(store, run_id), "1", {}, 1_000) == ("ok", "parked")
+    sweeper.sweep()
+    assert {phase(store, run_id) for run_id in sleepers} == {"parked"}, "never early"
+    later(store, 1_000)
+    store.redis.script_flush()
+    assert sorted(sweeper.sweep()) == [(run_id, "unmade") for run_id in sleepers]
+    assert {phase(store, run_id) for run_id in sleepers} == {"queued"}
+    messages = [
+        json.loads(text) for text in store.redis.lrange(hash_of(store, sleepers[0])["queue"], 0, -1)
+    ]
+    assert {message["headers"]["argsrepr"].split("'")[1] for message in messages} == set(sleepers)
+    assert sweeper.sweep() == []
+
+
+def test_a_run_whose_worker_kept_it_gets_its_message_from_the_next_sweep(store: Store) -> None:
+    settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
+    sweeper = Sweeper(
+        store, SameServerPublisher(make_app(settings), store.keys), settings, "w", dict
+    )
+    new_run(store)
+    claim(store)
+    store.redis.hset(store.keys.run("r"), "message", "")
+    sweeper.sweep()
+    later(store, LEASE)
+    store.redis.hset(store.keys.queues, "swept_at", clock(store) - 249)
+    assert sweeper.sweep() == [("r", "unmade")]
+    assert phase(store) == "leased"
+    assert sweeper.sweep() == [("r", "freed")]
