@@ -14,7 +14,7 @@ from tests.trials.trees import LONG
 from tests.trials.trial import Figures
 
 #: What the provider says of each request: no more than is expected of a first one, which may be lost.
-READ, WROTE = 120, 20
+READ, WROTE = 80, 20
 PAID = READ + WROTE
 #: Of the tree, for each of its children.
 SHARE = 600
