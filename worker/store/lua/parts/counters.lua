@@ -29,8 +29,3 @@ local function count_status(k, run, from, to)
   if from == 'queued' then tally(k, run, 'children:queued', -1) end
   if to == 'queued' then tally(k, run, 'children:queued', 1) end
 end
-
--- Parked runs have the status running, and are counted beside it. `phase` is nil for a deleted run.
-local function count_parked(k, run, phase)
-  if (run.phase == 'parked') ~= (phase == 'parked') then tally(k, run, 'runs:parked', phase == 'parked' and 1 or -1) end
-end

@@ -18,6 +18,11 @@ local function list_of(k, run, command, name, ...)
   call(command, k[name], ...)
 end
 
+-- Parked runs have the status running, and are counted beside it. `phase` is nil for a deleted run.
+local function count_parked(k, run, phase)
+  if (run.phase == 'parked') ~= (phase == 'parked') then tally(k, run, 'runs:parked', phase == 'parked' and 1 or -1) end
+end
+
 -- Set the phase, and move the run to the phase's index: ended runs by the time of their end, others
 -- by their creation.
 local function enter(k, run, phase, now)
