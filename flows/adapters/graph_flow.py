@@ -44,6 +44,16 @@ TEXTS = ("question", "message", "description", "text")
 GOAL, MESSAGES = "goal", "messages"
 
 
+def keys_of(graph: CompiledStateGraph[Any, Any, Any, Any]) -> set[str]:
+    """Return the keys of a graph's input."""
+    return set(get_type_hints(graph.builder.input_schema))
+
+
+def takes_goal(graph: CompiledStateGraph[Any, Any, Any, Any]) -> bool:
+    """Return whether the goal of a run has a place in a graph's input."""
+    return not keys_of(graph).isdisjoint((GOAL, MESSAGES))
+
+
 class GraphFlow(Flow):
     """A graph of LangGraph. ``register_graph`` makes a class of it for each graph.
 
@@ -222,7 +232,7 @@ class GraphFlow(Flow):
         return given
 
     def _keys(self) -> set[str]:
-        return set(get_type_hints(type(self).graph.builder.input_schema))
+        return keys_of(type(self).graph)
 
 
 def _ask(node: str, question: Any, context: RoundContext) -> Outcome:

@@ -13,7 +13,7 @@ from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from perdure.flows.adapters.graph_checks import all_graphs, check_graph, types_of
-from perdure.flows.adapters.graph_flow import GraphFlow
+from perdure.flows.adapters.graph_flow import GraphFlow, takes_goal
 from perdure.flows.adapters.graph_forks import fork
 from perdure.flows.adapters.graph_nodes import START
 from perdure.flows.adapters.graph_reader import graph_of
@@ -96,6 +96,7 @@ def register_graph(
         "keeps_history": history,
         "streams": stream,
         "description": f"The graph {graph.name or name}.",
+        "needs_goal": takes_goal(graph),
         "__module__": __name__,
         **settings,
     }

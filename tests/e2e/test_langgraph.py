@@ -774,3 +774,19 @@ def test_inputs_are_the_input_of_the_graph(client: Client, driver: Driver) -> No
 def test_what_cannot_be_registered_is_refused(make: Any, why: str) -> None:
     with pytest.raises(InvalidFlow, match=why):
         make()
+
+
+class Herd(TypedDict, total=False):
+    animal: str
+
+
+def test_a_graph_in_whose_input_the_goal_has_no_place_needs_none(
+    client: Client, driver: Driver
+) -> None:
+    graph = StateGraph(Herd)
+    graph.add_node("name", lambda state: {"animal": state["animal"].upper()})
+    graph.add_edge(START, "name")
+    assert not register_graph("graph_herd", graph).needs_goal
+    run = client.submit("graph_herd", inputs={"animal": "cow"})
+    assert play(driver, run).answer == {"animal": "COW"}
+    assert register_graph("graph_farm_with_goal", fan()).needs_goal

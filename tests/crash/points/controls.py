@@ -14,10 +14,7 @@ TOKEN = "if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.s
 CLAIM = "if arg.claim and run.claim_id ~= arg.claim then return { 'fenced' } end"
 FENCE = f"{TOKEN}\n{CLAIM}"
 ANY_TOKEN = TOKEN.replace("run.token ~= arg.token or ", "")
-ANSWERED = """if run.last_token == arg.token then
-  local answer, fetched = unpack(call('HMGET', k.run, 'last_answer', 'last_fetched'))
-  return { 'ok', answer or nil, fetched_before(k, now, fetched) }
-end"""
+ANSWERED = "if run.last_token == arg.token then\n"
 OPERATED = "if repeated then return repeated end"
 FETCHED_BEFORE = ", fetched_before(k, now, fetched) }"
 STAY_FENCE = "if token ~= arg.token or claim ~= arg.claim or step ~= arg.step or epoch ~= arg.epoch then return OTHER end"
@@ -31,7 +28,7 @@ PROMISE = "  due_at(k, run, now + number(run.grace))\nend"
 WOKEN_DUE = "due_at(k, run, now)\n  return { 'unmade'"
 FOLLOWED = "  pcall('ZADD', follow_ups_of(k.due), 'LT', now + FOLLOWED, run.id)\n"
 RENEWED = "  in_parts('HDEL', k.run, values, 1, #values)\n"
-PUSHED = "  call('LPUSH', list, arg.message)\n"
+PUSHED = "call('LPUSH', queue, arg.message)\n"
 PUSHING = ("submit_run", "commit_round", "resume_run", "retry_run", "sweep_due")
 
 

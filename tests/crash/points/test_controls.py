@@ -84,7 +84,10 @@ def test_a_commit_that_leaves_its_message_to_the_sweep_is_not_one_effect(stage: 
 
 def test_a_commit_that_forgets_its_answer_robs_the_worker_that_made_it(stage: Stage) -> None:
     assert "V5" in laws_broken(
-        stage, REPLY_LOST, "commit_round", change=without(ANSWERED, "commit_round")
+        stage,
+        REPLY_LOST,
+        "commit_round",
+        change=without(ANSWERED, "commit_round", instead="if false then\n"),
     )
 
 
@@ -103,7 +106,8 @@ def test_a_key_of_its_own_for_each_attempt_applies_an_effect_twice(stage: Stage)
 
 def test_a_signal_that_makes_its_run_due_only_by_its_sender_is_no_promise(stage: Stage) -> None:
     change = without(WOKEN_DUE, "signal_run", instead="  return { 'unmade'")
-    assert "V1" in laws_broken(stage, DIES_BEFORE, "wake_run", WAITS, change=change)
+    # The last one is the sender's: the first wakes a run whose time has come, and is a sweep's.
+    assert "V1" in laws_broken(stage, DIES_BEFORE, "wake_run", WAITS, nth=-1, change=change)
 
 
 def test_a_follow_up_that_only_its_maker_knows_is_no_promise(stage: Stage) -> None:
