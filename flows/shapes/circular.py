@@ -233,7 +233,7 @@ class CircularFlow(Flow):
         if isinstance(result, Interrupt):
             return result
         if isinstance(result, Renew):
-            _check_reserved(result.values or {}, f"{title(self)}: node {node} renewed with")
+            _check_reserved(self, node, "renewed with", result.values or {})
             return result
         return self.settle(place, context, self.output_of(place, result))
 
@@ -274,7 +274,7 @@ class CircularFlow(Flow):
             )
         output = resolve(place.output_interface)(dict(result))
         plain: dict[str, Any] = storable(output, f"what node {place.name} returned")
-        _check_reserved(plain, f"{title(self)}: node {place.name} returned")
+        _check_reserved(self, place.name, "returned", plain)
         return plain
 
     def settle(
@@ -306,10 +306,11 @@ class CircularFlow(Flow):
         raise FatalError(f"{title(self)} has no node {node!r}; {suggest(node, self.nodes)}")
 
 
-def _check_reserved(names: Iterable[str], what: str) -> None:
+def _check_reserved(flow: Flow, node: str, did: str, names: Iterable[str]) -> None:
     """Raise FatalError if one of the names is reserved for the flow itself."""
     for name in names:
         if str(name).startswith("_"):
             raise FatalError(
-                f"{what} the name {name!r}; names that begin with '_' are reserved for the flow"
+                f"{title(flow)}: node {node} {did} the name {name!r}; names that begin with '_' "
+                "are reserved for the flow"
             )

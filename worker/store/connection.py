@@ -284,7 +284,9 @@ class StoreConnection:
         run_id: str = "",
     ) -> list[Any]:
         script, replication = self._scripts[transition], self.replication
-        argv = script.arguments(self._of_store(named), fields, rest)
+        if self.now is not None or self.outbox:
+            named = self._of_store(named)
+        argv = script.arguments(named, fields, rest)
         # Not `_answered`: its generator context costs a hundredth of all calls of a round.
         try:
             if not replication.replicas or transition not in ACKNOWLEDGED:
