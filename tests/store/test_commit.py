@@ -373,6 +373,12 @@ def test_after_a_commit_a_run_is_due_at_its_deadline_where_that_is_sooner(store:
     assert due(store) == START + 500
 
 
+def test_after_a_commit_a_run_is_due_in_a_grace_where_its_deadline_is_later(store: Store) -> None:
+    new_run(store, deadline=GRACE + 1)
+    commit_next(store, claim(store))
+    assert due(store) == START + GRACE
+
+
 def test_failures_and_losses_are_bounded_apart(store: Store) -> None:
     new_run(store)
     for _ in range(2):
