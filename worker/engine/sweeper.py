@@ -212,7 +212,7 @@ class Sweeper:
             self._callbacks.make_late(batch.calls)
         self._quarantine_unplayable([run_id for run_id, word in batch.report if word in PUSHED])
         self._made = self._messages_of(batch.unmade)
-        self._wake_parked()
+        self._wake_parked(batch.unmade)
         if batch.follow_ups:
             self._follow_ups.do(batch.follow_ups)
         if self._made or len(batch.report) == BATCH:
@@ -230,19 +230,23 @@ class Sweeper:
             Epoch, step and message of each run, by its id.
         """
         made = {}
-        for run_id, (queue, epoch, step) in unmade.items():
+        for run_id, (queue, epoch, step, _phase) in unmade.items():
             message = self._publisher.message(role_of(queue), run_id, int(epoch), int(step))
             made[run_id] = (epoch, step, message.text)
         return made
 
-    def _wake_parked(self) -> None:
+    def _wake_parked(self, unmade: Mapping[str, tuple[str, ...]]) -> None:
         """Queue those of the runs to which a message was brought that have waited for a time.
 
         The next sweep examines the others. If it examined these too, it would look twice at each of
         ten thousand runs that wake together.
         """
-        woken = self._store.wake_all(self._made)
-        for run_id, (word, to_publish) in zip(tuple(self._made), woken, strict=True):
+        parked = {
+            run_id: message
+            for run_id, message in self._made.items()
+            if unmade[run_id][-1] == "parked"
+        }
+        for run_id, (word, to_publish) in zip(parked, self._store.wake_all(parked), strict=True):
             self._publisher.publish(to_publish)
             if word == "queued":
                 del self._made[run_id]

@@ -140,7 +140,8 @@ class SweepReply:
         report: ``(run_id, word)`` of each run that was examined.
         handed: ``(list, message)`` of each message that the caller must publish. Empty without an
             outbox.
-        unmade: queue, epoch and step of each run whose message the caller must bring, by its id.
+        unmade: queue, epoch, step and phase of each run whose message the caller must bring, by its
+            id.
         calls: run and epoch of each end whose ``on_end`` call is late.
         follow_ups: ids of runs whose children the caller must look after.
     """

@@ -777,7 +777,7 @@ class Store(Queries):
         unmade = {
             run_id: tuple(details)
             for run_id, word in words
-            if len(details := word.split()[1:]) == 3
+            if len(details := word.split()[1:]) == 4
         }
         return SweepReply(
             report,

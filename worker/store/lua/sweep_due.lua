@@ -25,7 +25,7 @@
 --        answered  Its interrupt's deadline passed: it is queued with the default answer.
 --        stopped   Its lease lapsed, and a stop was requested.
 --        errored   It had too many losses or failures, or its deadline passed.
---        unmade QUEUE EPOCH STEP
+--        unmade QUEUE EPOCH STEP PHASE
 --                  Its message is needed and was never built: the caller must bring it (made:ID).
 --        removed   It no longer exists or has ended: it is removed from the due set.
 --        damaged   It cannot be read: it is removed from the due set.
@@ -464,7 +464,7 @@ for order, id in ipairs(looked_at()) do
     word = 'answered'
   end
   if COUNTED[word] then tally(k, run, 'moves:' .. word, 1) end
-  if word == 'unmade' then word = concat({ word, run.queue, run.epoch, run.step }, ' ') end
+  if word == 'unmade' then word = concat({ word, run.queue, run.epoch, run.step, run.phase }, ' ') end
   note(id, word)
 end
 
