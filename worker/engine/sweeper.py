@@ -222,7 +222,7 @@ class Sweeper:
     def _messages_of(
         self, unmade: Mapping[str, tuple[str, ...]]
     ) -> dict[str, tuple[str, str, str]]:
-        """Build the messages of runs that need one, from the queue, epoch and step of each.
+        """Build the messages of runs that need one, from the queue, epoch, step and phase of each.
 
         A run that waits for a time has none, nor has one whose worker died while it kept the run.
 
