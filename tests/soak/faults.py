@@ -256,7 +256,7 @@ def _other_version(cluster: Cluster, chance: random.Random, strike: Strike, vers
         until(
             lambda: place.announced() or place.worker.process.poll() is not None,
             f"a worker of the {version} version",
-            90,  # other faults may strike meanwhile
+            30,
         )
         if place.announced():
             strike.fired(f"{place.name} {version}")
