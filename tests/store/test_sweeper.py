@@ -15,6 +15,12 @@ from tests.support.runs import LEASE, claim, clock, hash_of, later, new_run, par
 from tests.support.servers import until
 
 
+def sweeper_of(store: Store) -> Sweeper:
+    """A sweeper whose thread does not run."""
+    settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
+    return Sweeper(store, SameServerPublisher(make_app(settings), store.keys), settings, "w", dict)
+
+
 def test_between_two_batches_of_what_is_due_the_worker_is_announced(store: Store) -> None:
     store.redis.zadd(store.keys.due, {f"gone{number}": 0 for number in range(3 * BATCH + 1)})
     left: list[Any] = []
@@ -40,10 +46,7 @@ def test_between_two_batches_of_what_is_due_the_worker_is_announced(store: Store
 
 def test_one_look_in_a_while_is_enough_for_all_sweepers(store: Store) -> None:
     """Thousands of workers sweep: whoever comes soon after another does nothing, unless it has a reason of its own."""
-    settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
-    sweeper = Sweeper(
-        store, SameServerPublisher(make_app(settings), store.keys), settings, "w", dict
-    )
+    sweeper = sweeper_of(store)
     new_run(store)
     claim(store)
     sweeper.sweep()
@@ -54,10 +57,7 @@ def test_one_look_in_a_while_is_enough_for_all_sweepers(store: Store) -> None:
 
 
 def test_a_sweep_of_a_clock_that_was_ahead_holds_nobody_up(store: Store) -> None:
-    settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
-    sweeper = Sweeper(
-        store, SameServerPublisher(make_app(settings), store.keys), settings, "w", dict
-    )
+    sweeper = sweeper_of(store)
     sweeper.sweep()
     store.redis.hset(store.keys.queues, "swept_at", clock(store) + 3_600_000)
     sweeper.sweep(every=0.25)
@@ -65,10 +65,7 @@ def test_a_sweep_of_a_clock_that_was_ahead_holds_nobody_up(store: Store) -> None
 
 
 def test_one_sweep_wakes_all_whose_time_has_come(store: Store) -> None:
-    settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
-    sweeper = Sweeper(
-        store, SameServerPublisher(make_app(settings), store.keys), settings, "w", dict
-    )
+    sweeper = sweeper_of(store)
     sleepers = [f"sleeper{number}" for number in range(3)]
     for run_id in sleepers:
         new_run(store, run_id)
@@ -87,10 +84,7 @@ def test_one_sweep_wakes_all_whose_time_has_come(store: Store) -> None:
 
 
 def test_a_run_whose_worker_kept_it_gets_its_message_from_the_next_sweep(store: Store) -> None:
-    settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
-    sweeper = Sweeper(
-        store, SameServerPublisher(make_app(settings), store.keys), settings, "w", dict
-    )
+    sweeper = sweeper_of(store)
     new_run(store)
     claim(store)
     store.redis.hset(store.keys.run("r"), "message", "")
