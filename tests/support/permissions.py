@@ -12,7 +12,7 @@ def words(text: str) -> frozenset[str]:
 
 #: Commands by which nobody changes anything, of every user.
 LOOKS = words(
-    "exists hexists hget hgetall hkeys hmget hstrlen llen lpos lrange type xread xrevrange zcard zcount zrange zrevrange zrevrank zscore "
+    "exists hexists hget hgetall hkeys hlen hmget hstrlen llen lpos lrange type xread xrevrange zcard zcount zrange zrevrange zrevrank zscore "
     "eval_ro evalsha_ro"
 )
 #: Commands that concern no key; the last four are open to everybody on every server, logged in or not.
@@ -192,7 +192,7 @@ EXAMPLES = {
     "zrevrank": "zrevrank KEY x", "zscore": "zscore KEY x",
     "eval_ro": "eval_ro return 1 KEY", "evalsha_ro": "evalsha_ro sha 1 KEY", "eval": "eval return 1 KEY", "evalsha": "evalsha sha 1 KEY",
     "hdel": "hdel KEY f", "hincrby": "hincrby KEY f 1", "hincrbyfloat": "hincrbyfloat KEY f 1", "hset": "hset KEY f 1",
-    "hsetnx": "hsetnx KEY f 1", "hkeys": "hkeys KEY",
+    "hsetnx": "hsetnx KEY f 1", "hkeys": "hkeys KEY", "hlen": "hlen KEY",
     "lpush": "lpush KEY x", "rpush": "rpush KEY x", "ltrim": "ltrim KEY 0 1", "brpop": "brpop KEY 1",
     "rpop": "rpop KEY", "lrem": "lrem KEY -1 x", "xadd": "xadd KEY * f 1",
     "zadd": "zadd KEY 1 x", "zrem": "zrem KEY x", "zrangebyscore": "zrangebyscore KEY 0 1", "zremrangebyscore": "zremrangebyscore KEY 0 1",

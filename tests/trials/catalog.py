@@ -76,7 +76,7 @@ TRIALS = {
     ),
     "effects": Trial(
         "workflows: each effect of ten steps once, a worker killed every second",
-        1_000, 100, workflows.effects,
+        1_000, 300, workflows.effects,
     ),
     "programs": Trial(
         "workflows: random programs come to the same answer and journal under random deaths",

@@ -25,6 +25,8 @@ MODULES = (
 #: Seconds: a killed worker's rounds go on soon, as they would with the defaults ten times later.
 PACE = {"lease_seconds": 2.0, "heartbeat_seconds": 0.4, "sweep_seconds": 0.3}
 THREADS = ("--pool", "threads")
+#: Seconds from when the workers are ready to the first kill.
+FIRST_KILL = 0.2
 
 
 @dataclass
@@ -53,16 +55,20 @@ class Ground:
 
     @contextmanager
     def killing(self, every: float = 1.0, count: int = 2) -> Iterator[Kills]:
-        """Keep ``count`` workers alive, kill the oldest every ``every`` seconds, and start the next one early."""
+        """Keep ``count`` workers alive, kill the oldest every ``every`` seconds, and start the next one early.
+
+        Enters when they are ready. The first kill follows soon, however short the trial is.
+        """
         kills = Kills()
-        done = threading.Event()
+        ready, done = threading.Event(), threading.Event()
 
         def kill() -> None:
             running = [self.worker() for _ in range(count + 1)]
             try:
                 for each in running:
                     each.ready()
-                while not done.wait(every):
+                ready.set()
+                while not done.wait(every if kills.times else FIRST_KILL):
                     running.pop(0).close()
                     kills.times.append(time.time())
                     running.append(self.worker())
@@ -70,12 +76,14 @@ class Ground:
             except BaseException as error:
                 kills.failed = error
             finally:
+                ready.set()
                 for each in running:
                     each.close()
 
         thread = threading.Thread(target=kill, name="kills")
         thread.start()
         try:
+            ready.wait()
             yield kills
         finally:
             done.set()
