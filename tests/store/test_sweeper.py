@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure import Settings
 from perdure.worker.app import make_app
-from perdure.worker.engine.sweeper import BATCH, Sweeper
+from perdure.worker.engine.sweeper import AT_ONCE, BATCH, Sweeper
 from perdure.worker.messaging.publisher import SameServerPublisher
 from perdure.worker.store import Store
 from tests.support.runs import LEASE, claim, clock, hash_of, later, new_run, park, phase
@@ -22,7 +22,7 @@ def sweeper_of(store: Store) -> Sweeper:
 
 
 def test_between_two_batches_of_what_is_due_the_worker_is_announced(store: Store) -> None:
-    store.redis.zadd(store.keys.due, {f"gone{number}": 0 for number in range(3 * BATCH + 1)})
+    store.redis.zadd(store.keys.due, {f"gone{number}": 0 for number in range(6 * BATCH + 1)})
     left: list[Any] = []
 
     def announcement() -> Mapping[str, Any]:
@@ -41,7 +41,7 @@ def test_between_two_batches_of_what_is_due_the_worker_is_announced(store: Store
         until(lambda: 0 in left, "the last batch, at once")
     finally:
         sweeper.stop()
-    assert left[:5] == [3 * BATCH + 1, 2 * BATCH + 1, BATCH + 1, 1, 0]
+    assert left[:4] == [6 * BATCH + 1, 5 * BATCH + 1, (5 - AT_ONCE) * BATCH + 1, 0]
 
 
 def test_one_look_in_a_while_is_enough_for_all_sweepers(store: Store) -> None:

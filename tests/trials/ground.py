@@ -106,6 +106,11 @@ class Ground:
         store = self.client._store
         return int(store.redis.zcard(f"{store.keys.index(index)}:children"))
 
+    def parked(self, flow: str) -> int:
+        """How many runs of this flow are parked, with any broker."""
+        store = self.client._store
+        return int(store.redis.hget(store.keys.queues, f"runs:parked:{flow}") or 0)
+
 
 class Kills:
     """When workers were killed."""

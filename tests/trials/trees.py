@@ -135,7 +135,7 @@ def stops(size: int, handover: str = "fused") -> Figures:
             stopped = ground.count("stopped") + below
             run = ground.client.submit("trial_level", "g", inputs={"depth": 3, "width": width})
             until(lambda parked=parked: ground.count("live") >= parked, "the tree", 120)
-            until(lambda: _queued(ground) == 0, "the tree's rest", 60)
+            until(lambda: ground.parked("trial_level") == below + 1, "the tree's rest", 60)
             began = time.monotonic()
             at_return += ground.client.request_stop(run.id, mode="now").stopped
             until(lambda stopped=stopped: ground.count("stopped") >= stopped, "the stop", 60)
@@ -148,18 +148,13 @@ def stops(size: int, handover: str = "fused") -> Figures:
     return Figures(text, at_return == size and seconds[-1] <= 2.0)
 
 
-def _queued(ground: Ground) -> int:
-    store = ground.client._store
-    return sum(int(store.redis.llen(name)) for name in store.keys.queue_names)
-
-
 def wide_stop(size: int) -> Figures:
     """``stop --now`` of a run with very many parked children, which are all resumed with it, and stopped again."""
     with place() as ground, ground.workers(2):
         inputs = {"depth": 1, "width": size}
         run = ground.client.submit("trial_level", "g", inputs)
         until(lambda: ground.count("live") == size, "the children", LONG)
-        until(lambda: _queued(ground) == 0, "their rest", 120)
+        until(lambda: ground.parked("trial_level") == size + 1, "their rest", 120)
         seconds = []
         for act, index in (("stop", "stopped"), ("resume", "live"), ("stop", "stopped")):
             began = time.monotonic()

@@ -66,6 +66,9 @@ logger = logging.getLogger("perdure.sweep")
 #: Runs per script call, up to 0.1 ms each, in which the server does nothing else. If there are
 #: more, further calls follow at once.
 BATCH = 25
+#: Script calls of one exchange while more are due than a call examines. A thread that shares its
+#: process with busy ones waits for its turn before and behind each exchange.
+AT_ONCE = 4
 #: The text by which an outage is reported.
 NOT_SWEPT = "could not sweep"
 #: Heartbeats without an announcement after which a worker is forgotten.
@@ -116,6 +119,8 @@ class Sweeper:
         #: Epoch, step and message of runs that the last sweep reported as ``unmade``, for the next
         #: one.
         self._made: dict[str, tuple[str, str, str]] = {}
+        #: How many batches the next sweep processes in one exchange.
+        self._batches = 1
         self._thread = threading.Thread(
             target=self._sweep_forever, name="perdure-sweep", daemon=True
         )
@@ -185,10 +190,10 @@ class Sweeper:
                 )
 
     def sweep(self, every: float = 0.0, soon: Sequence[str] = ()) -> list[tuple[str, str]]:
-        """Process one batch of overdue runs, and return the id and the outcome of each.
+        """Process a batch of overdue runs, and return the id and the outcome of each.
 
         A lapsed lease ends, for example, and a lost message is published again. If more runs are
-        overdue, the sweeper's thread is woken for them.
+        overdue, the sweeper's thread is woken for them, and processes several batches at once.
 
         Args:
             every: Seconds. If any worker swept within them, nothing is done.
@@ -206,6 +211,7 @@ class Sweeper:
             made=self._made,
             soon=soon,
             alive=round(ALIVE_BEATS * self._settings.heartbeat_seconds * 1000),
+            times=self._batches,
         )
         self._publisher.publish(batch.handed)
         if batch.calls and self._callbacks is not None:
@@ -215,7 +221,9 @@ class Sweeper:
         self._wake_parked(batch.unmade)
         if batch.follow_ups:
             self._follow_ups.do(batch.follow_ups)
-        if self._made or len(batch.report) == BATCH:
+        more = len(batch.report) >= BATCH * self._batches
+        self._batches = AT_ONCE if more else 1
+        if self._made or more:
             self.wake()
         return batch.report
 

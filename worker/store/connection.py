@@ -256,18 +256,15 @@ class StoreConnection:
             named = {**named, "now": self.now}
         return {**named, "outbox": 1} if self.outbox else named
 
-    def _run_all(
-        self, transition: str, calls: Sequence[tuple[str, Mapping[str, Any]]]
+    def _call_all(
+        self, transition: str, calls: Sequence[tuple[list[str], Mapping[str, Any]]]
     ) -> list[list[Any]]:
-        """Make a transition of several runs in one exchange, each with its named arguments."""
+        """Make a transition several times in one exchange, each with its keys and arguments."""
         script = self._scripts[transition]
         try:
             replies = script.exchange_all(
                 self._wire,
-                [
-                    (self.keys.of_run(run_id), script.arguments(self._of_store(named)))
-                    for run_id, named in calls
-                ],
+                [(keys, script.arguments(self._of_store(named))) for keys, named in calls],
             )
             return [told(reply) for reply in replies]
         except redis.RedisError as error:

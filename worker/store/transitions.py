@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from perdure.worker.store.metrics import MetricRecords
@@ -589,10 +590,10 @@ class Store(Queries):
             messages: epoch, step and message of each run, by its id.
         """
         calls = [
-            (run_id, {"epoch": epoch, "step": step, "message": message})
+            (self.keys.of_run(run_id), {"epoch": epoch, "step": step, "message": message})
             for run_id, (epoch, step, message) in messages.items()
         ]
-        return [_woken(reply) for reply in self._run_all("wake_run", calls)] if calls else []
+        return [_woken(reply) for reply in self._call_all("wake_run", calls)] if calls else []
 
     def raise_limit(
         self, run_id: str, *, op: str, add: str, by: str | None = None, child: str | None = None
@@ -739,6 +740,7 @@ class Store(Queries):
         alive: int = 10_000,
         made: Mapping[str, tuple[str, str, str]] | None = None,
         soon: Sequence[str] = (),
+        times: int = 1,
     ) -> SweepReply:
         """Examine the runs that are due, and requeue those that are overdue (sweep_due.lua).
 
@@ -751,6 +753,7 @@ class Store(Queries):
             made: epoch, step and message of each run that an earlier sweep reported as ``unmade``,
                 by id.
             soon: runs to examine before they are due.
+            times: batches to examine in one exchange.
         """
         named: dict[str, str | int | None] = {
             "prefix": self.keys.prefix,
@@ -769,9 +772,17 @@ class Store(Queries):
             "alive": alive,
         }
         named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
-        named |= {f"made:{run_id}": " ".join(message) for run_id, message in (made or {}).items()}
-        named |= {f"soon:{run_id}": "1" for run_id in soon}
-        *flat, late, follow_ups = self._call("sweep_due", self.keys.of_sweep(), named)
+        now = [(f"made:{run_id}", " ".join(message)) for run_id, message in (made or {}).items()]
+        now += [(f"soon:{run_id}", "1") for run_id in soon]
+        keys = self.keys.of_sweep()
+        replies = self._call_all(
+            "sweep_due",
+            [
+                (keys, {**named, **dict(now[place * batch : (place + 1) * batch])})
+                for place in range(max(times, -(-len(now) // batch)))
+            ],
+        )
+        *flat, late, follow_ups = (list(chain(*each)) for each in zip(*replies, strict=True))
         words, to_publish = (list(zip(each[::2], each[1::2], strict=True)) for each in flat)
         report = [(run_id, word.partition(" ")[0]) for run_id, word in words]
         unmade = {
