@@ -82,7 +82,7 @@ class BranchingFlow(Flow):
         """Validate a run's inputs: they name a command that exists, and it accepts its data."""
         checked = super().check_inputs(inputs)
         try:
-            self._choose(checked)
+            _chosen(self.branches, checked)
         except BadReply as error:
             raise InvalidInput(str(error)) from error
         return checked
@@ -109,36 +109,52 @@ class BranchingFlow(Flow):
         Raises:
             BadReply: the branch is unknown or its arguments are wrong. Nothing was carried out.
         """
-        spec, args = self._choose(state)
-        try:
-            # Code cannot judge a doubt as a model can. A person is asked, unless the command has
-            # its own policy.
-            settles = self.tell_errors or spec.idempotent or spec.in_doubt is not None
-            result = (spec if settles else replace(spec, in_doubt="ask")).carry_out(args, context)
-        except (RetryableError, RoundStopped, Parked):
-            raise
-        except BaseException as error:
-            tells = spec.is_observed(self.tell_errors)
-            is_final = isinstance(error, FatalError) and not isinstance(error, CHILD_ERRORS)
-            if ends_process(error) or is_final:
-                raise
-            if context.cancelled.is_set():
-                raise RoundStopped(
-                    f"run {context.run_id}, step {context.step}: "
-                    f"cancelled inside command {spec.name!r}"
-                ) from error
-            # SystemExit is an error of the command (argparse, sys.exit). asyncio.CancelledError is
-            # not passed on: a controller cannot use it.
-            if not tells or not isinstance(error, Exception | SystemExit):
-                if not isinstance(error, FatalError):
-                    spec.check_repeatable(error, args, context)
-                raise
-            result = told(error)
-        return result if isinstance(result, Interrupt | Finish) else {"branch_output_data": result}
+        return carry_out_chosen(self.branches, state, context, self.tell_errors)
 
-    def _choose(self, state: Mapping[str, Any]) -> tuple[CommandSpec, Mapping[str, Any]]:
-        name, args = state.get("branch"), state.get("branch_input_data")
-        return choose(self.branches, name, {} if args is None else args)
+
+def carry_out_chosen(
+    branches: Mapping[str, CommandSpec],
+    state: Mapping[str, Any],
+    context: RoundContext,
+    tell_errors: bool,
+) -> Mapping[str, Any] | Interrupt | Finish:
+    """Carry out the one of these commands that a state names, as a branching flow does.
+
+    Raises:
+        BadReply: the branch is unknown or its arguments are wrong. Nothing was carried out.
+    """
+    spec, args = _chosen(branches, state)
+    try:
+        # Code cannot judge a doubt as a model can. A person is asked, unless the command has
+        # its own policy.
+        settles = tell_errors or spec.idempotent or spec.in_doubt is not None
+        result = (spec if settles else replace(spec, in_doubt="ask")).carry_out(args, context)
+    except (RetryableError, RoundStopped, Parked):
+        raise
+    except BaseException as error:
+        tells = spec.is_observed(tell_errors)
+        is_final = isinstance(error, FatalError) and not isinstance(error, CHILD_ERRORS)
+        if ends_process(error) or is_final:
+            raise
+        if context.cancelled.is_set():
+            raise RoundStopped(
+                f"run {context.run_id}, step {context.step}: cancelled inside command {spec.name!r}"
+            ) from error
+        # SystemExit is an error of the command (argparse, sys.exit). asyncio.CancelledError is
+        # not passed on: a controller cannot use it.
+        if not tells or not isinstance(error, Exception | SystemExit):
+            if not isinstance(error, FatalError):
+                spec.check_repeatable(error, args, context)
+            raise
+        result = told(error)
+    return result if isinstance(result, Interrupt | Finish) else {"branch_output_data": result}
+
+
+def _chosen(
+    branches: Mapping[str, CommandSpec], state: Mapping[str, Any]
+) -> tuple[CommandSpec, Mapping[str, Any]]:
+    name, args = state.get("branch"), state.get("branch_input_data")
+    return choose(branches, name, {} if args is None else args)
 
 
 def choose(

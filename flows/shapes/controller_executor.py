@@ -40,7 +40,7 @@ from perdure.flows.remarks import (
 from perdure.flows.replies import BAD_REPLIES, read_reply
 from perdure.flows.reply_extras import public, with_long_replies_apart
 from perdure.flows.retry import Retry
-from perdure.flows.shapes.branching_flow import BranchingFlow, choose, told
+from perdure.flows.shapes.branching_flow import carry_out_chosen, choose, told
 from perdure.flows.shapes.call_queue import QueuedCall, data_of, queued, take
 from perdure.flows.shapes.circular import CircularFlow, Node, resolve
 from perdure.flows.shapes.config import (
@@ -350,17 +350,12 @@ class ControllerExecutorFlow(CircularFlow):
             *([REPLY.schema()] if asked and REPLY.name not in offered else ()),
         ]
 
-    def _checked(self, decision: Any, asked: bool = False) -> Command:
-        """Convert a controller's decision to a command, and check that this flow can carry it out.
+    def _checked(self, decision: Command, asked: bool = False) -> Command:
+        """Check that this flow can carry out a command.
 
         Raises:
-            BadReply: it is not such a command.
+            BadReply: it cannot.
         """
-        decision = read_reply(decision)
-        if not isinstance(decision, Command):
-            raise BadReply(
-                f"a list of decisions must hold commands only; this is a {type(decision).__name__}"
-            )
         try:
             if decision.name == "finish":
                 args = self.finish.check(decision.args)
@@ -404,7 +399,7 @@ class ControllerExecutorFlow(CircularFlow):
         return {REPLY.name: REPLY, **offered}
 
     def _next_of_reply(self, reply: list[Any], asked: bool) -> QueuedCall:
-        calls = queued(reply, lambda decision: self._checked(decision, asked))
+        calls = queued(reply, lambda decision: self._checked(_command_of(decision), asked))
         fault = (
             None
             if self.tells_errors
@@ -437,7 +432,7 @@ class ControllerExecutorFlow(CircularFlow):
         offered = self.offered()
         if OPEN_ASKS in context.committed:
             offered = self._with_reply(offered)
-        return BranchingFlow(list(offered.values()), tell_errors=self.tells_errors)(state, context)
+        return carry_out_chosen(offered, state, context, self.tells_errors)
 
     @property
     def reserved(self) -> frozenset[str]:
@@ -764,7 +759,9 @@ class ControllerExecutorFlow(CircularFlow):
             for name in ("_waiting", "_call"):
                 if not values.get(name) and not context.committed.get(name):
                     values.pop(name, None)
-            outcome = replace(super().settle(place, context, values), turns=refused)
+            outcome = super().settle(place, context, values)
+            if refused:
+                outcome = replace(outcome, turns=refused)
             if isinstance(outcome, Advance):
                 self._check_decided(values)
                 outcome = self._decided_together(outcome, context)
@@ -788,16 +785,15 @@ class ControllerExecutorFlow(CircularFlow):
                 context.run_id if context.committed.get(ONLY) else "",
             )
             outcome = super().settle(place, context, values)
-            summary = summary_of(
-                replace(command, extras={}), observation=observation, digest=digest(observation)
-            )
+            bare = replace(command, extras={}) if command.extras else command
+            summary = summary_of(bare, observation=observation, digest=digest(observation))
             # Nodes that may change the observation follow in this cycle.
             if isinstance(outcome, Advance) and not outcome.ends_cycle:
                 held = {**outcome.values, HELD: hold(command, observation, artifacts)}
                 return replace(
                     outcome,
                     values=held,
-                    summary=summary_of(replace(command, extras={})),
+                    summary=summary_of(bare),
                     artifacts=artifacts,
                 )
             outcome = replace(
@@ -963,6 +959,20 @@ class ControllerExecutorFlow(CircularFlow):
             if spec is not None and spec.timeout is not None
             else self.round_timeout_seconds
         )
+
+
+def _command_of(decision: Any) -> Command:
+    """Convert one of a list of decisions to a command.
+
+    Raises:
+        BadReply: it is none.
+    """
+    decision = read_reply(decision)
+    if not isinstance(decision, Command):
+        raise BadReply(
+            f"a list of decisions must hold commands only; this is a {type(decision).__name__}"
+        )
+    return decision
 
 
 def _decided(values: Mapping[str, Any]) -> Command:
