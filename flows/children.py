@@ -175,6 +175,9 @@ class Group(Sequence[Ended]):
         return [each.answer for each in self._ended if each.ok]
 
 
+_CONTINUE = ". Continue the child first: "
+
+
 class ChildFailed(FatalError):
     """A child run did not complete, and its parent's node needed its answer.
 
@@ -200,12 +203,17 @@ class ChildFailed(FatalError):
             "stopped": "was stopped",
             "gone": "is there no more",
         }.get(ended.status, ended.status)
-        detail = f": {ended.error}" if ended.error else ""
-        mend = continuing(ended.run_id, ended.status)
+        # The error of a child whose own child failed says how to continue that one.
+        error, _, below = (ended.error or "").partition(_CONTINUE)
+        place = f"run {ended.run_id}, "
+        detail = (
+            f" at {error.removeprefix(place)}"
+            if error.startswith(place)
+            else error and f": {error}"
+        )
+        mends = [each for each in (below, continuing(ended.run_id, ended.status)) if each]
         then = (
-            f". Continue the child first: {mend}"
-            if mend
-            else ". A retry of the parent finds the same"
+            _CONTINUE + ", then ".join(mends) if mends else ". A retry of the parent finds the same"
         )
         what = f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}"
         return cls(f"{what}{then}", ended, what)

@@ -64,7 +64,7 @@ def test_calls_of_one_reply_stay_in_order(client: Client, driver: Driver) -> Non
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ("fail", "errored: run {child}, step 0, node Look: there is nothing"),
+        ("fail", "errored at step 0, node Look: there is nothing"),
         ("unfinished", "used up its cycles before it finished"),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_failure_ends_the_wait_for_all_and_the_others_are_stopped(
     done = played(client, driver, run)
     failed = children_of(client, run)[1]
     assert done.status is RunStatus.ERRORED
-    assert f"child run {failed.id} (flow chore) errored: run {failed.id}, step 0" in str(done.error)
+    assert f"child run {failed.id} (flow chore) errored at step 0" in str(done.error)
     assert [each.status.value for each in children_of(client, run)] == [
         "stopped",
         "errored",

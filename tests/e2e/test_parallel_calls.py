@@ -91,8 +91,8 @@ def test_a_failed_call_is_an_observation(client: Client, driver: Driver) -> None
     assert first == {"error": "ValueError: failed at once"}
     assert (second["run"], third) == (child.id, "g: a")
     assert second["error"] == (
-        f"ChildFailed: child run {child.id} (flow swarm) errored: "
-        f"run {child.id}, step 0, node Executor: failed fatally"
+        f"ChildFailed: child run {child.id} (flow swarm) errored "
+        "at step 0, node Executor: failed fatally"
     )
 
 

@@ -1,11 +1,11 @@
-"""The goals that ``map`` makes from its items."""
+"""The goals that ``map`` makes from its items, and the errors of children."""
 
 from __future__ import annotations
 
 import pytest
 
 from perdure import InvalidChild
-from perdure.flows.children import goal_of
+from perdure.flows.children import ChildFailed, Ended, goal_of
 
 
 def test_the_item_stands_for_its_placeholder() -> None:
@@ -26,4 +26,16 @@ def test_an_unknown_placeholder_is_refused_with_the_one_that_exists() -> None:
     assert str(refused.value) == (
         "run r, step 0: goal='look at {thing}' of map has the placeholder {thing}; the only one is "
         "{item}, which stands for the item. For the text {thing}, write {{thing}}"
+    )
+
+
+def test_a_failure_below_a_failed_child_has_its_cause_once_and_all_commands_in_order() -> None:
+    def failed(run_id: str, error: str) -> str:
+        return str(ChildFailed.of(Ended(0, run_id, "f", "errored", error=error)))
+
+    below = failed("c", "run c, step 4, node N: no such customer")
+    above = failed("b", f"run b, step 2, node M: {below}")
+    assert above == (
+        "child run b (flow f) errored at step 2, node M: child run c (flow f) errored at step 4, "
+        "node N: no such customer. Continue the child first: perdure retry c, then perdure retry b"
     )
