@@ -40,7 +40,7 @@ test-all: .venv/.dev ## every test, including the slow ones
 	@$(PYTEST) --numprocesses 3 --durations 40 --durations-min 10
 
 # SHARE=K/N: of tests with many cases, only each Nth from the Kth on (tests/support/shares.py).
-test-slow: .venv/.dev ## only the slow tests (SHARE=1/2: half of the cases of those that have many)
+test-slow: .venv/.dev ## only the slow tests (SHARE=1/4: a quarter of the cases of those that have many)
 	@$(PYTEST) --numprocesses 3 -m slow --durations 40 --durations-min 10 \
 	  $(if $(SHARE),--share $(SHARE))
 

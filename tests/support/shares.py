@@ -1,6 +1,6 @@
 """``pytest --share K/N``: of a slow test with many cases, only each Nth, from the Kth on.
 
-CI plays a half of them in turns, by the number of the commit: a table of two hundred cases is one rule,
+CI plays a quarter of them in turns, by the number of the commit: a table of two hundred cases is one rule,
 and the whole would take longer than CI may. ``make test-all`` plays all.
 """
 
@@ -30,7 +30,7 @@ def share_of(text: str) -> tuple[int, int]:
     """
     first, _, each = text.partition("/")
     if not (first.isdecimal() and each.isdecimal() and int(each) > 0):
-        raise pytest.UsageError(f"--share is {text!r}; expected K/N, such as 1/2")
+        raise pytest.UsageError(f"--share is {text!r}; expected K/N, such as 1/4")
     return int(first) % int(each), int(each)
 
 
