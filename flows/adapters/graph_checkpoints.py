@@ -59,7 +59,7 @@ class StoredChannel:
         """Return the parts that a list with these items can keep."""
         if not self.is_list or self.texts is None:
             return []
-        same = _common(self.texts, texts)
+        same = common(self.texts, texts)
         parts: list[tuple[str, int]] = []
         for part, most in self.parts:
             taken = min(most, same - sum(count for _, count in parts))
@@ -231,7 +231,24 @@ class RoundTasks:
     ended: set[str] = field(default_factory=set)
 
 
-def _common(before: Sequence[str], after: Sequence[str]) -> int:
+def is_under_way(space: Namespace, spaces: Mapping[str, Namespace]) -> bool:
+    """Return whether the graphs above have not gone on since a checkpoint of a subgraph."""
+    return all(
+        parent in spaces and spaces[parent].checkpoint["id"] == checkpoint
+        for parent, checkpoint in space.metadata.get("parents", {}).items()
+    )
+
+
+def resumed(spaces: Mapping[str, Namespace]) -> set[str]:
+    """Return the tasks and nodes of which a graph inside is under way: ids and names."""
+    found: set[str] = set()
+    for name, space in spaces.items():
+        if name and is_under_way(space, spaces):
+            found.update(part.rpartition(":")[2] for part in name.split("|"))
+    return found
+
+
+def common(before: Sequence[str], after: Sequence[str]) -> int:
     """Return how many texts at the beginning are the same."""
     for place, (old, new) in enumerate(zip(before, after, strict=False)):
         if old != new:

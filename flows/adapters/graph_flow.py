@@ -17,7 +17,13 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command as Resume
 from pydantic_core import to_jsonable_python
 
-from perdure.flows.adapters.graph_checkpoints import INDEX, TOLD, RoundTasks, TaskWrites
+from perdure.flows.adapters.graph_checkpoints import (
+    INDEX,
+    TOLD,
+    RoundTasks,
+    TaskWrites,
+    resumed,
+)
 from perdure.flows.adapters.graph_nodes import TOGETHER, GraphRound, stepping
 from perdure.flows.adapters.graph_saver import RunSaver
 from perdure.flows.adapters.graph_start import FORK, ForkInput, fork_input
@@ -112,6 +118,7 @@ class GraphFlow(Flow):
             elif not index.get("is_partial") and not saver.written and (asked := saver.pending()):
                 return _ask(*asked[0], context)  # No earlier attempt of this step ran the graph.
             this_round.waiting = saver.waiting()
+            this_round.resumed = resumed(saver.namespaces)
             try:
                 output, is_done = call(self._superstep, context, saver, this_round, usage, context)
             except BaseException as error:

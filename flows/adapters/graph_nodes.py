@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.pregel import Pregel
 from langgraph.types import Interrupt as GraphQuestion
@@ -42,6 +43,10 @@ ASKED = 10_000
 #: Errors that say themselves what becomes of the round.
 PASSED = (FatalError, RetryableError, RoundStopped, UnstorableValue)
 START = "__start__"
+#: The library's key for whether a graph inside of a node goes on from its last checkpoint, and does
+#: not begin with its input. The library sets it for all nodes of a superstep that is resumed, and a
+#: round resumes each superstep.
+RESUMING = "__pregel_resuming"
 WAITS = (
     "the node {!r} of the graph waits. A node holds a worker, so it must not. Ask a person with "
     "interrupt(...), or run the graph in a step of a workflow that waits"
@@ -58,6 +63,7 @@ class GraphRound:
 
     Attributes:
         waiting: the tasks that wait for an answer of a person, by id.
+        resumed: ids of the tasks, and names of the nodes, of which a graph inside is under way.
         tasks: the tasks that it has come to.
         is_partial: whether tasks are left for another round of the superstep.
         question: what a person is asked about a node in doubt.
@@ -73,6 +79,7 @@ class GraphRound:
         self.context, self._idempotent, self._pool = context, idempotent, pool
         self._lock = threading.Lock()
         self.waiting: Mapping[str, Sequence[GraphQuestion]] = {}
+        self.resumed: Collection[str] = ()
         self.tasks = RoundTasks()
         self._running: set[str] = set()
         self._returned: dict[str, str] = {}
@@ -100,16 +107,18 @@ class GraphRound:
             GraphInterrupt: the node has not run, or asks a person.
             Exception: whatever the node raises.
         """
-        task = self.meet(name, config)
+        task, config = self.meet(name, config)
         is_first = task not in self.tasks.begun
         if is_first and len(self.tasks.begun) >= TOGETHER:
             self.is_partial = True
             raise GraphInterrupt(())
         self.tasks.begun.add(task)
         self._running.add(task)
+        here = contextvars.copy_context()
+        here.run(var_child_runnable_config.set, config)  # graphs that the node invokes read it
         work = asyncio.get_running_loop().run_in_executor(
             self._pool,
-            contextvars.copy_context().run,
+            here.run,
             partial(self._carry_out, name, inner, value, config, named, is_first),
         )
         try:
@@ -132,17 +141,21 @@ class GraphRound:
         ):
             await asyncio.sleep(OTHERS_SECONDS)
 
-    def meet(self, name: str, config: RunnableConfig) -> str:
-        """Return the id of a task that the graph has come to.
+    def meet(self, name: str, config: RunnableConfig) -> tuple[str, RunnableConfig]:
+        """Return the id of a task that the graph has come to, and the config with which it runs.
 
         Raises:
             GraphInterrupt: it waits for an answer of a person.
         """
         task = task_of(config)
+        is_retry = task in self.tasks.names
         self.tasks.names[task] = name
         if task in self.waiting:
             raise GraphInterrupt(tuple(self.waiting[task]))
-        return task
+        if not is_retry and task not in self.resumed and name not in self.resumed:
+            own = {**config["configurable"], RESUMING: False}
+            config = {**config, "configurable": own}
+        return task, config
 
     def _carry_out(
         self,
@@ -310,7 +323,7 @@ class SubgraphStep(NodeStep):
     ) -> Any:
         """Run the subgraph until its next superstep, or to its end."""
         assert self.name is not None and config is not None, "the graph runs the node"
-        self._round.meet(self.name, config)
+        _, config = self._round.meet(self.name, config)
         return await self._inner.ainvoke(input, config, **named)
 
 

@@ -25,22 +25,18 @@ from perdure.flows.adapters.graph_checkpoints import (
     TOLD,
     Namespace,
     RoundTasks,
-    StoredChannel,
     TaskWrites,
+    is_under_way,
 )
 from perdure.flows.adapters.graph_history import RECORD as HISTORY_RECORD
 from perdure.flows.adapters.graph_history import RECORDS, HistoryRecord
+from perdure.flows.adapters.graph_records import RoundRecords
 from perdure.flows.adapters.graph_states import StateReader
 from perdure.flows.adapters.graph_values import StateSerializer, is_plain
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError
-from perdure.flows.journal import MOST_RESULTS
 from perdure.flows.json_values import storable
 
-#: Name of what ``context.once`` records of a task, without its id.
-RECORD = "graph."
-#: Places that are left in a step's journal for what is not a task.
-SPARE = 4
 #: Questions of a task, and those of the graph with the nodes that ask.
 Questions = list[Interrupt]
 Asked = list[tuple[str, Interrupt]]
@@ -49,8 +45,8 @@ Asked = list[tuple[str, Interrupt]]
 class RunSaver(StateReader):
     """The last checkpoints of a run's graph and subgraphs, during a round.
 
-    What a task has written is recorded at once (``RoundContext.once``), so that a later attempt of
-    the round does not run the task again.
+    What a task has written, and the checkpoints of graphs that nodes invoke, are recorded at once
+    (``RoundRecords``), so that a later attempt of the round does not run the task again.
 
     Args:
         tasks: the tasks of the round.
@@ -75,7 +71,9 @@ class RunSaver(StateReader):
         self.namespaces: dict[str, Namespace] = {}
         #: What tasks have written in this step, in order, with their namespaces.
         self.written: list[tuple[str, TaskWrites]] = []
-        self._committed: dict[tuple[str, str], str] = {}
+        self._records = RoundRecords(context, tasks)
+        #: The checkpoints that a later attempt has, with their namespaces.
+        self._places: set[tuple[str, str]] = set()
 
     # What a round begins with, and what it leaves.
 
@@ -93,15 +91,14 @@ class RunSaver(StateReader):
         else:
             for name, stored in index["namespaces"].items():
                 self.namespaces[name] = Namespace.of(stored, self._context.artifact)
-        self._committed = {
-            (name, space.checkpoint["id"]): name for name, space in self.namespaces.items()
-        }
-        for name in [each for each in self._context.journal.recorded if each.startswith(RECORD)]:
-            told = self._context.once(name, dict)
-            space = self.namespaces.get(told["namespace"])
-            if space is not None and space.checkpoint["id"] == told["checkpoint"]:
+        for name, space in self._records.read_nested(self.namespaces):
+            self.namespaces[name] = space
+            self._pass(name, space)
+        self._places = {(name, space.checkpoint["id"]) for name, space in self.namespaces.items()}
+        for id_, told in self._records.read_tasks():
+            if (told["namespace"], told["checkpoint"]) in self._places:
                 task = TaskWrites.of(told)
-                space.tasks[name.removeprefix(RECORD)] = task
+                self.namespaces[told["namespace"]].tasks[id_] = task
                 self.written.append((told["namespace"], task))
 
     def commit(self, is_partial: bool = False) -> tuple[dict[str, Any], dict[str, str]]:
@@ -135,13 +132,10 @@ class RunSaver(StateReader):
     def _forget_ended(self) -> None:
         """Forget subgraphs whose task has ended, since the graph above them has gone on."""
         for name, space in list(self.namespaces.items()):
-            parents = space.metadata.get("parents", {})
-            for parent, checkpoint in parents.items():
-                above = self.namespaces.get(parent)
-                has_ended = above is None or above.checkpoint["id"] != checkpoint
-                if has_ended and ":" in name:  # One without a task's id lives as long as the run.
-                    self._pass(name, space)
-                    self.namespaces.pop(name, None)
+            if ":" in name and not is_under_way(space, self.namespaces):
+                # One without a task's id lives as long as the run.
+                self._pass(name, space)
+                self.namespaces.pop(name, None)
 
     # What a person is asked.
 
@@ -210,7 +204,18 @@ class RunSaver(StateReader):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Replace the checkpoint of a namespace."""
+        """Replace the checkpoint of a namespace. That of a nested graph is recorded."""
+        place = self._put(config, checkpoint, metadata, new_versions)
+        self._record_nested(place["configurable"]["checkpoint_ns"])
+        return place
+
+    def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
         name = config["configurable"].get("checkpoint_ns", "")
         own: dict[str, Any] = {**checkpoint}
         values = own.pop("channel_values")
@@ -225,21 +230,6 @@ class RunSaver(StateReader):
             told = {key: value for key, value in metadata.items() if is_plain(value)}
             self.namespaces[name] = Namespace(own, copy.deepcopy(told), channels)
         return self.place(name, own["id"])
-
-    def _channel(
-        self,
-        name: str,
-        version: Any,
-        values: Mapping[str, Any],
-        before: StoredChannel | None,
-    ) -> StoredChannel:
-        if name not in values:
-            return StoredChannel(version, None)
-        value, what = values[name], self._what(name)
-        if type(value) is not list:
-            return StoredChannel(version, [self._serializer.encode(value, what)])
-        texts = [self._serializer.encode(item, what) for item in value]
-        return StoredChannel(version, texts, True, [] if before is None else before.parts_of(texts))
 
     def put_writes(
         self,
@@ -291,15 +281,36 @@ class RunSaver(StateReader):
             task = TaskWrites(self._tasks.names.get(task_id, ""), task_path, [*kept, *texts])
             space.tasks[task_id] = task
             self.written.append((name, task))
-        is_last = self._tasks.begun <= self._tasks.ended
-        if is_last or (name, checkpoint) not in self._committed or HANDLED in channels:
+        has_others = not self._tasks.begun <= self._tasks.ended
+        if self._records.is_nested(name):
+            is_recorded = self._records.has_use(space, channels)
+        else:
+            is_recorded = has_others and (name, checkpoint) in self._places
+        if not is_recorded or HANDLED in channels:
             return None
         return {**task.data(), "namespace": name, "checkpoint": checkpoint}
 
     def _tell(self, task_id: str, told: dict[str, Any] | None) -> None:
         """Record what a task has written, so that a later attempt does not run it again."""
-        if told is not None and len(self._context.journal.recorded) < MOST_RESULTS - SPARE:
-            self._context.once(f"{RECORD}{task_id}", lambda: told)
+        if told is None:
+            return
+        place = (told["namespace"], told["checkpoint"])
+        if place not in self._places:
+            self._record_nested(place[0], is_needed=True)
+        if place in self._places:
+            self._records.add_task(task_id, told)
+
+    def _record_nested(self, name: str, is_needed: bool = False) -> None:
+        """Record the checkpoint of a namespace if a node has invoked its graph.
+
+        Args:
+            is_needed: whether it is recorded although nothing was done before it.
+        """
+        with self._lock:
+            space = self.namespaces[name]
+        has_done = is_needed or space.metadata.get("step", 1) > 0
+        if has_done and self._records.is_nested(name) and self._records.add_nested(name, space):
+            self._places.add((name, space.checkpoint["id"]))
 
     def delete_thread(self, thread_id: str) -> None:
         """Raise FatalError: a checkpoint lives as long as its run."""
@@ -323,8 +334,12 @@ class RunSaver(StateReader):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Do what ``put`` does."""
-        return self.put(config, checkpoint, metadata, new_versions)
+        """Do what ``put`` does. The event loop does not wait for the server."""
+        place = self._put(config, checkpoint, metadata, new_versions)
+        name = place["configurable"]["checkpoint_ns"]
+        if self._records.is_nested(name):
+            await asyncio.to_thread(self._record_nested, name)
+        return place
 
     async def aput_writes(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -37,6 +37,22 @@ class StateReader(BaseCheckpointSaver[int]):
     def _value(self, channel: str, stored: StoredChannel) -> Any:
         values = [self.value(text, channel) for text in stored.texts or ()]
         return values if stored.is_list else values[0]
+
+    def _channel(
+        self, channel: str, version: Any, values: Mapping[str, Any], before: StoredChannel | None
+    ) -> StoredChannel:
+        """Return a channel as it is stored, of the values of a checkpoint.
+
+        Args:
+            before: the channel in the checkpoint before. Of a list, what is the same is kept.
+        """
+        if channel not in values:
+            return StoredChannel(version, None)
+        value, what = values[channel], self._what(channel)
+        if type(value) is not list:
+            return StoredChannel(version, [self._serializer.encode(value, what)])
+        texts = [self._serializer.encode(item, what) for item in value]
+        return StoredChannel(version, texts, True, [] if before is None else before.parts_of(texts))
 
     def _what(self, channel: str) -> str:
         return f"{self._where}: the channel {channel!r} of the graph"

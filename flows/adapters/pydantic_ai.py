@@ -54,9 +54,15 @@ _streams: ContextVar[bool] = ContextVar("perdure_streams", default=False)
 _Options = Mapping[str, Any]
 
 
-def _tool_options(tool: object | None, is_idempotent: bool) -> _Options:
-    """Return the options of a tool's step: ``metadata={"idempotent": True}`` of the tool."""
+def _tool_options(tool: object | None, is_idempotent: bool) -> _Options | Literal[False]:
+    """Return the options of a tool's step: ``metadata={"idempotent": True}`` of the tool.
+
+    Returns:
+        False if the tool is no step (``metadata={"step": False}``).
+    """
     metadata = getattr(getattr(tool, "tool_def", tool), "metadata", None) or {}
+    if metadata.get("step") is False:
+        return False
     options = {name: metadata[name] for name in ("idempotent", "in_doubt") if name in metadata}
     return options or {"idempotent": is_idempotent}
 
@@ -159,7 +165,8 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
 
     Outside of a workflow, the agent runs as without it. A tool with
     ``metadata={"idempotent": True}`` may be called again after its worker was lost. Another tool
-    is then in doubt, and a person is asked.
+    is then in doubt, and a person is asked. A tool with ``metadata={"step": False}`` belongs to the
+    workflow, as its code does: an agent that it runs has steps of its own.
 
     Args:
         name: of the agent in the journal. None: that of the agent.
@@ -303,7 +310,9 @@ async def run_agent(agent: Agent[Any, Any], prompt: str, **options: Any) -> Agen
                 f"run {steps.run_id}: the agent calls tools that are carried out elsewhere "
                 f"({names}); a workflow has no place for their results. Give the agent a function"
             )
-        go_on = partial(agent.run, message_history=result.all_messages(), **options)
+        # Limits, and the usage of the result, are of all requests before and after the approval.
+        going_on = {"usage": result.usage, **options}
+        go_on = partial(agent.run, message_history=result.all_messages(), **going_on)
         result = await decide_and_go_on(steps, result.output.approvals, go_on)
     return result
 

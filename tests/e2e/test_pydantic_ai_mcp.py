@@ -109,7 +109,9 @@ def test_tools_of_an_mcp_server_are_steps(
     assert ASKED["git"] == 3
 
 
-@pytest.mark.parametrize("toolset", ["http"], indirect=True)
+@pytest.mark.parametrize(
+    "toolset", ["http", pytest.param("stdio", marks=pytest.mark.slow)], indirect=True
+)
 def test_a_death_in_any_round_costs_one_request_at_most(
     client: Client, driver: Driver, flow: str, repository: Path
 ) -> None:

@@ -1,0 +1,194 @@
+"""What a round of a LangGraph graph records before its commit, so that a later attempt has it.
+
+It records what tasks have written, and the checkpoints of graphs that a node invokes itself. The
+commit of the round deletes the records.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from perdure.flows.adapters.graph_checkpoints import (
+    TOLD,
+    Namespace,
+    RoundTasks,
+    StoredChannel,
+    common,
+)
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import UnstorableValue
+from perdure.flows.journal import MOST_RESULTS
+from perdure.flows.json_values import canonical
+
+#: Names of records: of a task, without its id, and of a nested checkpoint, without its id.
+TASK, NESTED = "graph.", "nested_graph."
+#: Places that are left in a step's journal for what is not of the graph.
+SPARE = 4
+#: Characters of all nested checkpoints of a step. Each claim of the step reads them.
+MOST_NESTED = 512 * 1024
+#: Begins the channels that choose the next tasks. One of them is a list with those that are sent.
+TRIGGERS = ("branch:", "join:", "__pregel_tasks")
+#: The channel with the result of an ``@task``.
+RETURNED = "__return__"
+
+
+class RoundRecords:
+    """The records of a round. Several threads may use it at once."""
+
+    def __init__(self, context: RoundContext, tasks: RoundTasks) -> None:
+        self._context, self._tasks = context, tasks
+        self._lock, self._nested_lock = threading.Lock(), threading.Lock()
+        #: The last recorded checkpoint of each namespace, or the committed one.
+        self._bases: dict[str, Namespace] = {}
+        self._size = 0
+        self._claimed = 0
+
+    def read_tasks(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Return what earlier attempts have recorded of tasks, with the ids of these."""
+        for name in list(self._context.journal.recorded):
+            if name.startswith(TASK):
+                yield name.removeprefix(TASK), self._context.once(name, dict)
+
+    def read_nested(self, committed: Mapping[str, Namespace]) -> Iterator[tuple[str, Namespace]]:
+        """Return the nested checkpoints that earlier attempts have recorded, in their order.
+
+        Each is stored as its difference from the one before. Two workers that have recorded at the
+        same time make two sequences, of which the one with the newest checkpoint counts.
+        """
+        self._bases = dict(committed)
+        told: dict[str, dict[str, Any]] = {}
+        for name, text in self._context.journal.recorded.items():
+            if name.startswith(NESTED):
+                self._size += len(text)
+                told[name.removeprefix(NESTED)] = json.loads(text)
+        for name in sorted({each["namespace"] for each in told.values()}):
+            first = self._bases[name].checkpoint["id"] if name in self._bases else ""
+            newest = max(id_ for id_, each in told.items() if each["namespace"] == name)
+            sequence = [newest]
+            while (before := told[sequence[-1]]["after"]) in told:
+                sequence.append(before)
+            if before != first:
+                continue  # It belongs to a checkpoint that this attempt does not have.
+            for each in reversed(sequence):
+                self._bases[name] = _made(told[each], self._bases.get(name))
+                yield name, self._bases[name]
+
+    def is_nested(self, name: str) -> bool:
+        """Return whether a namespace is that of a graph that a node invokes."""
+        if not name:
+            return False
+        nodes = {self._tasks.names.get(task) for task in self._tasks.begun}
+        return any(
+            part.rpartition(":")[2] in self._tasks.begun if ":" in part else part in nodes
+            for part in name.split("|")
+        )
+
+    def has_use(self, space: Namespace, channels: Collection[str]) -> bool:
+        """Return whether to record what a task of a nested graph has written.
+
+        If the task is the only one of its superstep, the next checkpoint follows at once.
+
+        Args:
+            space: the checkpoint that the task follows.
+            channels: those that it has written.
+        """
+        triggers = [
+            stored
+            for channel, stored in space.channels.items()
+            if channel.startswith(TRIGGERS) and stored.texts is not None
+        ]
+        tasks = sum(len(stored.texts or ()) if stored.is_list else 1 for stored in triggers)
+        return TOLD.isdisjoint(channels) and (tasks != 1 or RETURNED in channels)
+
+    def add_task(self, task: str, told: Mapping[str, Any]) -> None:
+        """Record what a task has written, if there is room.
+
+        Raises:
+            UnstorableValue: it is too long, and not of a nested graph.
+        """
+        self._record(f"{TASK}{task}", told, must_fit=not self.is_nested(told["namespace"]))
+
+    def add_nested(self, name: str, space: Namespace) -> bool:
+        """Record the checkpoint of a nested graph, and return whether it is recorded.
+
+        It is not if there is no room left, also for the tasks of the round. The nested graph then
+        goes on from the last recorded one.
+        """
+        own = f"{NESTED}{space.checkpoint['id']}"
+        left = len(self._tasks.begun - self._tasks.ended)
+        with self._nested_lock:
+            if own in self._context.journal.recorded:
+                return True
+            told = _difference(name, space, self._bases.get(name))
+            size = len(canonical(told))
+            if self._size + size > MOST_NESTED or not self._record(own, told, left, False):
+                return False
+            self._size += size
+            self._bases[name] = space
+        return True
+
+    def _record(
+        self, name: str, told: Mapping[str, Any], left: int = 0, must_fit: bool = True
+    ) -> bool:
+        """Record a value.
+
+        Args:
+            left: how many places it leaves for others.
+            must_fit: whether it is an error if the value is too long.
+
+        Returns:
+            Whether it is recorded. Without a record, a later attempt does the work again.
+        """
+        with self._lock:
+            taken = len(self._context.journal.recorded) + self._claimed
+            if taken >= MOST_RESULTS - SPARE - left:
+                return False
+            self._claimed += 1
+        try:
+            self._context.once(name, lambda: told)
+        except UnstorableValue:
+            if must_fit:
+                raise
+            return False
+        finally:
+            with self._lock:
+                self._claimed -= 1
+        return True
+
+
+def _difference(name: str, space: Namespace, before: Namespace | None) -> dict[str, Any]:
+    """Return a checkpoint as it is recorded: with the channels that differ from those before."""
+    channels: dict[str, Any] = {}
+    for channel, stored in space.channels.items():
+        old = None if before is None else before.channels.get(channel)
+        if old is not None and old.version == stored.version:
+            continue
+        same = 0
+        if stored.is_list and old is not None and old.is_list:
+            same = common(old.texts or (), stored.texts or ())
+        texts = None if stored.texts is None else stored.texts[same:]
+        channels[channel] = [stored.version, stored.is_list, same, texts]
+    return {
+        "namespace": name,
+        "after": "" if before is None else before.checkpoint["id"],
+        "checkpoint": space.checkpoint,
+        "metadata": space.metadata,
+        "channels": channels,
+    }
+
+
+def _made(told: Mapping[str, Any], before: Namespace | None) -> Namespace:
+    """Return the checkpoint of a record and of the one before it."""
+    channels = {} if before is None else dict(before.channels)
+    for channel, (version, is_list, same, texts) in told["channels"].items():
+        old = channels.get(channel)
+        if old is None or texts is None:
+            channels[channel] = StoredChannel(version, texts, is_list)
+            continue
+        whole = [*(old.texts or ())[:same], *texts]
+        parts = old.parts_of(whole) if is_list else []
+        channels[channel] = StoredChannel(version, whole, is_list, parts)
+    return Namespace(dict(told["checkpoint"]), dict(told["metadata"]), channels)
