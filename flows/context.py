@@ -325,7 +325,7 @@ class RoundPart:
     """
 
     name: str
-    attributes: Mapping[str, str | int]
+    attributes: Mapping[str, str | int | tuple[str, ...]]
     began: int
     ended: int
     error: str = ""
@@ -407,7 +407,7 @@ class RoundContext(Generic[Deps]):
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     told: dict[str, Any] = field(default_factory=dict)
-    traced: dict[str, str | int] = field(default_factory=dict)
+    traced: dict[str, str | int | tuple[str, ...]] = field(default_factory=dict)
     traces_content: bool = False
     parts: list[RoundPart] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)

@@ -6,11 +6,14 @@ OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
 REQUEST_MODEL = "gen_ai.request.model"
 RESPONSE_MODEL = "gen_ai.response.model"
+FINISH_REASONS = "gen_ai.response.finish_reasons"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
-TOOL = "gen_ai.tool.name"
-#: Content, which is traced only if the setting ``trace_content`` says so. JSON texts.
+TOOL, TOOL_CALL = "gen_ai.tool.name", "gen_ai.tool.call.id"
+#: Content, which is traced only if the setting ``trace_content`` says so: the name of the run's
+#: thread, which may be that of a person, and JSON texts.
+CONVERSATION = "gen_ai.conversation.id"
 SYSTEM, INPUT, OUTPUT, DEFINITIONS = (
     "gen_ai.system_instructions",
     "gen_ai.input.messages",
@@ -23,3 +26,13 @@ MOST_CONTENT = 100_000
 
 #: The operations: a request to a model, and the execution of a command.
 CHAT, EXECUTE_TOOL = "chat", "execute_tool"
+
+#: The conventions' names of providers which the model library calls otherwise.
+PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "google": "gcp.gemini",
+    "google-cloud": "gcp.vertex_ai",
+    "mistral": "mistral_ai",
+    "xai": "x_ai",
+}

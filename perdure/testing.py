@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Question,
         Report,
         Story,
+        check_replay,
         crash_lab,
         point,
     )
@@ -40,6 +41,7 @@ __all__ = [
     "Question",
     "Report",
     "Story",
+    "check_replay",
     "crash_lab",
     "point",
 ]

@@ -24,6 +24,7 @@ from perdure.flows.context import EMPTY_HISTORY, OPEN_ASKS, RoundContext, altere
 from perdure.flows.controllers import Controller
 from perdure.flows.errors import BadReply, FatalError, InvalidAnswer, InvalidFlow, InvalidInput
 from perdure.flows.flow import title
+from perdure.flows.genai_attributes import TOOL_CALL
 from perdure.flows.names import suggest
 from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Renew, Turn
 from perdure.flows.remarks import (
@@ -432,6 +433,9 @@ class ControllerExecutorFlow(CircularFlow):
         offered = self.offered()
         if OPEN_ASKS in context.committed:
             offered = self._with_reply(offered)
+        call_id, _ = context.committed.get("_call") or ("", 0)
+        if call_id:
+            context.traced[TOOL_CALL] = call_id
         return carry_out_chosen(offered, state, context, self.tells_errors)
 
     @property

@@ -280,6 +280,14 @@ class WorkflowRound:
         ]
 
 
+class JournalOnlyRound(WorkflowRound):
+    """A round that carries nothing out: it ends where its journal ends."""
+
+    def perform(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
+        """Return the end of the round, whatever the function waits for."""
+        return Advance(self.node)
+
+
 def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
     """Return what the runtime has to know before a round that carries out these steps."""
     plans = [step.plan() for step in steps]

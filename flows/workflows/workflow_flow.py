@@ -31,7 +31,7 @@ from perdure.flows.registry import register
 from perdure.flows.retry import Retry, retry_of
 from perdure.flows.workflows.base_steps import Restart
 from perdure.flows.workflows.journal import JournalEntry, StepFailed, journal_of
-from perdure.flows.workflows.round import NODES, PLAN, WorkflowRound
+from perdure.flows.workflows.round import NODES, PLAN, JournalOnlyRound, WorkflowRound
 from perdure.flows.workflows.scripts import LiveScript, PlainScript, Suspended
 from perdure.flows.workflows.steps import AsyncSteps, Steps, running
 
@@ -57,14 +57,30 @@ class WorkflowFlow(Flow):
 
     def play(self, node: str, context: RoundContext) -> Outcome:
         """Run the function up to the first thing that it has not done, and do that."""
-        this_round = WorkflowRound(node, context)
+        return self._play(WorkflowRound(node, context), context)
+
+    def replay(self, context: RoundContext) -> int:
+        """Run the function up to the first thing that it has not done, and do nothing.
+
+        Returns:
+            The number of entries of its journal.
+
+        Raises:
+            Diverged: the function does not do what its journal says.
+            FatalError: the function raised an error.
+        """
+        journal_only = JournalOnlyRound(self.first_node, context)
+        self._play(journal_only, context)
+        return journal_only.replayed
+
+    def _play(self, this_round: WorkflowRound, context: RoundContext) -> Outcome:
         try:
             if inspect.iscoroutinefunction(type(self).function):
                 return self._play_live(this_round, context)
             return self._play_plain(this_round, context)
         except Restart as restart:
             if this_round.new:
-                return this_round.commit(node, {})
+                return this_round.commit(this_round.node, {})
             return Renew(restart.inputs, values={})
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:

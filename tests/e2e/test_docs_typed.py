@@ -95,6 +95,21 @@ def test_the_agent_asks_its_lawyer_a_person_and_answers_with_its_type(
     assert finish["parameters"]["properties"]["answer"]["title"] == "Refund"
 
 
+def test_the_agent_can_be_tried_without_a_provider(
+    settings: Settings, driver: Driver, project: Path
+) -> None:
+    registry.load_modules(["refund_model"])
+    with driving(settings.model_copy(update={"model": "fake:refund"})) as trying:
+        run = trying.client.submit("refunds", "The camel of order 4711 does not walk.")
+        trying.play()
+        trying.sweep_and_play()
+        assert trying.client.get(run.id).status is RunStatus.INTERRUPTED
+        trying.client.resume(run.id, "approve")
+        trying.play()
+        ended = trying.client.get(run.id)
+    assert (ended.status, ended.answer) == (RunStatus.COMPLETED, {"order": "4711", "euros": 12.5})
+
+
 def test_the_agent_is_as_short_as_it_looks() -> None:
     lines = [line for line in EXAMPLES["refunds.py"].splitlines() if line.strip()]
     assert len(lines) <= 30

@@ -67,6 +67,18 @@ def test_the_test_of_the_guide_passes(driver: Driver) -> None:
     sys.modules["test_orders"].test_an_order_survives(crash_lab)
 
 
+def test_the_replay_of_the_guide_finds_the_run_that_the_new_code_does_not_fit(
+    client: Client, driver: Driver
+) -> None:
+    misfits = sys.modules["replay_runs"].misfits
+    answer(client, driver, "parcel", {"item": "a book"})
+    assert misfits(client) == {}
+    workflow = registry.make("parcel")
+    type(workflow).function = staticmethod(lambda steps, item: "nothing")
+    [fault] = misfits(client).values()
+    assert "The function now: its end" in fault
+
+
 def test_the_function_of_the_readme_waits_a_day_without_a_worker(
     client: Client, driver: Driver
 ) -> None:

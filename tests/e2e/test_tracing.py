@@ -33,11 +33,14 @@ from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import UserMessage
 from perdure.flows.controllers.model.traced_content import of_request
 from perdure.flows.genai_attributes import (
+    CONVERSATION,
     DEFINITIONS,
+    FINISH_REASONS,
     INPUT,
     OUTPUT,
     SYSTEM,
     TOOL_ARGUMENTS,
+    TOOL_CALL,
     TOOL_RESULT,
 )
 from perdure.testing import FakeModel, FakeReply
@@ -61,7 +64,7 @@ from tests.support.tracing import traced_to
 CANARY = "canary-of-what-nobody-may-see"
 ERROR = 2
 #: Attributes with what was said and told.
-CONTENT = (SYSTEM, INPUT, OUTPUT, DEFINITIONS, TOOL_ARGUMENTS, TOOL_RESULT)
+CONTENT = (CONVERSATION, SYSTEM, INPUT, OUTPUT, DEFINITIONS, TOOL_ARGUMENTS, TOOL_RESULT)
 
 
 @register("canary")
@@ -411,7 +414,7 @@ def test_what_is_said_is_in_spans_only_if_that_is_asked_for(
     runtime = Runtime(runtime_of(client).app, settings)
     replies = [FakeReply("I sing.", calls=[Command("sing", {"text": CANARY})]), Finish("sung")]
     with traced_to(collected), FakeModel(replies):
-        run = client.submit("said_aloud", "sing")
+        run = client.submit("said_aloud", "sing", thread_id="ann")
         play(runtime, run.id)
     runtime.close()
     _, rounds = collected.tree(run.id, 3)
@@ -420,8 +423,12 @@ def test_what_is_said_is_in_spans_only_if_that_is_asked_for(
     asked, sung, ended = (span.attributes for span in rounds)
     names = {name for name in (*asked, *sung) if name in CONTENT}
     assert names == (set(CONTENT) if asked_for else set())
+    assert sung[TOOL_CALL] and asked[FINISH_REASONS] == ended[FINISH_REASONS] == ["stop"]
     if not asked_for:
         return
+    assert [each[CONVERSATION] for each in (asked, sung, ended)] == ["ann"] * 3
+    [called] = [each for each in json.loads(asked[OUTPUT])[0]["parts"] if "id" in each]
+    assert called["id"] == sung[TOOL_CALL]
     assert json.loads(asked[SYSTEM]) == [{"type": "text", "content": "Be kind."}]
     assert json.loads(asked[INPUT])[0]["role"] == "user"
     [reply] = json.loads(asked[OUTPUT])

@@ -190,6 +190,9 @@ def test_what_a_flow_lacks_on_the_live_workers_is_told(
     run = client.submit("lacking", "g")
     verdict = becomes(client, run.id, VerdictCode.UNKNOWN_FLOW)
     assert "it needs perdure[magic]" in verdict.sentence
+    verdict = becomes(client, client.submit("lacking_shell", "g").id, VerdictCode.FLOW_NOT_ENABLED)
+    assert f"{worker.name} could not run it either: it needs perdure[magic])" in verdict.sentence
+    assert "--enable lacking_shell" in verdict.sentence
     found = {finding.check: finding for finding in client.doctor()}["flows-loaded"]
     assert found.level.value == "warning" and "perdure[magic]" in found.sentence
 

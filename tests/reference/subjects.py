@@ -112,8 +112,8 @@ SUBJECTS = {
         "Testing",
         "The crash lab runs your own flows through every crash. A fake model stands in for a provider.",
         (
-            "crash_lab", "Lab", "FakeModel", "FakeReply", "FakeRequest", "FakeMessage", "Report", "Story", "Call", "Question", "point", "CrashFound",
-            "NotDeterministic", "LabError",
+            "crash_lab", "Lab", "FakeModel", "FakeReply", "FakeRequest", "FakeMessage", "Report", "Story", "Call", "Question", "point", "check_replay",
+            "CrashFound", "NotDeterministic", "LabError",
         ),
         "perdure.testing",
     ),

@@ -162,4 +162,9 @@ def _spans(request: ExportTraceServiceRequest) -> Iterator[Span]:
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:
-    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _value(value: Any) -> Any:
+    found = getattr(value, value.WhichOneof("value"))
+    return [_value(each) for each in found.values] if hasattr(found, "values") else found

@@ -28,15 +28,23 @@ def no_worker_runs_it(case: RunCase) -> Verdict | None:
         return None
     refusing = [worker for worker in case.of_role if worker.refuses(case.flow)]
     if refusing:
+        able = [worker for worker in refusing if worker.lacks(case.flow) is None]
+        lack = "" if able else str(refusing[0].lacks(case.flow)).rstrip(".")
+        could = (
+            f"({names(able)} could run it). Start a worker with"
+            if able
+            else f"({names(refusing)} could not run it either: {lack}). "
+            "Provide what it needs, and start a worker with"
+        )
         return case.say(
             VerdictCode.FLOW_NOT_ENABLED,
             f"Flow {case.flow!r} runs shell commands of its submitter, "
-            f"and no live {case.role} worker has it enabled "
-            f"({names(refusing)} could run it). Start a worker with: "
+            f"and no live {case.role} worker has it enabled {could}: "
             f"perdure worker --enable {case.flow}",
             case.since_phase,
             flow=case.flow,
             workers=[worker.name for worker in refusing],
+            **({"missing": lack} if lack else {}),
         )
     lacking = [worker for worker in case.of_role if worker.lacks(case.flow)]
     return case.say(

@@ -18,6 +18,7 @@ from perdure.flows.context import (
 )
 from perdure.flows.conversation import NOTHING_EARLIER
 from perdure.flows.flow import Flow
+from perdure.flows.genai_attributes import CONVERSATION
 from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.outcomes import Turn
 from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
@@ -124,7 +125,9 @@ def context_of(
             "remembered": {},
             "spent": {},
             "told": {},
-            "traced": {},
+            "traced": {CONVERSATION: record.fields["thread_id"]}
+            if settings.trace_content and "thread_id" in record.fields
+            else {},
             "parts": [],
         }
     )

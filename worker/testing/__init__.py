@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perdure.worker.testing.fake_model import FakeMessage, FakeModel, FakeReply, FakeRequest
     from perdure.worker.testing.faults import point
     from perdure.worker.testing.lab import Lab, crash_lab
+    from perdure.worker.testing.replay import check_replay
     from perdure.worker.testing.report import Report
     from perdure.worker.testing.story import Call, Question, Story
 
@@ -32,6 +33,7 @@ _HOMES = {
     "Lab": "perdure.worker.testing.lab",
     "crash_lab": "perdure.worker.testing.lab",
     "point": "perdure.worker.testing.faults",
+    "check_replay": "perdure.worker.testing.replay",
     "Report": "perdure.worker.testing.report",
     "Call": "perdure.worker.testing.story",
     "Question": "perdure.worker.testing.story",
@@ -58,6 +60,7 @@ __all__ = [
     "Question",
     "Report",
     "Story",
+    "check_replay",
     "crash_lab",
     "point",
 ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -32,14 +31,20 @@ W3C = TraceContextTextMapPropagator()
 NS = 1_000_000
 
 
+#: The provider that was used last, with its tracer. It is no cache of functools, because Logfire's
+#: provider cannot be hashed.
+_last: list[tuple[TracerProvider, Tracer]] = []
+
+
 def tracer() -> Tracer:
     """Return Perdure's OpenTelemetry tracer, from the provider that this process has now."""
-    return _tracer(trace.get_tracer_provider())
-
-
-@lru_cache(maxsize=1)
-def _tracer(provider: TracerProvider) -> Tracer:
-    return provider.get_tracer("perdure")
+    provider = trace.get_tracer_provider()
+    for known, made in _last:
+        if known is provider:
+            return made
+    made = provider.get_tracer("perdure")
+    _last[:] = [(provider, made)]
+    return made
 
 
 class TracedRunSpan(RunSpan):

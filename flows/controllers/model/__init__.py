@@ -65,10 +65,12 @@ from perdure.flows.errors import BadReply, FatalError, RetryableError
 from perdure.flows.genai_attributes import (
     CACHED_TOKENS,
     CHAT,
+    FINISH_REASONS,
     INPUT_TOKENS,
     OPERATION,
     OUTPUT_TOKENS,
     PROVIDER,
+    PROVIDERS,
     REQUEST_MODEL,
     RESPONSE_MODEL,
 )
@@ -316,8 +318,9 @@ class ModelController(Controller):
         tools: bool,
     ) -> Reply:
         """Send the round's request to the model, and charge its cost to the run's budgets."""
+        provider = PROVIDERS.get(model.provider, model.provider[:200])
         context.traced.update(
-            {OPERATION: CHAT, PROVIDER: model.provider[:200], REQUEST_MODEL: model.name[:200]}
+            {OPERATION: CHAT, PROVIDER: provider, REQUEST_MODEL: model.name[:200]}
         )
         self._check_price(model, candidate, context)
         prompt = prompt_of(self.settings, context, names, tools)
@@ -380,7 +383,7 @@ class ModelController(Controller):
         usage = reply.usage
         self._report_if_unpriced(reply, price, context)
         context.tell(model=reply.model[:200])
-        context.traced[RESPONSE_MODEL] = reply.model[:200]
+        context.traced.update({RESPONSE_MODEL: reply.model[:200], FINISH_REASONS: (reply.ended,)})
         if usage is None:  # the provider does not report what it charges
             context.spend(**self.estimate(context))
             return

@@ -13,3 +13,10 @@ class Lacking(ControllerExecutorFlow):
 
     def decide(self, context: RoundContext) -> Finish:
         return Finish("done")
+
+
+@register("lacking_shell")
+class LackingShell(Lacking):
+    """Runs shell commands besides."""
+
+    runs_shell = True

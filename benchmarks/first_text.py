@@ -1,0 +1,160 @@
+"""When the first text of a model reaches those who watch: ``python -m benchmarks.first_text``.
+
+A server with OpenAI's protocol begins its reply after a delay, and a worker process asks it.
+Clients follow the run over HTTP. Each figure is from the submission of a run to the first text at a
+client, and is compared with a client that asks the model's server itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import httpx2
+
+from benchmarks.processes import process, until
+from benchmarks.redis_server import redis_server
+from benchmarks.sides.perdure import alive, worker_command
+from perdure import Client, ControllerExecutorFlow, Settings, register
+from perdure.flows.controllers.model import ModelController
+from tests.support.threaded_server import serving
+
+MODULE = "benchmarks.first_text"
+FLOW = "first_text"
+#: Pieces of the reply, and seconds between two of them.
+PIECES, PAUSE = 50, 0.01
+
+
+@register(FLOW)
+class Talker(ControllerExecutorFlow):
+    """Lets a model talk."""
+
+    controller = ModelController()
+
+
+def main() -> None:
+    """Measure, and print the medians."""
+    parser = argparse.ArgumentParser("python -m benchmarks.first_text", description=__doc__)
+    parser.add_argument("--delay", type=float, default=0.5, help="seconds until the model begins")
+    parser.add_argument("--clients", type=int, default=50, help="of each run (default 50)")
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        model_url = stack.enter_context(model_server(options.delay))
+        server = stack.enter_context(redis_server("everysec"))
+        settings = Settings(redis_url=server.url, flow_modules=(MODULE,))
+        client = stack.enter_context(closing(Client(settings=settings)))
+        environment = {
+            "PERDURE_REDIS_URL": server.url,
+            "PERDURE_FLOW_MODULES": MODULE,
+            "PERDURE_MODEL": "talker",
+            "PERDURE_MODEL_URL": model_url,
+        }
+        stack.enter_context(process(worker_command("--pool", "threads"), **environment))
+        until(lambda: alive(client) >= 1, "the worker")
+        url = stack.enter_context(serving(settings))
+        asyncio.run(watch(client, url, 1))  # The first round opens the client of the provider.
+        own = statistics.median(asyncio.run(ask(model_url)) for _ in range(options.runs))
+        print(f"the model's own first text: {own * 1000:.0f} ms")
+        for clients in (1, options.clients):
+            firsts, texts = [], set()
+            for _ in range(options.runs):
+                for text, first in asyncio.run(watch(client, url, clients)):
+                    firsts.append(first)
+                    texts.add(text)
+            median, last = statistics.median(firsts), max(firsts)
+            print(
+                f"at {clients} clients: median {median * 1000:.0f} ms ({median / own:.2f} x), "
+                f"the last {last * 1000:.0f} ms ({last / own:.2f} x); {len(texts)} different texts"
+            )
+
+
+async def ask(model_url: str) -> float:
+    """Return after how many seconds the model's server itself sends its first text."""
+    first = 0.0
+    async with httpx2.AsyncClient(timeout=60) as http:
+        began = time.monotonic()
+        body = {"model": "talker", "messages": []}
+        async with http.stream("POST", f"{model_url}/chat/completions", json=body) as response:
+            async for line in response.aiter_lines():
+                if line.startswith("data: "):
+                    first = first or time.monotonic() - began
+    return first
+
+
+async def watch(client: Client, url: str, clients: int) -> list[tuple[str, float]]:
+    """Submit a run, and return for each client the whole text and when it had the first of it."""
+    limits = httpx2.Limits(max_connections=clients)
+    async with httpx2.AsyncClient(timeout=60, limits=limits) as http:
+        began = time.monotonic()
+        run = await asyncio.to_thread(client.submit, FLOW, "talk")
+        path = f"{url}/api/v1/runs/{run.id}/stream"
+        return await asyncio.gather(*(_follow(http, path, began) for _ in range(clients)))
+
+
+async def _follow(http: httpx2.AsyncClient, path: str, began: float) -> tuple[str, float]:
+    text, first = "", 0.0
+    headers = {"accept": "text/event-stream"}
+    async with http.stream("GET", path, headers=headers) as response:
+        async for line in response.aiter_lines():
+            if line == "event: end":
+                break
+            if not line.startswith('data: {"'):
+                continue
+            item = json.loads(line[6:])
+            if item.get("type") == "text" and item["kind"] == "text":
+                first = first or time.monotonic() - began
+                text += item["text"]
+    return text, first
+
+
+@contextmanager
+def model_server(delay: float) -> Iterator[str]:
+    """Run a server with OpenAI's protocol whose replies begin after a delay; yield its base URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("connection", "close")
+            self.end_headers()
+            time.sleep(delay)
+            for number in range(PIECES):
+                self._send({"role": "assistant", "content": f"word {number} "})
+                time.sleep(PAUSE)
+            self._send({}, "stop")
+            self.wfile.write(b"data: [DONE]\n\n")
+            self.close_connection = True
+
+        def _send(self, delta: dict[str, Any], finish: str | None = None) -> None:
+            choice = {"index": 0, "delta": delta, "finish_reason": finish}
+            chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "talker"}
+            self.wfile.write(f"data: {json.dumps({**chunk, 'choices': [choice]})}\n\n".encode())
+            self.wfile.flush()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+if __name__ == "__main__":
+    main()

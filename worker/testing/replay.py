@@ -1,0 +1,68 @@
+"""Replay of a workflow: whether the code of this process fits what a run has done so far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.flows import registry
+from perdure.flows.context import RoundContext
+from perdure.flows.outcomes import Command, Turn
+from perdure.flows.workflows.workflow_flow import WorkflowFlow
+from perdure.worker.client.api import ClientApi
+from perdure.worker.errors import ArtifactNotFound, InvalidInput, UnknownFlow
+
+
+def check_replay(client: ClientApi, run_id: str, *, deps: Any = None) -> int:
+    """Run the function of a workflow as the next round of a run would, and carry nothing out.
+
+    Its code is that of this process. What the run has done comes from its journal. So a test tells
+    before a deployment whether a change fits the runs that are live, or have ended.
+
+    Args:
+        client: Of the run's server.
+        run_id: Of the run. It does not change.
+        deps: What ``steps.deps`` is. No lifespan is opened.
+
+    Returns:
+        The number of entries of the run's journal.
+
+    Raises:
+        Diverged: The function does not do what the journal says.
+        FatalError: The function raised an error, as it did in a run that ended with one.
+        InvalidInput: The run is not of a workflow, or the workflow does not accept its inputs.
+        UnknownFlow: This process does not know the run's flow.
+        RunNotFound: No run has this id.
+    """
+    document = client.transcript(run_id)
+    run = document["run"]
+    try:
+        flow = registry.make(run["flow"])
+    except registry.FlowNotFound as error:
+        raise UnknownFlow(f"run {run_id} cannot be replayed: {error}") from error
+    if not isinstance(flow, WorkflowFlow):
+        raise InvalidInput(
+            f"run {run_id} is of flow {flow.name!r}, which is no workflow: nothing of its past is "
+            "run again, so there is nothing to replay"
+        )
+    history = [
+        Turn(None if each["command"] is None else Command(**each["command"]), each["observation"])
+        for each in document["history"]
+    ]
+
+    def artifact(name: str) -> str:
+        try:
+            return client.artifact(run_id, name)
+        except ArtifactNotFound as error:
+            raise KeyError(name) from error
+
+    context = RoundContext(
+        goal=run["goal"],
+        inputs=flow.check_inputs(run["inputs"]),
+        run_id=run_id,
+        node=flow.first_node,
+        step=len(history),
+        history=history,
+        artifact=artifact,
+        deps=deps,
+    )
+    return flow.replay(context)
