@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -30,6 +30,7 @@ from perdure.flows.durations import as_seconds, is_duration
 from perdure.flows.secrets import is_reference
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.logs import LogFormat
+from perdure.worker.notification_rules import RULE_NAME, NotificationRule
 from perdure.worker.urls import place_of
 
 #: Settings file of a project, relative to the working directory.
@@ -156,6 +157,12 @@ class Settings(BaseSettings):
     max_note_bytes: int = Field(default=4096, ge=100)
     #: URL at which other services reach the HTTP server. The addresses of hooks begin with it.
     public_url: str | None = None
+    #: Which events of which runs workers send, and where to: rules by name.
+    notify: Mapping[Annotated[str, Field(pattern=RULE_NAME)], NotificationRule] = Field(
+        default_factory=dict
+    )
+    #: Whether webhooks may go to addresses that are not public, or are this machine's own.
+    private_webhooks: bool = False
     #: Days for which a completed or errored run is stored.
     retention: float = Field(default=30.0, ge=0.001)
 

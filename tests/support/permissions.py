@@ -51,6 +51,7 @@ OURS = {
     "tokens": "perdure:tokens",
     "web_key": "perdure:web:key",
     "filters": "perdure:filters:ada",
+    "notifications": "perdure:notifications:due:ops",
 }
 #: Keys of other tenants, of Celery's, and such as look like ours.
 FOREIGN = (
@@ -61,7 +62,7 @@ FOREIGN = (
 SHARED = frozenset(
     {"run", "memory", "events", "artifacts", "group", "due", "queues", "index", "paused", "list"}
 )
-SEEN = frozenset({"workers", "announcements", "letters", "figures"})
+SEEN = frozenset({"workers", "announcements", "letters", "figures", "notifications"})
 NOTES = frozenset({"notes", "notes_order", "notes_index"})
 OF_A_RUN = frozenset({"run", "memory", "events", "artifacts", "group"})
 
@@ -156,6 +157,7 @@ ROLES = {
                 only("workers"): "zadd zrem",
                 only("announcements"): "hset hdel",
                 only("letters"): "lpush ltrim",
+                only("notifications"): "hset hdel zadd zrem set get del",
                 only("figures"): "hincrby hincrbyfloat",
             }
         ),
@@ -174,6 +176,7 @@ ROLES = {
                 only("paused"): "hsetnx hdel",
                 **WRITES_NOTES,
                 OF_A_RUN | {"idem", "letters", "notes", "notes_order"}: "del",
+                only("notifications"): "hset hdel zadd zrem",
                 only("tokens"): "hset hdel",
                 only("web_key"): "get set del",
             }
