@@ -203,6 +203,15 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _a_link_has_an_address(self) -> Settings:
+        without = [name for name, rule in self.notify.items() if rule.sign_in is not None]
+        if without and self.public_url is None:
+            raise ValueError(
+                f"sign_in of notify.{without[0]} needs public_url, the URL of the dashboard"
+            )
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,

@@ -52,6 +52,7 @@ OURS = {
     "web_key": "perdure:web:key",
     "filters": "perdure:filters:ada",
     "notifications": "perdure:notifications:due:ops",
+    "sign_in": "perdure:sign_in:0a1b",
 }
 #: Keys of other tenants, of Celery's, and such as look like ours.
 FOREIGN = (
@@ -158,6 +159,7 @@ ROLES = {
                 only("announcements"): "hset hdel",
                 only("letters"): "lpush ltrim",
                 only("notifications"): "hset hdel zadd zrem set get del",
+                only("sign_in"): "set",
                 only("figures"): "hincrby hincrbyfloat",
             }
         ),
@@ -179,6 +181,7 @@ ROLES = {
                 only("notifications"): "hset hdel zadd zrem",
                 only("tokens"): "hset hdel",
                 only("web_key"): "get set del",
+                only("sign_in"): "get del",
             }
         ),
         keyless=WAITS,

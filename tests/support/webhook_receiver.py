@@ -31,6 +31,8 @@ class Receiver:
     ids: list[str] = field(default_factory=list)
     forged: int = 0
     port: int = 0
+    #: How long each reply takes.
+    seconds: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -46,6 +48,7 @@ class Receiver:
             with self.lock:
                 self.forged += 1
             return 401
+        threading.Event().wait(self.seconds)
         with self.lock:
             status = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
             self.ids.append(headers["webhook-id"])

@@ -103,7 +103,8 @@ class EventFinder:
                 page_start = page[-1][1]
             else:
                 upto = min(upto, page_start)
-        self._records.add([], {f"{rule}:{source}": upto for rule in since}, now)
+        names = [f"{rule}:{source}" for rule in since]
+        self._records.add([], {name: _advanced(looked.get(name), upto, now) for name in names}, now)
         return count
 
     def _look_at_rest(self, now: int, looked: Mapping[str, int]) -> int:
@@ -123,8 +124,9 @@ class EventFinder:
         found = [event for index in indexes for event in self._runs.entered(index, start)]
         # One search may miss a run whose place in the index shifts meanwhile. So the next one
         # begins where this one began.
+        upto = self._last_search or 0
         names = {
-            name: max(looked.get(name, now), self._last_search or 0)
+            name: _advanced(looked.get(name), upto, now)
             for name in (f"{rule}:{source}" for rule in since)
         }
         count = self._store_events(sorted(found, key=_time_of), since, names, now)
@@ -146,7 +148,7 @@ class EventFinder:
             last = looked.get(f"{rule}:{source}")
             if last is None:
                 since[rule] = now
-            elif last > now + OVERLAP:
+            elif last > now + OVERLAP:  # the clock of the server went back
                 since[rule] = now - CLOCK_BACK
             else:
                 since[rule] = last - OVERLAP
@@ -202,6 +204,16 @@ class EventFinder:
             for rule in rules:
                 if wanted_as & self._rules[rule].events:
                     yield notification_of(rule, name, run, self._link(run_id), moment(now))
+
+
+def _advanced(last: int | None, upto: int, now: int) -> int:
+    """Return the time (ms) to store after a look that has found all events before ``upto``.
+
+    The next look goes back ``OVERLAP`` behind it, which for a new rule must not be before now.
+    """
+    if last is None:
+        return now + OVERLAP
+    return upto if last > now + OVERLAP else max(last, upto)
 
 
 def _time_of(event: tuple[str, int]) -> int:

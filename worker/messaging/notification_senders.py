@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
 
 from perdure.worker.domain.notification import NotDelivered, Notification
+from perdure.worker.domain.token import digest_of
 from perdure.worker.messaging.webhooks import send_webhook
 from perdure.worker.notification_rules import NotificationRule
+from perdure.worker.store.tables import SignInCodes
 
 if TYPE_CHECKING:
     from celery import Celery
 
+    from perdure.worker.store import Store
+
+#: Milliseconds for which the link of a notification can sign in: a day.
+SIGN_IN_MS = 86_400_000
 #: Seconds for one run of a command.
 COMMAND_SECONDS = 30.0
 #: Characters of a command's error output that the record of a failure has.
@@ -32,8 +41,9 @@ class NotificationSender:
         private: whether webhooks may go to addresses that are not public.
     """
 
-    def __init__(self, app: Celery, owns_app: bool, private: bool) -> None:
+    def __init__(self, app: Celery, store: Store, owns_app: bool, private: bool) -> None:
         self._app = app
+        self._store = store
         self._owns_app = owns_app
         self._private = private
         self._publisher: Celery | None = None
@@ -44,6 +54,8 @@ class NotificationSender:
         Raises:
             NotDelivered: the receiver did not accept it.
         """
+        if rule.sign_in is not None and notification.body["data"].get("link"):
+            notification = self._with_sign_in(rule.sign_in, notification)
         if rule.webhook is not None:
             body = json.dumps(notification.body, ensure_ascii=False).encode()
             send_webhook(rule.webhook, notification.id, body, rule.secret, private=self._private)
@@ -51,6 +63,19 @@ class NotificationSender:
             run_command(rule.command, notification)
         elif rule.task is not None:
             self._publish(rule.task, rule.queue, notification)
+
+    def _with_sign_in(self, token_id: str, notification: Notification) -> Notification:
+        """Return the notification with a link that signs in once.
+
+        Each attempt makes a new code, so that no code is stored.
+        """
+        code = secrets.token_urlsafe(32)
+        SignInCodes(self._store).put(digest_of(code), token_id, SIGN_IN_MS)
+        data = notification.body["data"]
+        pages, _, run = data["link"].rpartition("/runs/")
+        here = f"{urlsplit(pages).path}/runs/{run}"
+        link = f"{pages}/sign-in?{urlencode({'code': code, 'next': here})}"
+        return replace(notification, body={**notification.body, "data": {**data, "link": link}})
 
     def _publish(self, task: str, queue: str | None, notification: Notification) -> None:
         from perdure.worker.messaging.callbacks import publisher_like

@@ -232,7 +232,9 @@ class Runtime(AppConnection):
         from perdure.worker.engine.notifier import Notifier
         from perdure.worker.messaging.notification_senders import NotificationSender
 
-        sender = NotificationSender(self.app, self.owns_app, self.settings.private_webhooks)
+        sender = NotificationSender(
+            self.app, self.store, self.owns_app, self.settings.private_webhooks
+        )
         pages = self.settings.public_url
 
         def link(run_id: str) -> str | None:

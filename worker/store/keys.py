@@ -188,6 +188,13 @@ class Keys:
         """
         return f"{self.prefix}:notifications:{part}"
 
+    def sign_in(self, digest: str) -> str:
+        """Return the key of a link that signs in once: the id of the access token that it grants.
+
+        ``digest`` is that of the link's code.
+        """
+        return f"{self.prefix}:sign_in:{digest}"
+
     @property
     def workers(self) -> str:
         """Key of the sorted set of worker names, by their last heartbeat (ms)."""
