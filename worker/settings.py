@@ -23,7 +23,13 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from perdure.flows import registry
 from perdure.flows.durations import as_seconds, is_duration
@@ -40,7 +46,7 @@ PREFIX = "PERDURE_"
 URLS = ("redis_url", "broker_url", "model_url")
 #: Settings whose value is never shown, because users may write the secret itself instead of its
 #: name.
-NEVER_SHOWN = ("model_key",)
+NEVER_SHOWN = ("model_key", "notify")
 #: ``strict`` accepts only a server that keeps what it acknowledged. ``relaxed`` accepts any server,
 #: and runs may be lost.
 Durability = Literal["strict", "relaxed"]
@@ -158,9 +164,7 @@ class Settings(BaseSettings):
     #: URL at which other services reach the HTTP server. The addresses of hooks begin with it.
     public_url: str | None = None
     #: Which events of which runs workers send, and where to: rules by name.
-    notify: Mapping[Annotated[str, Field(pattern=RULE_NAME)], NotificationRule] = Field(
-        default_factory=dict
-    )
+    notify: Mapping[Annotated[str, Field(pattern=RULE_NAME)], NotificationRule] = {}
     #: Whether webhooks may go to addresses that are not public, or are this machine's own.
     private_webhooks: bool = False
     #: Days for which a completed or errored run is stored.
@@ -263,6 +267,10 @@ def load_settings(**overrides: Any) -> Settings:
     passed = {key: value for key, value in overrides.items() if value is not None}
     try:
         return Settings(**{**from_file, **passed})
+    except SettingsError as error:
+        raise InvalidSettings(
+            f"a setting in the environment is not the JSON that it should be: {error}"
+        ) from error
     except ValidationError as error:
         faults = "; ".join(_describe_fault(fault) for fault in error.errors())
         raise InvalidSettings(f"these settings cannot be used: {faults}") from error
@@ -274,7 +282,8 @@ def _describe_fault(fault: Any) -> str:
     The text shows the setting's value only if it cannot hold a password.
     """
     name = ".".join(map(str, fault["loc"]))
-    received = "" if not name or name in (*URLS, *NEVER_SHOWN) else f", got {fault['input']!r}"
+    setting = name.partition(".")[0]
+    received = "" if not name or setting in (*URLS, *NEVER_SHOWN) else f", got {fault['input']!r}"
     return f"{name or 'together'}: {fault['msg']}{received}"
 
 
