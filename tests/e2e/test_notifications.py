@@ -16,11 +16,13 @@ from perdure import Client
 from perdure.worker.app import make_app
 from perdure.worker.cli.main import run as perdure
 from perdure.worker.client.notifications import Notifications
+from perdure.worker.domain.notification import moment, trial_notification
 from perdure.worker.engine import notifier as notifiers
 from perdure.worker.engine.notifier import Notifier
 from perdure.worker.messaging.notification_senders import NotificationSender
 from perdure.worker.notification_rules import NotificationRule
 from perdure.worker.settings import Settings
+from perdure.worker.store.notifications import NotificationRecords
 from tests.support.in_process_server import csrf_of, room_on
 from tests.support.pending_interrupts import ASKED
 from tests.support.runs import claim, commit_end, fail_round, pause_here
@@ -342,6 +344,25 @@ def test_the_link_signs_in_once_and_not_before_a_person_presses_the_button(
             assert told.status_code == status
         assert person.get("/runs/r").status_code == 200
         assert second.get("/runs/r").status_code == 303
+
+
+def test_the_dashboard_shows_why_and_sends_again(server: CrashableServer) -> None:
+    with room_on(server) as room:
+        store, admin = room.client._store, room.asking(room.token("root"))
+        assert "All notifications were delivered" in admin.get("/notifications").text
+        records, now = NotificationRecords(store), store.time()
+        made = [trial_notification("ops", f"msg_{n}", moment(now)) for n in range(3)]
+        records.add(made, {"ops:ended": now}, now)
+        for each in made[:2]:
+            records.give_up(each.failed("<b>no reply</b>", moment(now)), now)
+        page = admin.get("/notifications").text
+        assert page.count("&lt;b&gt;no reply") == 2 and "msg_2" in page
+        admin.headers["x-csrf-token"] = csrf_of(admin, "/notifications")
+        assert admin.post("/notifications/msg_0/send").status_code == 303
+        assert [each.id for each in Notifications(room.client).dead()] == ["msg_1"]
+        assert admin.post("/notifications").status_code == 303
+        assert len(Notifications(room.client).waiting()) == 3
+        assert room.asking(room.token("ann", "read")).get("/notifications").status_code == 403
 
 
 def test_a_damaged_run_is_left_out_and_the_others_are_sent(

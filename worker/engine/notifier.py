@@ -35,6 +35,8 @@ RETRY_SECONDS, LONGEST_RETRY = 5.0, 3600.0
 #: Seconds for which a rule rests after its receiver failed. They double with each failure. Then one
 #: notification is tried before the others.
 REST_SECONDS, LONGEST_REST = 1.0, 30.0
+#: Seconds that deliveries in flight may take when the worker stops.
+STOP_SECONDS = 3.0
 #: The text by which an outage is reported.
 NOT_NOTIFIED = "could not look for events to notify of"
 
@@ -59,7 +61,7 @@ class Lane:
         self._lock = threading.Lock()
         self._ready: deque[str] = deque()
         self._taken: set[str] = set()
-        self._threads = 0
+        self._threads: set[threading.Thread] = set()
         self._failures = 0
         self._rests_until = 0.0
 
@@ -78,10 +80,14 @@ class Lane:
                 del fresh[1:]
             self._ready.extend(fresh)
             self._taken.update(fresh)
-            more = min(PARALLEL - self._threads, len(self._ready))
-            self._threads += more
-        for _ in range(more):
-            threading.Thread(target=self._deliver_all, name="perdure-notify", daemon=True).start()
+            more = min(PARALLEL - len(self._threads), len(self._ready))
+            threads = [
+                threading.Thread(target=self._deliver_all, name="perdure-notify", daemon=True)
+                for _ in range(more)
+            ]
+            self._threads.update(threads)
+        for thread in threads:
+            thread.start()
 
     def clear(self) -> None:
         """Leave all that is not yet being delivered to another worker."""
@@ -89,11 +95,18 @@ class Lane:
             self._taken.difference_update(self._ready)
             self._ready.clear()
 
+    def wait(self, end: float) -> None:
+        """Wait until the deliveries in flight are done, or until ``end`` (monotonic seconds)."""
+        with self._lock:
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
     def _deliver_all(self) -> None:
         while True:
             with self._lock:
                 if not self._ready:
-                    self._threads -= 1
+                    self._threads.discard(threading.current_thread())
                     break
                 notification_id = self._ready.popleft()
             try:
@@ -216,12 +229,13 @@ class Notifier:
     def stop(self) -> None:
         """Stop the thread, and let another worker go on.
 
-        Deliveries in flight are not waited for: the other worker makes them again.
+        Deliveries in flight may take ``STOP_SECONDS``. After that the other worker makes them
+        again.
         """
         self._stopping.set()
         self._woken.set()
         if self._thread.ident is not None:
-            self._thread.join(timeout=2.0)
+            self._thread.join(timeout=STOP_SECONDS + 1)
 
     def _run(self) -> None:
         next_look = 0.0
@@ -246,6 +260,9 @@ class Notifier:
             self._woken.wait(LOOK_SECONDS)
         for lane in self._lanes:
             lane.clear()
+        end = time.monotonic() + STOP_SECONDS
+        for lane in self._lanes:
+            lane.wait(end)
         try:
             self._records.let_go(self._worker)
         except StoreUnavailable as error:
