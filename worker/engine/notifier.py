@@ -176,9 +176,12 @@ class Lane:
 
     def _rest(self, least: float = 0.0) -> None:
         with self._lock:
-            rest = min(LONGEST_REST, REST_SECONDS * 2.0 ** min(self._failures, 10))
-            self._failures += 1
-            self._rests_until = time.monotonic() + max(rest, least)
+            now = time.monotonic()
+            if now >= self._rests_until:  # Deliveries that fail together count once.
+                rest = min(LONGEST_REST, REST_SECONDS * 2.0 ** min(self._failures, 10))
+                self._failures += 1
+                self._rests_until = now + rest
+            self._rests_until = max(self._rests_until, now + least)
             self._taken.difference_update(self._ready)
             self._ready.clear()
 
