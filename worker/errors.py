@@ -37,6 +37,15 @@ class ValueNotFound(PerdureError):
     exit_code = 3
 
 
+class NotificationNotFound(PerdureError):
+    """No notification has this id: it was delivered, or never was."""
+
+    code = "notification-not-found"
+    title = "No such notification"
+    http_status = 404
+    exit_code = 3
+
+
 class RunFailed(PerdureError):
     """A run whose answer was awaited ended without one: errored, stopped or unfinished.
 
@@ -245,6 +254,7 @@ __all__ = [
     "InvalidTransition",
     "MailboxFull",
     "NotReplicated",
+    "NotificationNotFound",
     "PerdureError",
     "RunExists",
     "RunFailed",

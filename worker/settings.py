@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -23,13 +23,20 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from perdure.flows import registry
 from perdure.flows.durations import as_seconds, is_duration
 from perdure.flows.secrets import is_reference
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.logs import LogFormat
+from perdure.worker.notification_rules import RULE_NAME, NotificationRule
 from perdure.worker.urls import place_of
 
 #: Settings file of a project, relative to the working directory.
@@ -39,7 +46,7 @@ PREFIX = "PERDURE_"
 URLS = ("redis_url", "broker_url", "model_url")
 #: Settings whose value is never shown, because users may write the secret itself instead of its
 #: name.
-NEVER_SHOWN = ("model_key",)
+NEVER_SHOWN = ("model_key", "notify")
 #: ``strict`` accepts only a server that keeps what it acknowledged. ``relaxed`` accepts any server,
 #: and runs may be lost.
 Durability = Literal["strict", "relaxed"]
@@ -156,6 +163,10 @@ class Settings(BaseSettings):
     max_note_bytes: int = Field(default=4096, ge=100)
     #: URL at which other services reach the HTTP server. The addresses of hooks begin with it.
     public_url: str | None = None
+    #: Which events of which runs workers send, and where to: rules by name.
+    notify: Mapping[Annotated[str, Field(pattern=RULE_NAME)], NotificationRule] = {}
+    #: Whether webhooks may go to addresses that are not public, or are this machine's own.
+    private_webhooks: bool = False
     #: Days for which a completed or errored run is stored.
     retention: float = Field(default=30.0, ge=0.001)
 
@@ -193,6 +204,15 @@ class Settings(BaseSettings):
                 f"lease_seconds ({self.lease_seconds:g}) should be at least twice "
                 f"heartbeat_seconds ({self.heartbeat_seconds:g}): otherwise a live worker loses "
                 "its rounds after one late heartbeat"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_link_has_an_address(self) -> Settings:
+        without = [name for name, rule in self.notify.items() if rule.sign_in is not None]
+        if without and self.public_url is None:
+            raise ValueError(
+                f"sign_in of notify.{without[0]} needs public_url, the URL of the dashboard"
             )
         return self
 
@@ -247,6 +267,10 @@ def load_settings(**overrides: Any) -> Settings:
     passed = {key: value for key, value in overrides.items() if value is not None}
     try:
         return Settings(**{**from_file, **passed})
+    except SettingsError as error:
+        raise InvalidSettings(
+            f"a setting in the environment is not the JSON that it should be: {error}"
+        ) from error
     except ValidationError as error:
         faults = "; ".join(_describe_fault(fault) for fault in error.errors())
         raise InvalidSettings(f"these settings cannot be used: {faults}") from error
@@ -258,7 +282,8 @@ def _describe_fault(fault: Any) -> str:
     The text shows the setting's value only if it cannot hold a password.
     """
     name = ".".join(map(str, fault["loc"]))
-    received = "" if not name or name in (*URLS, *NEVER_SHOWN) else f", got {fault['input']!r}"
+    setting = name.partition(".")[0]
+    received = "" if not name or setting in (*URLS, *NEVER_SHOWN) else f", got {fault['input']!r}"
     return f"{name or 'together'}: {fault['msg']}{received}"
 
 

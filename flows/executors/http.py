@@ -113,14 +113,14 @@ class Fetcher:
         """Send one HTTP request, and return the page or the URL to which the server redirects."""
         host, port = str(parts.hostname), parts.port or _PORTS[parts.scheme]
         connection = http.client.HTTPConnection(host, port)
-        connection.sock = self._connect(resolve(host, port, self.allowed), port, end)
+        connection.sock = connect(resolve(host, port, self.allowed), port, end)
         if parts.scheme == "https":
             # The handshake happens below, where a server that sends it a byte at a time is cut off
             # too.
             connection.sock = self.tls.wrap_socket(
                 connection.sock, server_hostname=host, do_handshake_on_connect=False
             )
-        with connection.sock as sock, _cut_off(sock, end, cancelled):
+        with connection.sock as sock, cut_off(sock, end, cancelled):
             if isinstance(sock, ssl.SSLSocket):
                 sock.do_handshake()
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -146,22 +146,25 @@ class Fetcher:
             else {**page, "cut": f"the first {self.page_bytes} bytes"}
         )
 
-    @staticmethod
-    def _connect(addresses: list[Address], port: int, end: float) -> socket.socket:
-        """Return a TCP connection to the first of a host's addresses that accepts one.
 
-        This connects to the checked address, not to the name, which could resolve to another
-        address by now.
-        """
-        last_error: OSError = TimeoutError("no address answered")
-        for address in addresses:
-            try:
-                return socket.create_connection(
-                    (str(address), port), timeout=max(0.001, end - time.monotonic())
-                )
-            except OSError as error:
-                last_error = error
-        raise last_error
+def connect(addresses: list[Address], port: int, end: float) -> socket.socket:
+    """Return a TCP connection to the first of a host's addresses that accepts one.
+
+    This connects to the checked address, not to the name, which could resolve to another
+    address by now.
+
+    Args:
+        end: when to give up (monotonic seconds).
+    """
+    last_error: OSError = TimeoutError("no address answered")
+    for address in addresses:
+        try:
+            return socket.create_connection(
+                (str(address), port), timeout=max(0.001, end - time.monotonic())
+            )
+        except OSError as error:
+            last_error = error
+    raise last_error
 
 
 def _text(data: bytes, charset: str) -> str:
@@ -188,12 +191,15 @@ def _checked(url: str) -> SplitResult:
 
 
 @contextmanager
-def _cut_off(connection: socket.socket, end: float, cancelled: threading.Event) -> Iterator[None]:
+def cut_off(
+    connection: socket.socket, end: float, cancelled: threading.Event | None = None
+) -> Iterator[None]:
     """Shut down an HTTP connection of the ``with`` block if time is over or the round is cancelled.
 
     Without this, a server that sends one byte now and then could hold the round for ever.
     """
     over = threading.Event()
+    cancelled = threading.Event() if cancelled is None else cancelled
 
     def watch() -> None:
         """Shut an HTTP connection down as soon as the time is over or the round is cancelled."""

@@ -177,6 +177,8 @@ ROWS = [
     api("GET /stuck",                          READ,             "",        200),
     api("GET /queues",                         READ,             "",        200),
     api("GET /dead-letters",                   ADMIN,            "",        200),
+    api("GET /notifications",                  ADMIN,            "",        200),
+    api("POST /notifications/{notification}/send", ADMIN,        "",        404),  # there is none
     api("GET /workers",                        READ,             "",        200),
     api("GET /notes",                          ADMIN,            "",        200),
     api("GET /notes/{namespace}",              ADMIN,            "",        200),
@@ -220,6 +222,11 @@ ROWS = [
     row("POST /start",                         (READ, SUBMIT),   "",        303, data={"flow": "countdown", "goal": "g"}),
     row("GET /fleet",                          READ,             "",        200),
     row("GET /stuck",                          READ,             "",        200),
+    row("GET /notifications",                  ADMIN,            "",        200),
+    row("POST /notifications",                 ADMIN,            "",        303),
+    row("POST /notifications/{notification}/send", ADMIN,        "",        404),  # there is none
+    row("GET /sign-in",                        PUBLIC,           "",        200),
+    row("POST /sign-in",                       PUBLIC,           "",        401, data={"code": "x"}),
 ]  # fmt: skip
 
 

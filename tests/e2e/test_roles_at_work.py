@@ -10,9 +10,15 @@ import pytest
 
 from perdure import AccessDenied, Client, RunStatus, Settings, StoreUnavailable
 from perdure.worker.cli.main import run as perdure
+from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.tokens import Tokens
 from perdure.worker.doctor import Level
+from perdure.worker.domain.notification import moment
+from perdure.worker.engine.event_finder import EventFinder
+from perdure.worker.notification_rules import NotificationRule
 from perdure.worker.store import Claim
+from perdure.worker.store.notifications import NotificationRecords
+from perdure.worker.store.tables import SignInCodes
 from tests.support.command_line import CommandLine
 from tests.support.roles import ROLES, LockedServer, locked_server, password
 from tests.support.runs import commit_end, fail_round, try_claim
@@ -156,6 +162,36 @@ def test_each_role_can_do_all_that_it_is_for(
         assert not [each for each in admin.delete_many("completed") if each.why_not]
         with locked.login("admin") as client:
             client.delete("perdure:dead")
+    assert refused(locked) == set()
+
+
+def test_a_worker_notifies_an_administrator_sends_again_and_a_reader_looks(
+    locked: LockedServer, as_role: Any
+) -> None:
+    worker, admin, reader = as_role("worker"), as_role("admin"), as_role("reader")
+    refused(locked)
+    records, store = NotificationRecords(worker._store), worker._store
+    rule = NotificationRule(on=("ended", "waiting"), command=("true",))
+    finder = EventFinder(store, records, {"ops": rule}, lambda run_id: None)
+    assert records.hold("w", 10_000) and finder.look() == 0
+    gone = admin.submit("ledger", "g", {"rounds": 1})
+    admin.request_stop(gone.id)
+    until(lambda: finder.look() == 1, "the stop")
+    [found] = Notifications(reader).waiting()
+    records.postpone(found.failed("why", moment(store.time())), store.time())
+    records.give_up(found, store.time())
+    assert [each.id for each in Notifications(reader).dead()] == [found.id]
+    Notifications(admin).send_again([found.id])
+    assert records.due("ops", store.time(), 5) == [found.id]
+    records.give_up(found, store.time())
+    Notifications(admin).delete([found.id])
+    records.delivered(found, store.time())
+    records.forget_done(store.time() + 1)
+    records.let_go("w")
+    SignInCodes(store).put("0a", "token", 60_000)
+    assert SignInCodes(admin._store).take("0a") == "token"
+    assert SignInCodes(admin._store).take("0a") is None
+    admin.delete(gone.id)
     assert refused(locked) == set()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import types
 import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -140,6 +141,8 @@ def type_of(field: FieldInfo) -> str:
         return " or ".join(f"`{each}`" for each in typing.get_args(annotation))
     if typing.get_origin(annotation) is tuple:
         return "list of texts"
+    if typing.get_origin(annotation) is Mapping:
+        return "tables by name"
     words = ["duration" if is_duration else _TYPES[annotation]]
     for bound in _bounds(field):
         if type(bound) in _BOUNDS:

@@ -51,6 +51,8 @@ OURS = {
     "tokens": "perdure:tokens",
     "web_key": "perdure:web:key",
     "filters": "perdure:filters:ada",
+    "notifications": "perdure:notifications:due:ops",
+    "sign_in": "perdure:sign_in:0a1b",
 }
 #: Keys of other tenants, of Celery's, and such as look like ours.
 FOREIGN = (
@@ -61,7 +63,7 @@ FOREIGN = (
 SHARED = frozenset(
     {"run", "memory", "events", "artifacts", "group", "due", "queues", "index", "paused", "list"}
 )
-SEEN = frozenset({"workers", "announcements", "letters", "figures"})
+SEEN = frozenset({"workers", "announcements", "letters", "figures", "notifications"})
 NOTES = frozenset({"notes", "notes_order", "notes_index"})
 OF_A_RUN = frozenset({"run", "memory", "events", "artifacts", "group"})
 
@@ -156,6 +158,8 @@ ROLES = {
                 only("workers"): "zadd zrem",
                 only("announcements"): "hset hdel",
                 only("letters"): "lpush ltrim",
+                only("notifications"): "hset hdel zadd zrem set get del",
+                only("sign_in"): "set",
                 only("figures"): "hincrby hincrbyfloat",
             }
         ),
@@ -174,8 +178,10 @@ ROLES = {
                 only("paused"): "hsetnx hdel",
                 **WRITES_NOTES,
                 OF_A_RUN | {"idem", "letters", "notes", "notes_order"}: "del",
+                only("notifications"): "hset hdel zadd zrem",
                 only("tokens"): "hset hdel",
                 only("web_key"): "get set del",
+                only("sign_in"): "get del",
             }
         ),
         keyless=WAITS,

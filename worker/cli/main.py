@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "notes": ("notes", "List, show and delete what runs keep for later runs."),
     "retry": ("retry", "Retry an errored run at the failed step."),
     "delete": ("retry", "Delete a run that has ended."),
+    "notifications": ("notifications", "List notifications that were not delivered, send them."),
     "token": ("token", "Manage tokens of the HTTP API and the dashboard."),
     "doctor": ("why", "Check the server and the settings."),
 }

@@ -23,7 +23,7 @@ from perdure.worker.domain.token import (
 )
 from perdure.worker.errors import InvalidInput, TokenNotFound
 from perdure.worker.store import ServerFull
-from perdure.worker.store.tables import FilterRecords, TokenRecords
+from perdure.worker.store.tables import FilterRecords, SignInCodes, TokenRecords
 
 #: Longest lifetime of a token. Beyond it, the end may be outside the calendar.
 LONGEST = timedelta(days=36_500)
@@ -122,6 +122,14 @@ class Tokens:
             return None
         token = AccessToken.of(token_id, record)
         return None if token.has_expired(_moment(now)) else token
+
+    def take_sign_in(self, code: str) -> str | None:
+        """Return the id of the token that a one-time code grants, and make the code invalid.
+
+        Returns:
+            None if the code is unknown, used or expired.
+        """
+        return SignInCodes(self._store).take(digest_of(code))
 
     def any(self) -> bool:
         """Return whether any access token exists, even an expired one.

@@ -34,6 +34,7 @@ from perdure.worker.store import Store, StoreUnavailable
 if TYPE_CHECKING:
     from celery import Celery
 
+    from perdure.worker.engine.notifier import Notifier
     from perdure.worker.runtime.fast.delivery import Delivery
 
 logger = logging.getLogger("perdure.worker")
@@ -63,6 +64,8 @@ class Runtime(AppConnection):
         self.own_queues: list[str] = []
         #: In a worker: its sweeper.
         self.sweeper: Sweeper | None = None
+        #: In a worker with rules for notifications: the thread that sends them.
+        self.notifier: Notifier | None = None
         #: In a worker whose commits prefetch: what delivers the prefetched messages.
         self.fast: Delivery | None = None
 
@@ -221,6 +224,23 @@ class Runtime(AppConnection):
         return Sweeper(
             self.store, self.publisher, self.settings, self.name, announcement, self.callbacks
         )
+
+    def new_notifier(self) -> Notifier | None:
+        """Return the thread that sends notifications, or None if the settings have no rules."""
+        if not self.settings.notify:
+            return None
+        from perdure.worker.engine.notifier import Notifier
+        from perdure.worker.messaging.notification_senders import NotificationSender
+
+        sender = NotificationSender(
+            self.app, self.store, self.owns_app, self.settings.private_webhooks
+        )
+        pages = self.settings.public_url
+
+        def link(run_id: str) -> str | None:
+            return None if pages is None else f"{pages.rstrip('/')}/runs/{run_id}"
+
+        return Notifier(self.store, self.settings.notify, self.name, sender.send, link)
 
     def close(self) -> None:
         """Write the last metrics of rounds, and close the connections to servers."""

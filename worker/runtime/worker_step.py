@@ -238,6 +238,9 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
                 roles[0] if len(roles) == 1 else "all", _pool_name(parent), parent.concurrency
             )
             engine.sweeper.start()
+            engine.notifier = engine.new_notifier()
+            if engine.notifier is not None:
+                engine.notifier.start()
             forget_when_connection_is_lost(parent.consumer)
             self._begin_prefetch(parent, [Keys(engine.given.prefix).queue(role) for role in roles])
 
@@ -291,6 +294,8 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
         def _leave(self, **_: Any) -> None:
             close_lifespans()
             engine.write_stats()
+            if engine.notifier is not None:
+                engine.notifier.stop()
             if engine.sweeper is not None:
                 engine.sweeper.stop()
             flush()

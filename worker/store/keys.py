@@ -177,6 +177,24 @@ class Keys:
         """Key of the secret from which workers derive the secrets of hooks (``context.hook``)."""
         return f"{self.prefix}:hooks:key"
 
+    def notifications(self, part: str) -> str:
+        """Return the key of a part of the notifications (worker/store/notifications.py).
+
+        ``records`` is a hash of all that are still to be delivered or dead, by id. ``due:RULE`` is
+        the sorted set of the ids that wait for delivery, by the time of the next attempt (ms).
+        ``dead`` and ``done`` are sorted sets of ids, by the time (ms). ``looked`` is the hash of
+        the times (ms) up to which the events of each rule were found. ``holder`` is a text, the
+        worker that finds and delivers.
+        """
+        return f"{self.prefix}:notifications:{part}"
+
+    def sign_in(self, digest: str) -> str:
+        """Return the key of a link that signs in once: the id of the access token that it grants.
+
+        ``digest`` is that of the link's code.
+        """
+        return f"{self.prefix}:sign_in:{digest}"
+
     @property
     def workers(self) -> str:
         """Key of the sorted set of worker names, by their last heartbeat (ms)."""

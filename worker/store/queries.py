@@ -512,6 +512,16 @@ class Queries(StoreConnection):
         with self._answered():
             self.redis.zrem(self.keys.endings, f"{run_id} {epoch}")
 
+    def stops(self) -> int:
+        """Return how many runs were ever stopped. It grows with each stop."""
+        with self._answered():
+            counters = cast("dict[str, str]", self.redis.hgetall(self.keys.queues))
+        return sum(
+            int(text)
+            for name, text in counters.items()
+            if name.startswith("stops:") and text.isdecimal()
+        )
+
     def withdraw(self, worker: str) -> None:
         """Remove the announcement of a worker that shuts down or has died."""
         with self._answered(), self.redis.pipeline() as pipe:

@@ -86,6 +86,30 @@ class TokenRecords:
             self._store.redis.delete(self._store.keys.web_key)
 
 
+class SignInCodes:
+    """The codes of links that sign in to the dashboard once. Only their digests are stored."""
+
+    def __init__(self, store: Queries) -> None:
+        self._store = store
+
+    def put(self, digest: str, token_id: str, ms: int) -> None:
+        """Store the digest of a code that grants an access token once, for ``ms`` milliseconds."""
+        with self._store._answered():
+            self._store.redis.set(self._store.keys.sign_in(digest), token_id, px=ms)
+
+    def take(self, digest: str) -> str | None:
+        """Return the id of the access token that a code grants, and make the code invalid.
+
+        Returns:
+            None if the code is unknown, used or expired.
+        """
+        key = self._store.keys.sign_in(digest)
+        with self._store._answered():
+            token_id = cast("str | None", self._store.redis.get(key))
+            # Of two requests with one code, the deletion lets one sign in.
+            return token_id if token_id and self._store.redis.delete(key) == 1 else None
+
+
 class FilterRecords:
     """The saved filters of one person."""
 

@@ -12,10 +12,12 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from perdure.flows.names import suggest
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.notification import Notification
 from perdure.worker.domain.verdict import Finding, Verdict
 from perdure.worker.errors import UnknownFlow
 from perdure.worker.web.api.requests import InboxPlace, PauseFlow
 from perdure.worker.web.api.responses import (
+    NotificationDue,
     Paused,
     Unpaused,
 )
@@ -25,6 +27,8 @@ from perdure.worker.web.json_body import Json
 from perdure.worker.web.problems import ProblemRoute
 
 router = resource_router("fleet")
+
+NotificationId = Annotated[str, Path(description="The notification's id.", examples=["msg_0a1b"])]
 
 Most = Annotated[
     int,
@@ -74,6 +78,31 @@ def list_stuck(runs: Runs, limit: Most = 50) -> Response:
 def list_dead_letters(runs: Runs, limit: Most = 20) -> Response:
     """List the newest messages that workers refused because they are not messages of rounds."""
     return Json(runs.dead_letters(limit))
+
+
+@router.get(
+    "/notifications",
+    operation_id="list_notifications",
+    response_model=list[Notification],
+    responses=problems("invalid-request"),
+)
+def list_notifications(runs: Runs, limit: Most = 50, dead: bool = True) -> Response:
+    """List the newest dead notifications, or with `dead=false` those still to be delivered."""
+    notifications = runs.notifications
+    found = notifications.dead(limit) if dead else notifications.waiting(limit)
+    return Json([each.to_dict() for each in found])
+
+
+@router.post(
+    "/notifications/{notification}/send",
+    operation_id="send_notification",
+    response_model=NotificationDue,
+    responses=problems("notification-not-found"),
+)
+def send_notification(notification: NotificationId, runs: Runs) -> Response:
+    """Send a notification again, now, whether it is dead or waits for its next attempt."""
+    runs.notifications.send_again([notification])
+    return Json({"id": notification, "due": True})
 
 
 @router.get("/doctor", operation_id="examine", response_model=list[Finding], responses=problems())

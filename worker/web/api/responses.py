@@ -109,3 +109,10 @@ class DeletedNotes(ResponseBody):
     """The result of a deletion of notes."""
 
     deleted: int
+
+
+class NotificationDue(ResponseBody):
+    """The notification is due now."""
+
+    id: str
+    due: Literal[True]

@@ -239,6 +239,19 @@ class Authenticator:
         self.set_session_cookie(request, WebSession.new(self._clock(), token.id))
         return True
 
+    def sign_in_once(self, request: Request, code: str) -> bool:
+        """Sign a dashboard user in with the code of a notification's link, which is then used up.
+
+        Returns:
+            Whether the code and its token are valid. If not, no session begins.
+        """
+        token_id = self.tokens.take_sign_in(code)
+        token = self._valid_token(lambda: self.tokens.get(token_id)) if token_id else None
+        if token is None:
+            return False
+        self.set_session_cookie(request, WebSession.new(self._clock(), token.id))
+        return True
+
     @property
     def _sessions(self) -> WebSessions:
         """The reader and writer of session cookies, with the current signing key.

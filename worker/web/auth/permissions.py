@@ -21,6 +21,7 @@ from perdure.flows.outcomes import Turn
 from perdure.worker.client import Client, validation
 from perdure.worker.client.bulk import LIVE
 from perdure.worker.client.connection import not_found
+from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.read import read_stream, read_turns
 from perdure.worker.client.threads import topic_of
 from perdure.worker.client.tokens import SavedFilters
@@ -247,6 +248,12 @@ class AuthorizedClient:
         """Return the newest messages that workers refused. They may belong to any owner."""
         self.caller.require(Scope.ADMIN)
         return self.client.dead_letters(limit)
+
+    @property
+    def notifications(self) -> Notifications:
+        """The notifications that wait or are dead. They may belong to any owner."""
+        self.caller.require(Scope.ADMIN)
+        return Notifications(self.client)
 
     def workers(self) -> list[WorkerStatus]:
         """Return the workers that registered recently."""

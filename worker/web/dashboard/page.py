@@ -195,7 +195,7 @@ def theme(
 
 
 def login_router(authenticator: Authenticator) -> APIRouter:
-    """Return the router of the dashboard's ``/login`` and ``/logout``."""
+    """Return the router of the dashboard's ``/login``, ``/sign-in`` and ``/logout``."""
     router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
     @router.get("/login")
@@ -216,6 +216,28 @@ def login_router(authenticator: Authenticator) -> APIRouter:
                 next=next,
                 fault="This token is unknown, revoked or expired.",
             )
+        return RedirectResponse(next, 303) if is_local(next) else back(request)
+
+    @router.get("/sign-in")
+    def show_link(
+        request: Request,
+        code: str = "",
+        next: str = "",  # noqa: A002  the query parameter's name
+    ) -> Response:
+        # Nothing is used up yet: programs that check the links of mails and chats open them too.
+        if request.state.signed_in and is_local(next):
+            return RedirectResponse(next, 303)
+        return page(request, "sign_in.html", code=code, next=next)
+
+    @router.post("/sign-in")
+    def sign_in_once(
+        request: Request,
+        code: Annotated[str, Form()] = "",
+        next: Annotated[str, Form()] = "",  # noqa: A002  the form field's name
+    ) -> Response:
+        if not authenticator.sign_in_once(request, code):
+            fault = "This link was used, or is too old. Sign in with your token."
+            return page(request, "login.html", 401, next=next, fault=fault)
         return RedirectResponse(next, 303) if is_local(next) else back(request)
 
     @router.post("/logout")

@@ -1,0 +1,96 @@
+"""The part of the client for notifications: what waits for delivery, and what is dead."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from perdure.flows.names import suggest
+from perdure.worker.client import validation
+from perdure.worker.client.connection import ClientConnection
+from perdure.worker.domain.notification import Notification, moment, trial_notification
+from perdure.worker.errors import NotificationNotFound
+from perdure.worker.store.notifications import NotificationRecords
+
+#: Dead notifications that are sent again in one step.
+BATCH = 500
+
+
+class Notifications:
+    """The notifications on the server of ``client``. A worker with the rule delivers them.
+
+    Raises:
+        StoreUnavailable: From every method, if the server does not reply.
+        AccessDenied: From every method, if the login has no access to them.
+    """
+
+    def __init__(self, client: ClientConnection) -> None:
+        self._store = client._store
+        self._records = NotificationRecords(client._store)
+
+    def dead(self, limit: int = 50) -> list[Notification]:
+        """Return the newest dead notifications: those whose delivery was given up."""
+        validation.limit(limit)
+        return self._records.dead(limit)
+
+    def waiting(self, limit: int = 50) -> list[Notification]:
+        """Return notifications that are still to be delivered, the next ones first."""
+        validation.limit(limit)
+        return self._records.waiting(limit)
+
+    def get(self, notification_id: str) -> Notification | None:
+        """Return a notification that waits or is dead, or None: it was delivered, or never was."""
+        return self._records.get([notification_id])[0]
+
+    def send_again(self, notification_ids: Sequence[str]) -> None:
+        """Make notifications due now, whether they are dead or wait for their next attempt.
+
+        Raises:
+            NotificationNotFound: One of them neither waits nor is dead. The others are due.
+        """
+        done = self._records.send_again(notification_ids, self._store.time())
+        _check_all(notification_ids, done)
+
+    def send_dead_again(self) -> int:
+        """Make all dead notifications due now, and return their number."""
+        count = 0
+        while dead := self._records.dead(BATCH):
+            again = self._records.send_again([each.id for each in dead], self._store.time())
+            count += len(again)
+            if not again:
+                break
+        return count
+
+    def delete(self, notification_ids: Sequence[str]) -> None:
+        """Delete dead notifications.
+
+        Raises:
+            NotificationNotFound: One of them is not dead. The others are deleted.
+        """
+        _check_all(notification_ids, self._records.forget(notification_ids))
+
+    def try_rule(self, rule: str) -> Notification:
+        """Make a notification of the type ``test`` for a rule, due now, and return it.
+
+        Raises:
+            NotificationNotFound: No worker has ever had a rule of this name.
+        """
+        known = self._records.rules()
+        if rule not in known:
+            raise NotificationNotFound(
+                f"no worker has had a rule {rule!r} in its setting notify; "
+                + (suggest(rule, known) if known else "no worker has had any rule")
+            )
+        now = self._store.time()
+        made = trial_notification(rule, f"msg_{secrets.token_hex(16)}", moment(now))
+        self._records.add([made], {}, now)
+        return made
+
+
+def _check_all(wanted: Sequence[str], done: Sequence[str]) -> None:
+    missing = [each for each in wanted if each not in done]
+    if missing:
+        raise NotificationNotFound(
+            f"no such notification: {', '.join(map(repr, missing))}. It was delivered, or never "
+            "was; see: perdure notifications list"
+        )

@@ -1,0 +1,229 @@
+"""The search for the events that rules of the setting ``notify`` want, in the indexes of runs.
+
+No transition of a run knows of notifications: the indexes tell what has happened. So a run of which
+no rule wants to know costs nothing, and a rule that is new applies to the runs that are under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from perdure.flows.json_values import read
+from perdure.worker.domain.notification import Notification, event_of, moment, notification_of
+from perdure.worker.domain.record import Record
+from perdure.worker.domain.run import Run
+from perdure.worker.errors import DamagedRun
+from perdure.worker.notification_rules import NotificationRule
+from perdure.worker.store import Store
+from perdure.worker.store.notifications import DONE_KEPT, NotificationRecords, RestingRuns
+
+logger = logging.getLogger("perdure.notify")
+
+#: Milliseconds that each look goes back behind the last one. Scripts write the server's time, so
+#: less would do.
+OVERLAP = 2_000
+#: Milliseconds that a look goes back if the server's clock is behind the last look: another server
+#: has taken over, or its clock was set.
+CLOCK_BACK = 60_000
+#: Runs of one page, and pages of one look.
+PAGE, MOST_PAGES = 500, 20
+#: A search of the runs that wait or are stopped takes at most this part of the time, however many
+#: they are.
+MOST_OF_TIME = 0.01
+#: Indexes in the order of the runs' end, by event.
+ENDED = ("completed", "errored")
+#: Indexes in the order of the runs' submission. A question of a child run is a person's matter too;
+#: the end of one is its parent's.
+WAITING, STOPPED = ("interrupted", "interrupted:children"), ("stopped",)
+
+
+class EventFinder:
+    """Finds the events of runs, and stores a notification for each rule that wants one.
+
+    Args:
+        rules: by name.
+        link: returns the address of a run's page, or None.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        records: NotificationRecords,
+        rules: Mapping[str, NotificationRule],
+        link: Callable[[str], str | None],
+    ) -> None:
+        self._store = store
+        self._records = records
+        self._runs = RestingRuns(store)
+        self._rules = rules
+        self._link = link
+        #: Times (ms) by run of the events that were looked at, of the last looks.
+        self._seen: dict[tuple[str, int], None] = {}
+        #: When the runs at rest may be searched again (monotonic seconds), the start of the last
+        #: search (ms), and the number of stops then.
+        self._next_search = 0.0
+        self._last_search: int | None = None
+        self._stops: int | None = None
+
+    def look(self) -> int:
+        """Find new events, and return how many notifications were stored."""
+        now = self._store.time()
+        looked = self._records.looked()
+        found = self._look_at_ended(now, looked)
+        if time.monotonic() >= self._next_search:
+            began = time.monotonic()
+            found += self._look_at_rest(now, looked)
+            took = time.monotonic() - began
+            self._next_search = time.monotonic() + took / MOST_OF_TIME
+        oldest = min((at for name, at in looked.items() if self._is_mine(name)), default=now)
+        self._records.forget_done(oldest - DONE_KEPT)
+        self._seen = {event: None for event in self._seen if event[1] >= oldest - CLOCK_BACK}
+        return found
+
+    def _is_mine(self, name: str) -> bool:
+        return name.partition(":")[0] in self._rules
+
+    def _look_at_ended(self, now: int, looked: Mapping[str, int]) -> int:
+        """Find the runs that have ended, in the order of their ends."""
+        source = "ended"
+        indexes = [event for event in ENDED if self._wanting({event})]
+        since = self._since(source, self._wanting(set(ENDED)), looked, now)
+        if not since:
+            return 0
+        start, count, upto = min(since.values()), 0, now
+        for index in indexes:
+            page_start = start
+            for _ in range(MOST_PAGES):
+                page = self._runs.ended(index, page_start, PAGE)
+                count += self._store_events(page, since, {}, now)
+                if len(page) < PAGE:
+                    break
+                page_start = page[-1][1]
+            else:
+                upto = min(upto, page_start)
+        names = [f"{rule}:{source}" for rule in since]
+        self._records.add([], {name: _advanced(looked.get(name), upto, now) for name in names}, now)
+        return count
+
+    def _look_at_rest(self, now: int, looked: Mapping[str, int]) -> int:
+        """Find the runs that have begun to wait for a person, or were stopped."""
+        source = "rest"
+        since = self._since(source, self._wanting({"waiting", "in_doubt", "stopped"}), looked, now)
+        if not since:
+            return 0
+        start = min(since.values())
+        indexes: list[str] = []
+        if self._wanting({"waiting", "in_doubt"}):
+            indexes += WAITING
+        # Stopped runs stay, so they may be many. They are searched only after a stop.
+        stops = self._store.stops() if self._wanting({"stopped", "in_doubt"}) else None
+        if stops != self._stops or self._last_search is None:
+            indexes += STOPPED if stops is not None else ()
+        found = [event for index in indexes for event in self._runs.entered(index, start)]
+        # One search may miss a run whose place in the index shifts meanwhile. So the next one
+        # begins where this one began.
+        upto = self._last_search or 0
+        names = {
+            name: _advanced(looked.get(name), upto, now)
+            for name in (f"{rule}:{source}" for rule in since)
+        }
+        count = self._store_events(sorted(found, key=_time_of), since, names, now)
+        self._stops, self._last_search = stops, now
+        return count
+
+    def _wanting(self, events: set[str]) -> list[str]:
+        return [name for name, rule in self._rules.items() if rule.events & events]
+
+    def _since(
+        self, source: str, rules: list[str], looked: Mapping[str, int], now: int
+    ) -> dict[str, int]:
+        """Return the time (ms) from which each of these rules looks for events.
+
+        A new rule begins now.
+        """
+        since = {}
+        for rule in rules:
+            last = looked.get(f"{rule}:{source}")
+            if last is None:
+                since[rule] = now
+            elif last > now + OVERLAP:  # the clock of the server went back
+                since[rule] = now - CLOCK_BACK
+            else:
+                since[rule] = last - OVERLAP
+        return since
+
+    def _store_events(
+        self,
+        events: list[tuple[str, int]],
+        since: Mapping[str, int],
+        looked: Mapping[str, int],
+        now: int,
+    ) -> int:
+        new = [event for event in events if event not in self._seen]
+        found = []
+        for start in range(0, len(new), PAGE):
+            found += list(self._notifications(new[start : start + PAGE], since, now))
+        count = len(self._records.add(found, looked, now)) if found or looked else 0
+        self._seen.update(dict.fromkeys(new))
+        return count
+
+    def _notifications(
+        self, events: list[tuple[str, int]], since: Mapping[str, int], now: int
+    ) -> Iterator[Notification]:
+        """Yield the notifications of events. Only the runs that a rule fits are read."""
+        names = ("flow", "labels", "submitted_by")
+        facts = self._store.some_fields([run_id for run_id, _ in events], names)
+        fitting: dict[str, list[str]] = {}
+        for (run_id, at), fields in zip(events, facts, strict=True):
+            rules = [
+                rule
+                for rule, start in since.items()
+                if at >= start and _fits(self._rules[rule], fields)
+            ]
+            if rules:
+                fitting[run_id] = rules
+        for (run_id, rules), stored in zip(
+            fitting.items(), self._store.records(list(fitting)), strict=True
+        ):
+            try:
+                run = Run.of(Record(stored)) if stored else None
+                event = event_of(run) if run is not None else None
+            except (DamagedRun, KeyError, ValueError) as error:
+                logger.error(
+                    "run %s: no notification, its record is damaged: %s",
+                    run_id,
+                    error,
+                    extra={"run_id": run_id},
+                )
+                continue
+            if run is None or event is None:
+                continue  # it was deleted, or goes on again
+            name, wanted_as = event
+            for rule in rules:
+                if wanted_as & self._rules[rule].events:
+                    yield notification_of(rule, name, run, self._link(run_id), moment(now))
+
+
+def _advanced(last: int | None, upto: int, now: int) -> int:
+    """Return the time (ms) to store after a look that has found all events before ``upto``.
+
+    The next look goes back ``OVERLAP`` behind it, which for a new rule must not be before now.
+    """
+    if last is None:
+        return now + OVERLAP
+    return upto if last > now + OVERLAP else max(last, upto)
+
+
+def _time_of(event: tuple[str, int]) -> int:
+    return event[1]
+
+
+def _fits(rule: NotificationRule, fields: Mapping[str, str]) -> bool:
+    labels = read(fields["labels"]) if rule.labels and "labels" in fields else {}
+    return rule.matches(
+        fields.get("flow", ""),
+        labels if isinstance(labels, dict) else {},
+        fields.get("submitted_by"),
+    )

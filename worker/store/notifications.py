@@ -1,0 +1,263 @@
+"""The notifications in the store: those to be delivered, the dead ones, and what was looked at.
+
+They are outside of the protocol. No transition of a run reads or writes them.
+
+One worker at a time finds events and delivers. A second one would only deliver twice what the first
+one delivers, under the same id. So nothing here needs a script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from perdure.worker.domain.notification import Notification, moment
+
+if TYPE_CHECKING:
+    from perdure.worker.store.queries import Queries
+
+#: Maximum number of dead notifications. The oldest are forgotten.
+MOST_DEAD = 10_000
+#: Milliseconds for which the id of a delivered notification is known, so that an event that is
+#: found again is not sent again. A look goes back a minute at most.
+DONE_KEPT = 600_000
+#: The bounds of all scores.
+FIRST: Any = "-inf"
+LAST: Any = "+inf"
+#: Ids that are read or removed in one exchange.
+BATCH = 500
+
+
+class NotificationRecords:
+    """The notifications in a store."""
+
+    def __init__(self, store: Queries) -> None:
+        self._store = store
+        self._key = store.keys.notifications
+
+    def hold(self, worker: str, ms: int) -> bool:
+        """Return whether this worker delivers, for the next ``ms`` milliseconds.
+
+        It does if no other worker does.
+        """
+        redis, key = self._store.redis, self._key("holder")
+        with self._store._answered():
+            if redis.set(key, worker, nx=True, px=ms):
+                return True
+            return redis.get(key) == worker and bool(redis.set(key, worker, xx=True, px=ms))
+
+    def let_go(self, worker: str) -> None:
+        """Release the right to deliver, so that another worker takes over at once."""
+        key = self._key("holder")
+        with self._store._answered():
+            if self._store.redis.get(key) == worker:
+                self._store.redis.delete(key)
+
+    def looked(self) -> dict[str, int]:
+        """Return the times (ms) up to which events were found, by ``RULE:SOURCE``."""
+        with self._store._answered():
+            found = cast("dict[str, str]", self._store.redis.hgetall(self._key("looked")))
+        return {name: int(text) for name, text in found.items() if text.isdecimal()}
+
+    def add(
+        self, found: Sequence[Notification], looked: Mapping[str, int], now: int
+    ) -> list[Notification]:
+        """Store notifications that are due now, and up to where events were found, in one write.
+
+        Those that are stored already, or were delivered lately, are left out.
+
+        Returns:
+            Those that are new.
+        """
+        with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
+            for each in found:
+                pipe.hexists(self._key("records"), each.id)
+                pipe.zscore(self._key("done"), each.id)
+            told: list[Any] = pipe.execute() if found else []
+        new = [
+            each
+            for each, is_stored, done in zip(found, told[::2], told[1::2], strict=True)
+            if not is_stored and done is None
+        ]
+        with self._store._answered(), self._store.redis.pipeline() as pipe:
+            for each in new:
+                pipe.hset(self._key("records"), each.id, each.packed())
+                pipe.zadd(self._key(f"due:{each.rule}"), {each.id: now})
+            if looked:
+                pipe.hset(
+                    self._key("looked"), mapping={name: str(at) for name, at in looked.items()}
+                )
+            pipe.execute()
+        return new
+
+    def due(self, rule: str, now: int, limit: int) -> list[str]:
+        """Return the ids of a rule's notifications that are due, the longest due first."""
+        with self._store._answered():
+            return cast(
+                list[str],
+                self._store.redis.zrange(
+                    self._key(f"due:{rule}"),
+                    FIRST,
+                    now,
+                    byscore=True,
+                    offset=0,
+                    num=limit,
+                ),
+            )
+
+    def get(self, ids: Sequence[str]) -> list[Notification | None]:
+        """Return the stored notifications with these ids; None if it is gone."""
+        if not ids:
+            return []
+        with self._store._answered():
+            texts = self._store.redis.hmget(self._key("records"), list(ids))
+        return [
+            None if text is None else Notification.unpacked(text)
+            for text in cast("list[str | None]", texts)
+        ]
+
+    def delivered(self, sent: Notification, now: int) -> None:
+        """Record that a notification was delivered."""
+        with self._store._answered(), self._store.redis.pipeline() as pipe:
+            pipe.zrem(self._key(f"due:{sent.rule}"), sent.id)
+            pipe.hdel(self._key("records"), sent.id)
+            pipe.zadd(self._key("done"), {sent.id: now})
+            pipe.execute()
+
+    def drop(self, rule: str, notification_id: str) -> None:
+        """Remove an id whose record is gone."""
+        with self._store._answered():
+            self._store.redis.zrem(self._key(f"due:{rule}"), notification_id)
+
+    def postpone(self, failed: Notification, due: int) -> None:
+        """Record a failed attempt, and when the next one is due (ms)."""
+        with self._store._answered(), self._store.redis.pipeline() as pipe:
+            pipe.hset(self._key("records"), failed.id, failed.packed())
+            pipe.zadd(self._key(f"due:{failed.rule}"), {failed.id: due})
+            pipe.execute()
+
+    def give_up(self, failed: Notification, now: int) -> None:
+        """Make a notification a dead one. The oldest dead ones over the limit are forgotten."""
+        dead = replace(failed, due_at=None, dead_at=moment(now))
+        with self._store._answered(), self._store.redis.pipeline() as pipe:
+            pipe.zrem(self._key(f"due:{dead.rule}"), dead.id)
+            pipe.hset(self._key("records"), dead.id, dead.packed())
+            pipe.zadd(self._key("dead"), {dead.id: now})
+            pipe.zrange(self._key("dead"), 0, -MOST_DEAD - 1)
+            oldest = cast(list[str], pipe.execute()[-1])
+        self._forget(oldest)
+
+    def send_again(self, ids: Iterable[str], now: int) -> list[str]:
+        """Make notifications due now, dead ones or those that wait, and return their ids.
+
+        An id without a record is left out. The time of patience begins again.
+        """
+        wanted = list(ids)
+        found = [each for each in self.get(wanted) if each is not None]
+        with self._store._answered(), self._store.redis.pipeline() as pipe:
+            for each in found:
+                fresh = replace(
+                    each, attempts=0, created_at=moment(now), due_at=moment(now), dead_at=None
+                )
+                pipe.hset(self._key("records"), each.id, fresh.packed())
+                pipe.zadd(self._key(f"due:{each.rule}"), {each.id: now})
+                pipe.zrem(self._key("dead"), each.id)
+            pipe.execute()
+        return [each.id for each in found]
+
+    def forget(self, ids: Sequence[str]) -> list[str]:
+        """Delete dead notifications, and return the ids of those that there were."""
+        dead = [each.id for each in self.get(ids) if each is not None and each.dead_at is not None]
+        self._forget(dead)
+        return dead
+
+    def dead(self, limit: int) -> list[Notification]:
+        """Return the newest dead notifications, newest first."""
+        with self._store._answered():
+            ids = self._store.redis.zrange(self._key("dead"), 0, limit - 1, desc=True)
+        return [each for each in self.get(cast(list[str], ids)) if each is not None]
+
+    def waiting(self, limit: int) -> list[Notification]:
+        """Return notifications of all rules that are still to be delivered, the next ones first."""
+        keys = [self._key(f"due:{rule}") for rule in self.rules()]
+        with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.zrange(key, 0, limit - 1, withscores=True)
+            pages: list[Any] = pipe.execute() if keys else []
+        pairs = sorted((pair[1], pair[0]) for page in pages for pair in page)[:limit]
+        found = zip(pairs, self.get([pair[1] for pair in pairs]), strict=True)
+        return [replace(each, due_at=moment(at)) for (at, _), each in found if each is not None]
+
+    def rules(self) -> list[str]:
+        """Return the names of all rules by which a worker has looked for events."""
+        return sorted({name.partition(":")[0] for name in self.looked()})
+
+    def is_stored(self, notification_id: str) -> bool:
+        """Return whether a notification is still to be delivered, or dead."""
+        with self._store._answered():
+            return bool(self._store.redis.hexists(self._key("records"), notification_id))
+
+    def forget_done(self, before: int) -> None:
+        """Forget the ids of notifications that were delivered before this time (ms)."""
+        with self._store._answered():
+            old = self._store.redis.zrange(
+                self._key("done"), FIRST, before, byscore=True, offset=0, num=BATCH
+            )
+            if old:
+                self._store.redis.zrem(self._key("done"), *cast(list[str], old))
+
+    def _forget(self, ids: Sequence[str]) -> None:
+        if ids:
+            with self._store._answered(), self._store.redis.pipeline() as pipe:
+                pipe.zrem(self._key("dead"), *ids)
+                pipe.hdel(self._key("records"), *ids)
+                pipe.execute()
+
+
+class RestingRuns:
+    """The runs at rest in a store, as far as notifications look for them."""
+
+    def __init__(self, store: Queries) -> None:
+        self._store = store
+
+    def ended(self, index: str, since: int, limit: int) -> list[tuple[str, int]]:
+        """Return ids and times (ms) of the runs that ended since a time, the earliest first."""
+        with self._store._answered():
+            pairs: Any = self._store.redis.zrange(
+                self._store.keys.index(index),
+                since,
+                LAST,
+                byscore=True,
+                offset=0,
+                num=limit,
+                withscores=True,
+            )
+        return [(pair[0], int(pair[1])) for pair in pairs]
+
+    def entered(self, index: str, since: int) -> list[tuple[str, int]]:
+        """Return ids and times (ms) of the runs that have entered an index since a time.
+
+        The index is of runs that wait for a person, or are stopped. Its order is that of their
+        submission, so all of them are read.
+        """
+        found, start = [], 0
+        while True:
+            with self._store._answered():
+                ids = cast(
+                    list[str],
+                    self._store.redis.zrange(
+                        self._store.keys.index(index), start, start + BATCH - 1
+                    ),
+                )
+            for run_id, fields in zip(
+                ids, self._store.some_fields(ids, ("updated_at",)), strict=True
+            ):
+                at = fields.get("updated_at", "")
+                if at.isdecimal() and int(at) >= since:
+                    found.append((run_id, int(at)))
+            if len(ids) < BATCH:
+                return found
+            # Runs that left meanwhile shift the others. A look that misses one anyway sees it in
+            # the next, which goes further back than this one.
+            start += BATCH - BATCH // 10

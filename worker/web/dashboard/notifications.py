@@ -1,0 +1,35 @@
+"""The page of notifications: those that were given up, and those that are still tried."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from perdure.worker.presentation.text import count
+from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.dashboard.page import PageRoute, back, page
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+#: Notifications of each kind on the page.
+SHOWN = 50
+
+
+@router.get("/notifications")
+def notifications(request: Request, runs: Runs) -> Response:
+    """Show the dead notifications, newest first, and those that wait for their next attempt."""
+    found = runs.notifications
+    return page(request, "notifications.html", dead=found.dead(SHOWN), waiting=found.waiting(SHOWN))
+
+
+@router.post("/notifications/{notification}/send")
+def send(request: Request, notification: str, runs: Runs) -> Response:
+    """Send one notification again."""
+    runs.notifications.send_again([notification])
+    return back(request, "notifications", notice=f"Notification {notification} is sent again.")
+
+
+@router.post("/notifications")
+def send_all(request: Request, runs: Runs) -> Response:
+    """Send all dead notifications again."""
+    sent = runs.notifications.send_dead_again()
+    return back(request, "notifications", notice=f"{count(sent, 'notification')} sent again.")
