@@ -210,6 +210,9 @@ ROWS = [
     row("GET /runs/{run_id}/answer",           READ,             "asks",    200),
     row("POST /runs/{run_id}/answer",          (READ, ANSWER),   "asks",    303),
     row("GET /runs/{run_id}/turns/{digest}",   READ,             "queued",  404),  # it has none yet
+    row("GET /runs/{run_id}/turns/{digest}/observation", READ,   "queued",  404),
+    row("GET /runs/{run_id}/steps/{step}",     READ,             "queued",  200),
+    row("GET /runs/{run_id}/steps/{step}/prompt", READ,          "queued",  422),  # it asks no model
     row("GET /runs/{run_id}/artifacts/{name:path}", READ,        "queued",  200),
     row("POST /filters",                       READ,             "",        303, data={"name": "mine", "query": "status=errored"}),
     row("POST /filters/forget",                READ,             "",        303, data={"name": "mine"}),
@@ -268,6 +271,7 @@ class Asker:
         path = (
             row.path.replace("{run_id}", run_id)
             .replace("{digest}", "none")
+            .replace("{step}", "0")
             .replace("{number}", "1")
             .replace("{name:rest}", "log")
             .replace("{name:path}", "log")

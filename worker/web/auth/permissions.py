@@ -31,6 +31,7 @@ from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueIn
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.note_namespace import NoteNamespace
 from perdure.worker.domain.prompt import PromptOfRound
+from perdure.worker.domain.record import unpack_turns
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
@@ -145,6 +146,18 @@ class AuthorizedClient:
         """Return the turns of a run's history from one on, if the HTTP caller may see the run."""
         self._owned(run_id, Scope.READ)
         return read_turns(self.client, run_id, start)
+
+    def turns_between(self, run_id: str, start: int, stop: int) -> list[Turn]:
+        """Return some stored turns of the run's history: from ``start`` up to before ``stop``."""
+        self._owned(run_id, Scope.READ)
+        return unpack_turns(run_id, self.client._store.memory(run_id, start, stop))
+
+    def stored_events(
+        self, run_id: str, after: str | None, limit: int
+    ) -> list[tuple[str, dict[str, str]]]:
+        """Return stored entries of the run's event stream after an event, oldest first."""
+        self._owned(run_id, Scope.READ)
+        return self.client._store.events(run_id, after, count=limit)
 
     def run_of_topic(self, topic: str) -> str | None:
         """Return the run that holds a topic of the HTTP caller's, or None."""

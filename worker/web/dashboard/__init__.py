@@ -8,6 +8,7 @@ from perdure.worker.web.dashboard import (
     fleet,
     notifications,
     page,
+    rounds,
     run,
     runs,
     start,
@@ -17,5 +18,5 @@ from perdure.worker.web.dashboard.assets import Assets
 __all__ = ["PAGES", "Assets"]
 
 PAGES = tuple(
-    each.router for each in (page, runs, actions, answer, run, start, fleet, notifications)
+    each.router for each in (page, runs, actions, answer, run, rounds, start, fleet, notifications)
 )

@@ -1,4 +1,4 @@
-"""Pages of one run: its state and timeline, a turn of its history, and an artifact."""
+"""Pages of one run: its state and timeline, and its artifacts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from perdure.flows.files import BYTES, PICTURES
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run
-from perdure.worker.errors import ArtifactNotFound, DamagedRun
+from perdure.worker.errors import DamagedRun
 from perdure.worker.ids import new_digits
 from perdure.worker.presentation.usage import accounts
+from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
-from perdure.worker.web.dashboard.page import PageRoute, page
+from perdure.worker.web.dashboard.documents import frames_of, part_of, text_of, tree_of
+from perdure.worker.web.dashboard.outline import Outline, is_at_hand, outline_of
+from perdure.worker.web.dashboard.page import THEME_SECONDS, PageRoute, page
+from perdure.worker.web.dashboard.strip import Strip
 from perdure.worker.web.dashboard.timeline import Timeline, timeline
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -23,27 +27,74 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 ROWS = 100
 #: Questions of runs below the run that its page shows. The inbox has all.
 ASKED_BELOW = 5
-#: Types of events that are listed under stops, answers and signals.
-STEERING = ("interrupted", "resumed", "stop_requested", "stopped", "retried", "signalled", "unread")
+#: The cookie with how dense the rows are.
+DENSITY = "perdure_rows"
+DENSITIES = ("dense", "comfortable")
+#: Characters of an answer that the page has ready to be copied.
+COPIED_CHARACTERS = 100_000
 #: The node that hears what is said to its run.
 CONTROLLER = "Controller"
-#: Characters of an artifact that a page shows. The API returns all of it.
-ARTIFACT_CHARACTERS = 500_000
 
 
 @router.get("/runs/{run_id}")
-def one(request: Request, run_id: str, runs: Runs, before: str | None = None) -> Response:
+def one(
+    request: Request,
+    run_id: str,
+    runs: Runs,
+    before: str | None = None,
+    step: int | None = None,
+    rows: str = "",
+    part: str = "",
+) -> Response:
     """Show the run with its question and its timeline.
 
-    With ``before``, only events before that one are shown.
+    Args:
+        before: Only events before this one are shown.
+        step: The newest step that is shown, instead of ``before``.
+        rows: ``dense`` or ``comfortable``. The browser remembers it.
+        part: ``rows`` for nothing but the rows, which a page loads as one scrolls; ``strip`` to
+            wait for the picture of a long run.
     """
     try:
         run = runs.get(run_id)
-        rows = _timeline(runs, run, before)
+        roles = nodes_of(runs, run)
+        # A page of a long run does not wait for the picture of the whole. It is loaded afterwards.
+        is_lazy = not (
+            step is not None
+            or part == "strip"
+            or "HX-Request" in request.headers
+            or is_at_hand(runs, run, roles)
+        )
+        outline = Outline(roles) if is_lazy else outline_of(runs, run, roles)
+        before = before if step is None else outline.before_step(step)
+        events: list[Event] = runs.latest_events(run.id, ROWS + 1, before)
+        shown = timeline(run, events, roles, ROWS)
     except DamagedRun as error:
         return page(
             request, "damaged.html", 409, run_id=run_id, error=str(error), verdict=runs.why(run_id)
         )
+    density = rows if rows in DENSITIES else request.cookies.get(DENSITY, "")
+    dense = density == "dense"
+    if part == "rows":
+        return page(request, "rows.html", run=run, timeline=shown, before=before, dense=dense)
+    response = _page(request, runs, run, outline, shown, before, dense, is_lazy)
+    if rows in DENSITIES:
+        response.set_cookie(DENSITY, rows, max_age=THEME_SECONDS, samesite="lax", httponly=True)
+    return response
+
+
+def _page(
+    request: Request,
+    runs: AuthorizedClient,
+    run: Run,
+    outline: Outline,
+    shown: Timeline,
+    before: str | None,
+    dense: bool,
+    is_lazy: bool,
+) -> Response:
+    run_id = run.id
+    ids = [entry.id for entry in shown.entries]
     waiting = PendingInterrupt.of(run)
     has_children = bool(run.details.get("waits_for_children"))
     artifacts = runs.artifacts(run_id)
@@ -52,7 +103,13 @@ def one(request: Request, run_id: str, runs: Runs, before: str | None = None) ->
         request,
         "run.html",
         run=run,
-        timeline=rows,
+        timeline=shown,
+        strip=Strip(outline, ids[-1] if ids else "", ids[0] if ids else ""),
+        failed=outline.failures,
+        is_lazy=is_lazy,
+        dense=dense,
+        frames=frames_of(str(run.details.get("traceback") or "")),
+        answer_text=text_of(run.answer)[:COPIED_CHARACTERS] if run.answer is not None else "",
         before=before,
         waiting=waiting,
         verdict=None if run.status.ended else runs.why(run_id),
@@ -67,47 +124,25 @@ def one(request: Request, run_id: str, runs: Runs, before: str | None = None) ->
         asked_below=runs.inbox(ASKED_BELOW, below=run_id).waiting if has_children else [],
         signal_key=new_digits(16),
         unread=runs.unread(run_id) if run.details.get("received") else {},
-        hears=CONTROLLER in _nodes_of(runs, run),
-        steering=[entry for entry in rows.entries if entry.event.type in STEERING],
+        hears=CONTROLLER in nodes_of(runs, run),
     )
 
 
-@router.get("/runs/{run_id}/turns/{digest}")
-def turn(request: Request, run_id: str, digest: str, runs: Runs) -> Response:
-    """Show a whole turn of the history, found by the digest of its observation.
-
-    Events hold only the beginning of an observation.
-    """
-    from perdure.flows.summaries import digest as digest_of
-
-    transcript = runs.transcript(run_id)
-    first = transcript["run"]["details"].get("forgotten", 0) + 1
-    for number, each in reversed(list(enumerate(transcript["history"], first))):
-        if digest_of(each["observation"]) == digest:
-            return page(request, "turn.html", run_id=run_id, number=number, turn=each)
-    raise ArtifactNotFound(f"run {run_id} has no observation {digest[:40]!r} in its history")
-
-
 @router.get("/runs/{run_id}/artifacts/{name:path}")
-def artifact(request: Request, run_id: str, name: str, runs: Runs) -> Response:
-    """Show an artifact of the run."""
+def artifact(request: Request, run_id: str, name: str, runs: Runs, begins: int = 0) -> Response:
+    """Show an artifact of the run, as a JSON tree or as text."""
     text = runs.artifact(run_id, name)
     return page(
         request,
         "artifact.html",
         run_id=run_id,
         name=name,
-        text=text[:ARTIFACT_CHARACTERS],
-        left_out=len(text) - ARTIFACT_CHARACTERS,
+        tree=tree_of(text),
+        text=part_of(text, begins),
     )
 
 
-def _timeline(runs: Runs, run: Run, before: str | None) -> Timeline:
-    events: list[Event] = runs.latest_events(run.id, ROWS + 1, before)
-    return timeline(run, events, _nodes_of(runs, run), ROWS)
-
-
-def _nodes_of(runs: Runs, run: Run) -> Mapping[str, str]:
+def nodes_of(runs: AuthorizedClient, run: Run) -> Mapping[str, str]:
     """Return the nodes of a run's flow with their roles; empty if nothing knows the flow."""
     flow = runs.flows().get(run.flow)
     return flow["nodes"] if flow else {}

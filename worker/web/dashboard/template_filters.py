@@ -31,6 +31,7 @@ from perdure.worker.presentation.text import (
 )
 from perdure.worker.presentation.usage import amount, money, used, used_and_cached, used_below
 from perdure.worker.web.dashboard.assets import ASSETS
+from perdure.worker.web.dashboard.web_words import web_words
 
 #: Characters that no page may contain. HTML forbids some, UTF-8 cannot encode surrogates, and
 #: others reverse the direction of text.
@@ -139,6 +140,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "used_and_cached": used_and_cached,
     "used_below": used_below,
     "value_text": value_text,
+    "web_words": web_words,
     "what": what,
 }
 GLOBALS: dict[str, Any] = {

@@ -5,9 +5,10 @@ Each round is a row with its time in the queue and its duration. Other events ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +17,8 @@ from perdure.worker.domain.event import Event, is_trimmed
 from perdure.worker.domain.run import Run
 from perdure.worker.presentation.timeline import Row, command_text, row_of, value_short
 from perdure.worker.presentation.usage import used_and_cached
+from perdure.worker.web.dashboard.documents import Frames, fields_of_args, frames_of
+from perdure.worker.web.dashboard.outline import role_of_node
 
 #: Types of events after which the run's next round is ready for a worker.
 MAKES_READY = (
@@ -65,6 +68,31 @@ class Entry:
             if self.row.is_round and "command" in self.event.data
             else ""
         )
+
+    @property
+    def arguments(self) -> list[tuple[str, str]]:
+        """The arguments of a round's command, one a row.
+
+        Empty if the event has them only in part.
+        """
+        try:
+            return fields_of_args(json.loads(str(self.event.data.get("args", ""))))
+        except (ValueError, RecursionError):
+            return []
+
+    @property
+    def text(self) -> str:
+        """The beginning of a round's observation with its line breaks.
+
+        It is '' if the observation has only one line.
+        """
+        observation = self.event.data.get("observation")
+        return observation if isinstance(observation, str) and "\n" in observation else ""
+
+    @property
+    def frames(self) -> list[Frames]:
+        """The parts of a failure's traceback."""
+        return frames_of(str(self.event.data.get("traceback") or ""))
 
     @property
     def result(self) -> str:
@@ -138,61 +166,10 @@ class Timeline:
         """The number of the timeline's rows that are rounds."""
         return sum(each.row.is_round for each in self.entries)
 
-    @cached_property
-    def marks(self) -> Strip:
-        """All rows of the timeline on one time axis, for a small picture."""
-        return Strip(self.entries)
-
     def bar(self, entry: Entry) -> tuple[float, float]:
         """Return how wide the bars of a timeline row's wait and work are, in percent."""
         return 100 * (entry.wait or 0.0) / self.longest, max(
             100 * (entry.row.took or 0.0) / self.longest, 0.75
-        )
-
-
-class Strip:
-    """All rows on one time axis from 0 to 1000, for a small picture."""
-
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self.entries = entries
-        moments = [each.event.at for each in entries] + [each.began for each in entries]
-        self.first = min(moments, default=datetime.now(UTC))
-        self.last = max(moments, default=self.first)
-
-    @property
-    def seconds(self) -> float:
-        """The seconds that the timeline's axis covers."""
-        return (self.last - self.first).total_seconds()
-
-    def rounds(self) -> Iterable[tuple[Entry, float, float, float]]:
-        """Yield each round with the positions at which the timeline's axis shows it.
-
-        They are the start of its wait, the start of its work, and the width of its work.
-        """
-        for each in self.entries:
-            if each.row.is_round:
-                begins = self._at(each.began)
-                waits = self._at(each.began - timedelta(seconds=each.wait or 0.0))
-                yield each, min(waits, begins), begins, max(self._at(each.event.at) - begins, 1.5)
-
-    def others(self) -> Iterable[tuple[Entry, float]]:
-        """Yield the events that are not rounds, with their positions on the timeline's axis.
-
-        Submission and completion are left out, because they are the ends of the axis. So are
-        messages that were sent again.
-        """
-        for each in self.entries:
-            if not each.row.is_round and each.event.type not in (
-                "submitted",
-                "completed",
-                "resent",
-                "trimmed",
-            ):
-                yield each, self._at(each.event.at)
-
-    def _at(self, moment: datetime) -> float:
-        return round(
-            max(0.0, 1000 * (moment - self.first).total_seconds() / (self.seconds or 1.0)), 2
         )
 
 
@@ -212,9 +189,7 @@ def timeline(run: Run, events: Sequence[Event], roles: Mapping[str, str], limit:
         wait = None
         if row.is_round and ready is not None:
             wait = max(0.0, (event.at - timedelta(seconds=row.took or 0.0) - ready).total_seconds())
-        role = roles.get(event.node) or (
-            "controller" if "controller" in event.node.casefold() else "executor"
-        )
+        role = role_of_node(roles, event.node)
         entries.append(Entry(event, row, role, wait))
         if event.type in MAKES_READY:
             ready = event.at if event.type != "resent" else ready
