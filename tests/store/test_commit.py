@@ -42,6 +42,24 @@ from tests.support.runs import (
     try_claim,
 )
 
+#: Fields that are only about the round that a worker plays.
+OF_THE_ROUND = (
+    "claim_id", "owner", "lease_until", "round_until", "claimed_at", "progress", "traceback",
+    "spared", "last_error", "intent", "intent_token", "intent_at", "intent_by",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("done", [commit_next, pause_next])
+def test_a_round_that_is_done_leaves_nothing_of_its_own(
+    store: Store, done: Callable[[Store, Claim], tuple[str, str]]
+) -> None:
+    new_run(store)
+    granted = claim(store)
+    for name in OF_THE_ROUND:
+        store.redis.hsetnx(store.keys.run("r"), name, str(START))
+    assert done(store, granted)[0] == "ok"
+    assert not set(OF_THE_ROUND) & set(hash_of(store))
+
 
 def test_next_writes_state_memory_event_due_time_and_message_at_once(store: Store) -> None:
     new_run(store)

@@ -229,6 +229,20 @@ def test_a_wrong_type_at_any_key_is_answered_before_any_write(
         assert everything(store) == before
 
 
+@pytest.mark.parametrize("name", ["run", "due", "executor", "memory", "events"])
+def test_a_commit_names_the_key_whose_type_is_wrong(store: Store, name: str) -> None:
+    granted = leased(store)
+    spoil(store, key_of(store, name))
+    assert commit_next(store, granted) == ("damaged", key_of(store, name))
+
+
+@pytest.mark.parametrize("name", ["memory", "artifacts"])
+def test_a_commit_that_keeps_no_text_asks_for_no_type(store: Store, name: str) -> None:
+    granted = leased(store)
+    spoil(store, key_of(store, name))
+    assert commit_next(store, granted, additions=()) == ("ok", "continued")
+
+
 @pytest.mark.parametrize("name", ["memory", "artifacts"])
 def test_a_commit_that_keeps_a_text_asks_for_the_types_of_what_it_adds_to(
     store: Store, name: str
