@@ -92,7 +92,8 @@ class EventFinder:
         since = self._since(source, self._wanting(set(ENDED)), looked, now)
         if not since:
             return 0
-        start, count, upto = min(since.values()), 0, now
+        start, count = min(since.values()), 0
+        ends: list[int] = []  # of indexes that are not read to their end
         for index in indexes:
             page_start = start
             for _ in range(MOST_PAGES):
@@ -102,7 +103,9 @@ class EventFinder:
                     break
                 page_start = page[-1][1]
             else:
-                upto = min(upto, page_start)
+                ends.append(page_start)
+        # The next look goes on where this one ended, and not before: it could read the same again.
+        upto = min(ends) + OVERLAP if ends else now
         names = [f"{rule}:{source}" for rule in since]
         self._records.add([], {name: _advanced(looked.get(name), upto, now) for name in names}, now)
         return count

@@ -38,6 +38,11 @@ Most = Annotated[
 ]
 
 
+Dead = Annotated[
+    bool, Query(description="Whether to list those that were given up, or those still tried.")
+]
+
+
 @router.get(
     "/workers", operation_id="list_workers", response_model=list[WorkerStatus], responses=problems()
 )
@@ -86,7 +91,7 @@ def list_dead_letters(runs: Runs, limit: Most = 20) -> Response:
     response_model=list[Notification],
     responses=problems("invalid-request"),
 )
-def list_notifications(runs: Runs, limit: Most = 50, dead: bool = True) -> Response:
+def list_notifications(runs: Runs, limit: Most = 50, dead: Dead = True) -> Response:
     """List the newest dead notifications, or with `dead=false` those still to be delivered."""
     notifications = runs.notifications
     found = notifications.dead(limit) if dead else notifications.waiting(limit)
