@@ -649,6 +649,17 @@ class RoundContext(Generic[Deps]):
             )
         return json.loads(text)
 
+    def recorded(self, name: str, default: Any = None) -> Any:
+        """Return the result that this step has recorded under a name with ``once``.
+
+        Nothing is called, so a later attempt of the round can see how far an earlier one came.
+
+        Returns:
+            ``default`` if no attempt of the step has recorded a result under the name.
+        """
+        text = self.journal.recorded.get(name)
+        return default if text is None else json.loads(text)
+
     def attach(self, file: File) -> dict[str, Any]:
         """Store a file with this round's commit, and return the reference to it, as JSON data.
 

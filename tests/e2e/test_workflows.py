@@ -243,11 +243,35 @@ def test_a_person_may_have_it_done_again_or_call_it_failed(client: Client, drive
     assert done.error is not None and "step ship failed: Refused: it is lost" in done.error
 
 
-def test_siblings_that_are_done_are_kept(client: Client, driver: Driver) -> None:
-    DEADLY["part 3"] = 1
+@pytest.mark.parametrize("deadly", [[3], [1, 3, 4], [0, 1, 2, 3, 4]])
+def test_siblings_that_are_done_are_kept(client: Client, driver: Driver, deadly: list[int]) -> None:
+    DEADLY.update(f"part {number}" for number in deadly)
     done = play(driver, client.submit("workflow_fan", "go"))
     assert done.answer == [f"part {number} is done" for number in range(5)]
-    assert Counter({"part 3": 2, **{f"part {n}": 1 for n in (0, 1, 2, 4)}}) == DONE
+    assert {f"part {number}": 1 + (number in deadly) for number in range(5)} == DONE
+
+
+async def loop_of_step() -> int:
+    return id(asyncio.get_running_loop())
+
+
+@workflow("workflow_loops")
+def loops(steps: Steps) -> list[int]:
+    """Steps that are coroutines, of a plain function."""
+    return [steps.step(loop_of_step, idempotent=True) for _ in range(3)]
+
+
+@workflow("workflow_live_loops")
+async def live_loops(steps: AsyncSteps) -> list[int]:
+    return [await steps.step(loop_of_step, idempotent=True) for _ in range(3)]
+
+
+def test_all_steps_of_a_process_share_an_event_loop(client: Client, driver: Driver) -> None:
+    answers = [
+        play(driver, client.submit(flow, "go")).answer
+        for flow in ("workflow_loops", "workflow_live_loops")
+    ]
+    assert len({loop for answer in answers for loop in answer}) == 1
 
 
 def test_an_idempotent_step_is_tried_again_and_then_fails(

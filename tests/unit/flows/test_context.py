@@ -9,6 +9,7 @@ import pytest
 
 from perdure.flows.context import RoundContext, Signals, altered, made
 from perdure.flows.errors import UnstorableValue
+from perdure.flows.journal import Journal
 from perdure.flows.outcomes import Command
 
 
@@ -64,3 +65,11 @@ def test_the_cancel_token_is_true_once_it_is_set() -> None:
     assert not context.cancelled
     context.cancelled.set()
     assert context.cancelled and context.cancelled.is_set()
+
+
+def test_what_is_recorded_can_be_looked_at_without_a_call() -> None:
+    context = RoundContext("g")
+    assert context.recorded("paid") is None and context.recorded("paid", 0) == 0
+    assert context.once("paid", lambda: {"sum": 3}) == context.recorded("paid") == {"sum": 3}
+    later = RoundContext("g", journal=Journal(recorded=context.journal.recorded))
+    assert later.recorded("paid") == {"sum": 3}

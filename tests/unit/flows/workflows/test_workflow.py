@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from perdure import Advance, End, FatalError, InvalidFlow, InvalidInput, RetryableError, make
+from perdure import (
+    Advance,
+    End,
+    FatalError,
+    InvalidFlow,
+    InvalidInput,
+    RetryableError,
+    RoundStopped,
+    make,
+)
 from perdure.flows import registry
 from perdure.flows.workflows import (
     AsyncSteps,
@@ -677,3 +687,31 @@ def test_what_is_done_is_committed_before_an_answer_that_is_not_json() -> None:
     assert isinstance(outcome, Advance) and len(outcome.turns) == 1
     with pytest.raises(FatalError, match="what the workflow returned is a list_iterator"):
         make("tried").play("Executor", context(history=outcome.turns))
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+def test_a_step_that_is_a_coroutine_is_cancelled_with_its_round(is_coroutine: bool) -> None:
+    begun = threading.Event()
+
+    async def waits() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            DONE.append("cleaned")
+
+    def plain(steps: Steps) -> None:
+        steps.step(waits)
+
+    async def live(steps: AsyncSteps) -> None:
+        await steps.step(waits)
+
+    keep(live if is_coroutine else plain)
+    round_context = context()
+    threading.Thread(
+        target=lambda: begun.wait(10) and round_context.cancelled.set(), daemon=True
+    ).start()
+    at = time.monotonic()
+    with pytest.raises(RoundStopped):
+        make("tried").play("Executor", round_context)
+    assert DONE == ["cleaned"] and time.monotonic() - at < 10
