@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from perdure.worker.web.dashboard import actions, answer, fleet, page, rounds, run, runs, start
+from perdure.worker.web.dashboard import (
+    actions,
+    answer,
+    compare,
+    fleet,
+    overview,
+    page,
+    rounds,
+    run,
+    runs,
+    start,
+)
 from perdure.worker.web.dashboard.assets import Assets
 
 __all__ = ["PAGES", "Assets"]
 
-PAGES = tuple(each.router for each in (page, runs, actions, answer, run, rounds, start, fleet))
+_MODULES = (page, overview, runs, actions, answer, run, rounds, compare, start, fleet)
+PAGES = tuple(each.router for each in _MODULES)
