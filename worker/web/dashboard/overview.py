@@ -12,10 +12,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from perdure.worker.domain.verdict import Verdict, VerdictCode
-from perdure.worker.errors import DamagedRun, RunNotFound
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
-from perdure.worker.web.dashboard.fleet import HEADS
+from perdure.worker.web.dashboard.fleet import HEADS, run_words
 from perdure.worker.web.dashboard.page import PageRoute, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -167,12 +166,3 @@ def _standing_still(runs: AuthorizedClient, verdicts: Iterable[Verdict]) -> Iter
             verdict.sentence,
             verdict.since,
         )
-
-
-def run_words(runs: AuthorizedClient, run_id: str) -> tuple[str, str]:
-    """Return the title and the flow of a run; both are '' if it cannot be read."""
-    try:
-        run = runs.get(run_id)
-    except (DamagedRun, RunNotFound):
-        return "", ""
-    return run.title, run.flow
