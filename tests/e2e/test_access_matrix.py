@@ -211,6 +211,8 @@ ROWS = [
     row("POST /runs/{run_id}/answer",          (READ, ANSWER),   "asks",    303),
     row("GET /runs/{run_id}/turns/{digest}",   READ,             "queued",  404),  # it has none yet
     row("GET /runs/{run_id}/turns/{digest}/observation", READ,   "queued",  404),
+    row("GET /overview",                       READ,             "",        200),
+    row("GET /runs/{run_id}/compare",          READ,             "queued",  200),
     row("GET /runs/{run_id}/steps/{step}",     READ,             "queued",  200),
     row("GET /runs/{run_id}/steps/{step}/prompt", READ,          "queued",  422),  # it asks no model
     row("GET /runs/{run_id}/artifacts/{name:path}", READ,        "queued",  200),

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, cast
 
 from perdure.flows.files import BYTES, TYPE, File, FileReference, file_of
@@ -488,6 +489,36 @@ class Queries(StoreConnection):
                 pipe.llen(key)
             counts = pipe.execute()
         return dict(zip((*indexes, "due", *self.keys.queue_names), counts, strict=True))
+
+    def interrupted_count(self) -> int:
+        """Return how many runs wait for a person, child runs included."""
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            for name in ("interrupted", "interrupted:children"):
+                pipe.zcard(self.keys.index(name))
+            return sum(pipe.execute())
+
+    def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
+        """Return how many runs completed and errored in equal parts of the last ``seconds``.
+
+        The parts come oldest first. Child runs count too. The cost does not depend on the number of
+        runs: each part is two counts in a sorted set.
+        """
+        now = self.time()
+        edges = [now - seconds * 1000 * (buckets - number) // buckets for number in range(buckets)]
+        edges.append(now)
+        pairs = list(pairwise(edges))
+        names = ("completed", "errored")
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            for name in names:
+                for begin, end in pairs:
+                    pipe.zcount(self.keys.index(name), f"({begin}", end)
+                    pipe.zcount(self.keys.index(f"{name}:children"), f"({begin}", end)
+            counts: list[int] = pipe.execute()
+        sums = [own + below for own, below in zip(counts[::2], counts[1::2], strict=True)]
+        return {
+            name: sums[number * buckets : (number + 1) * buckets]
+            for number, name in enumerate(names)
+        }
 
     def announce(self, worker: str, info: Mapping[str, Any], at: int, forget_before: int) -> None:
         """Record a worker's heartbeat and its announcement, which says what the worker plays.

@@ -117,6 +117,21 @@ class AuthorizedClient:
         self.caller.require(Scope.READ)
         return self.client.status_counts(self.caller.sees_only)
 
+    def waits_for_people(self) -> int:
+        """Return how many runs wait for a person; 0 if the caller sees only runs of their own."""
+        self.caller.require(Scope.READ)
+        return 0 if self.caller.sees_only else self.client._store.interrupted_count()
+
+    def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
+        """Return how many runs ended in each part of the last seconds, for an admin."""
+        self.caller.require(Scope.ADMIN)
+        return self.client._store.ended_counts(seconds, buckets)
+
+    def metric_totals(self) -> Mapping[str, str]:
+        """Return the totals of the workers' metrics, by field, for an admin."""
+        self.caller.require(Scope.ADMIN)
+        return self.client._store.figures.look().rounds
+
     def live(self, status: RunStatus | str | None = None, flow: str | None = None) -> list[str]:
         """Return the ids of the live runs of this status and flow that the HTTP caller may see.
 

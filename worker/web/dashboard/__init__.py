@@ -5,8 +5,10 @@ from __future__ import annotations
 from perdure.worker.web.dashboard import (
     actions,
     answer,
+    compare,
     fleet,
     notifications,
+    overview,
     page,
     rounds,
     run,
@@ -17,6 +19,17 @@ from perdure.worker.web.dashboard.assets import Assets
 
 __all__ = ["PAGES", "Assets"]
 
-PAGES = tuple(
-    each.router for each in (page, runs, actions, answer, run, rounds, start, fleet, notifications)
+_MODULES = (
+    page,
+    overview,
+    runs,
+    actions,
+    answer,
+    run,
+    rounds,
+    compare,
+    start,
+    fleet,
+    notifications,
 )
+PAGES = tuple(each.router for each in _MODULES)

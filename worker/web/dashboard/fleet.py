@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from perdure.worker.domain.fleet import shown
 from perdure.worker.domain.verdict import Verdict, VerdictCode
+from perdure.worker.errors import DamagedRun, RunNotFound
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.dashboard.page import PageRoute, page
@@ -82,7 +83,23 @@ HEADS: Mapping[VerdictCode, str] = {
 def stuck(request: Request, runs: Runs) -> Response:
     """Show the runs that make no progress, by reason, and the refused messages."""
     refused = refused_messages_for(runs)
-    return page(request, "stuck.html", groups=grouped(runs.stuck()), refused=refused)
+    verdicts = runs.stuck()
+    return page(
+        request,
+        "stuck.html",
+        groups=grouped(verdicts),
+        refused=refused,
+        words={each.details["run"]: run_words(runs, str(each.details["run"])) for each in verdicts},
+    )
+
+
+def run_words(runs: AuthorizedClient, run_id: str) -> tuple[str, str]:
+    """Return the title and the flow of a run; both are '' if it cannot be read."""
+    try:
+        run = runs.get(run_id)
+    except (DamagedRun, RunNotFound):
+        return "", ""
+    return run.title, run.flow
 
 
 def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[str, list[Verdict]]]]:

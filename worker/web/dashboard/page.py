@@ -61,6 +61,7 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
         csrf=getattr(request.state, "csrf", ""),
         theme=theme if theme in THEMES else "",
         notice=unquote(request.cookies.get(NOTICE, "")),
+        waits_for_people=_waits_for_people(request, authorized_client),
         **context,
     )
     response = HTMLResponse(text, code)
@@ -68,6 +69,17 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
     if NOTICE in request.cookies:
         response.delete_cookie(NOTICE)
     return response
+
+
+def _waits_for_people(request: Request, authorized_client: Any) -> int:
+    """Return how many runs wait for a person, for the badge of the inbox; 0 if it is not known."""
+    # A part of a page has no navigation.
+    if authorized_client is None or "part" in request.query_params:
+        return 0
+    try:
+        return int(authorized_client.waits_for_people())
+    except PerdureError:
+        return 0
 
 
 def back(request: Request, *parts: str, notice: str = "", **query: str) -> RedirectResponse:
@@ -87,7 +99,7 @@ def back(request: Request, *parts: str, notice: str = "", **query: str) -> Redir
 
 
 #: Pages to which the form field ``back`` may lead. An arbitrary address could lead to another site.
-BACK_PAGES = ("runs", "inbox", "fleet", "stuck")
+BACK_PAGES = ("overview", "runs", "inbox", "fleet", "stuck")
 
 
 async def _filled(request: Request) -> dict[str, str]:
@@ -171,8 +183,8 @@ THEME_SECONDS = 31_536_000
 
 @router.get("/")
 def home(request: Request) -> Response:
-    """Redirect to the runs."""
-    return back(request, "runs")
+    """Redirect to the overview."""
+    return back(request, "overview")
 
 
 @router.post("/theme")

@@ -10,10 +10,17 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from perdure.worker.domain.fleet import shown
+from perdure.worker.domain.run import Run
 from perdure.worker.errors import Conflict, InvalidInput, RunExists, UnknownFlow
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.dashboard.page import Filled, PageRoute, back, page
-from perdure.worker.web.dashboard.schema_form import Field, MissingField, fields_of, values_of
+from perdure.worker.web.dashboard.schema_form import (
+    Field,
+    MissingField,
+    fields_of,
+    values_of,
+    write,
+)
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -38,9 +45,16 @@ class Started:
 
 
 @router.get("/start")
-def choose(request: Request, runs: Runs, flow: str = "") -> Response:
-    """Show the flows, and the form of the chosen flow."""
-    return _page(request, runs, flow, Started())
+def choose(request: Request, runs: Runs, flow: str = "", again: str = "") -> Response:
+    """Show the flows, and the form of the chosen flow.
+
+    With ``again``, the form is filled in with what that run was submitted with.
+    """
+    if not again:
+        return _page(request, runs, flow, Started())
+    run = runs.get(again)
+    info = runs.flows().get(run.flow)
+    return _page(request, runs, run.flow, Started(_filled_again(run, info) if info else {}))
 
 
 @router.post("/start")
@@ -82,6 +96,27 @@ def start(request: Request, runs: Runs, filled: Filled) -> Response:
             form.filled = {**filled, "key": uuid.uuid4().hex}
         return _page(request, runs, name, form, 422)
     return back(request, "runs", run.id, notice=f"Run {run.id} was submitted.")
+
+
+def _filled_again(run: Run, info: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of a form that submits a run again, with the same inputs and options."""
+    filled = {
+        "goal": run.goal,
+        "labels": "\n".join(f"{name}={value}" for name, value in run.labels.items()),
+        "budgets": "\n".join(
+            f"{name}={limit:g}"
+            for name, limit in run.details.get("budgets", {}).items()
+            if name not in ("cycles", "seconds") and limit != info.get("budgets", {}).get(name)
+        ),
+        "model": str(run.details.get("model") or ""),
+    }
+    for each in fields_of(info["inputs"]):
+        if each.name in run.inputs:
+            filled[INPUT + each.name] = write(each, run.inputs[each.name])
+    for when in ("before", "after"):
+        for node in info[f"interrupt_{when}"]:
+            filled[f"{when}:{node}"] = "on"
+    return filled
 
 
 def _page(request: Request, runs: Runs, name: str, form: Started, status: int = 200) -> Response:

@@ -1,0 +1,122 @@
+"""The overview, the comparison of two runs, a run submitted again, and shortcuts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from perdure import Client
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store
+from tests.support.browser import browsing, chromium, grave_findings
+from tests.support.html_checks import Markup
+from tests.support.page_visitor import Page, Visitor
+from tests.support.runs import claim, commit_end, fail_round
+from tests.support.threaded_server import serving
+
+KNOWN = ("countdown",)
+
+
+@pytest.fixture
+def live_store(settings: Settings, prefix: str) -> Iterator[Store]:
+    """A store that goes by the server's clock."""
+    made = Store(settings.redis_url or "", prefix)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def url(settings: Settings) -> Iterator[str]:
+    with serving(settings) as address:
+        yield address
+
+
+@pytest.fixture
+def visitor(url: str) -> Iterator[Visitor]:
+    with Visitor(url) as somebody:
+        yield somebody
+
+
+def sound(page: Page) -> Page:
+    """The page, once it was found to be well-formed."""
+    assert Markup(page.html).faults == [] and page.status == 200
+    return page
+
+
+def test_the_first_page_says_what_needs_attention_and_what_has_ended(
+    visitor: Visitor, client: Client, live_store: Store
+) -> None:
+    empty = sound(visitor.see("/"))
+    assert empty.url.endswith("/overview") and "Nothing needs attention" in empty.text
+    good = client.submit("countdown", "the good one", {"rounds": 1})
+    commit_end(live_store, claim(live_store, good.id, known=KNOWN), answer='"done"')
+    bad = client.submit("countdown", "the bad one", {"rounds": 1})
+    fail_round(live_store, claim(live_store, bad.id, known=KNOWN), max_failures=1, fatal=1)
+    asking = client.submit(
+        "countdown", "the asking one", {"rounds": 1}, interrupt_before=["Controller"]
+    )
+    live_store.figures.add(
+        {
+            json.dumps(["rounds", "countdown", "Controller", "continued"]): 3,
+            json.dumps(["took_ms", "countdown", "Controller"]): 600,
+            json.dumps(["spent", "countdown", "tokens"]): 1234,
+        }
+    )
+    page = sound(visitor.see("/overview"))
+    for words in ("the bad one", "the asking one", "1,234", "0.20 s", "completed 1", "errored 1"):
+        assert words in page.text
+    assert "perdure retry" not in page.text and "Inbox 1 wait" in page.text
+    assert [link for link in page.links if link.endswith(f"/runs/{asking.id}/answer")]
+    assert "completed 1 in the last hour" in sound(visitor.see("/overview?span=hour")).text
+
+
+def test_a_run_is_submitted_again_with_changed_inputs(visitor: Visitor, client: Client) -> None:
+    first = client.submit("countdown", "Count", {"rounds": 7}, labels={"team": "till"})
+    page = sound(visitor.see(f"/start?again={first.id}"))
+    form = page.form("/start")
+    assert form.fields["goal"] == "Count" and form.fields["input.rounds"] == "7"
+    assert form.fields["labels"].strip() == "team=till"
+    after = visitor.send(page, "/start", **{"input.rounds": "8"})
+    second = client.get(after.url.rpartition("/")[2])
+    assert (second.id != first.id, second.inputs["rounds"]) == (True, 8)
+    assert second.labels == first.labels
+
+
+def test_two_runs_are_compared_and_what_differs_is_named(
+    visitor: Visitor, client: Client, live_store: Store
+) -> None:
+    runs = [client.submit("countdown", "Count", {"rounds": rounds}) for rounds in (7, 8)]
+    for run, texts in zip(runs, (["same", "one"], ["same", "two"]), strict=True):
+        at = int(run.created_at.timestamp() * 1000)
+        for step, text in enumerate(texts):
+            entry = {"type": "committed", "at": at, "step": step, "attempt": 1, "node": "Executor"}
+            data = json.dumps({"command": "tick", "args": "{}", "observation": text})
+            live_store.redis.xadd(live_store.keys.events(run.id), {**entry, "data": data})
+        live_store.redis.hset(live_store.keys.run(run.id), "step", 2)
+    page = sound(visitor.see(f"/runs/{runs[0].id}/compare"))
+    (link,) = [link for link in page.links if f"other={runs[1].id}" in link]
+    text = sound(visitor.see(link)).text
+    assert "input rounds differs 7 8" in text and "goal Count Count" in text
+    assert "1 differs 1 Executor: one 1 Executor: two" in text
+    assert "0 0 Executor: same 0 Executor: same" in text
+
+
+@pytest.mark.slow
+def test_shortcuts_lead_to_pages_and_a_sheet_lists_them(url: str, client: Client) -> None:
+    from playwright.sync_api import expect
+
+    client.submit("countdown", "x", {"rounds": 1}, interrupt_before=["Controller"])
+    with chromium() as browser, browsing(browser, url) as page:
+        page.goto("/overview")
+        assert grave_findings(page) == []
+        page.keyboard.press("?")
+        expect(page.locator("#shortcuts")).to_be_visible()
+        assert grave_findings(page) == []
+        page.keyboard.press("Escape")
+        page.keyboard.press("g")
+        page.keyboard.press("i")
+        page.wait_for_url("**/inbox")
+        page.keyboard.press("n")
+        page.wait_for_url("**/start")

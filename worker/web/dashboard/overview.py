@@ -1,0 +1,168 @@
+"""The first page: what needs attention, workers and slots in use, and what has ended."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from perdure.worker.domain.verdict import Verdict, VerdictCode
+from perdure.worker.web.auth import AuthorizedClient
+from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.dashboard.fleet import HEADS, run_words
+from perdure.worker.web.dashboard.page import PageRoute, page
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+#: Points in time of a chart. Each costs the state server two counts in a sorted set, about 20 µs.
+BUCKETS = 48
+#: Seconds that the charts cover, by the name in the address.
+SPANS: Mapping[str, int] = {"hour": 3_600, "day": 86_400, "week": 604_800}
+#: Rows of the list of what needs attention. The pages Inbox and Stuck have all.
+ROWS = 20
+#: Height and width of a chart in its own units.
+HIGH, WIDE = 40, 480
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One row of what needs attention: a run, and why."""
+
+    run_id: str
+    title: str
+    flow: str
+    kind: str
+    sentence: str
+    since: datetime | None
+    is_question: bool = False
+
+
+@dataclass
+class FlowTotals:
+    """What the workers have counted for one flow since the metrics began."""
+
+    rounds: float = 0
+    failed: float = 0
+    took_ms: float = 0
+    spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    @property
+    def mean_seconds(self) -> float:
+        """The mean duration of a flow's rounds in seconds."""
+        return self.took_ms / self.rounds / 1000 if self.rounds else 0.0
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A small chart: amounts in equal parts of a time, oldest first."""
+
+    amounts: Sequence[int]
+
+    @property
+    def total(self) -> int:
+        """The sum of the chart's amounts."""
+        return sum(self.amounts)
+
+    @property
+    def path(self) -> str:
+        """The data of an SVG path with a bar for each amount of the chart."""
+        most, width = max(self.amounts, default=0) or 1, WIDE / (len(self.amounts) or 1)
+        return "".join(
+            f"M{number * width:g} {HIGH}v{-max(HIGH * amount / most, 1):.1f}h{width - 1:g}V{HIGH}z"
+            for number, amount in enumerate(self.amounts)
+            if amount
+        )
+
+
+@router.get("/overview")
+def overview(request: Request, runs: Runs, span: Annotated[str, Query()] = "day") -> Response:
+    """Show what needs attention, the workers, and the charts of a time.
+
+    Charts and totals count the runs of all owners, so only callers who may see those get them.
+    """
+    span = span if span in SPANS else "day"
+    alive = [worker for worker in runs.workers() if worker["alive"]]
+    sees_all = runs.caller.sees_only is None
+    return page(
+        request,
+        "overview.html",
+        attention=_attention(runs),
+        workers=alive,
+        rounds=sum(worker["rounds"] for worker in alive),
+        slots=sum(worker["concurrency"] for worker in alive),
+        queues=runs.queues(),
+        span=span,
+        spans=tuple(SPANS),
+        charts=charts_of(runs.ended_counts(SPANS[span], BUCKETS)) if sees_all else {},
+        totals=totals_of(runs.metric_totals()) if sees_all else {},
+        bucket_seconds=SPANS[span] / BUCKETS,
+    )
+
+
+def charts_of(counts: Mapping[str, Sequence[int]]) -> dict[str, Chart]:
+    """Return the charts of ended runs by status."""
+    return {name: Chart(amounts) for name, amounts in counts.items()}
+
+
+def totals_of(fields: Mapping[str, str]) -> list[tuple[str, FlowTotals]]:
+    """Return what the workers have counted, by flow; the flow that cost most comes first.
+
+    Args:
+        fields: The stored totals by metric: a JSON list of its name and labels.
+    """
+    totals: dict[str, FlowTotals] = defaultdict(FlowTotals)
+    for name, text in fields.items():
+        try:
+            metric, flow, *labels = json.loads(name)
+            amount = float(text)
+        except (ValueError, TypeError):
+            continue
+        if metric == "rounds":
+            totals[flow].rounds += amount
+            if labels[-1:] in (["waiting"], ["errored"]):
+                totals[flow].failed += amount
+        elif metric == "took_ms":
+            totals[flow].took_ms += amount
+        elif metric == "spent" and labels:
+            totals[flow].spent[labels[0]] += amount
+    return sorted(
+        totals.items(),
+        key=lambda pair: (-pair[1].spent["money"], -pair[1].spent["tokens"], -pair[1].rounds),
+    )
+
+
+def _attention(runs: AuthorizedClient) -> list[Attention]:
+    """Return what needs attention: questions first, then runs that do not move by themselves."""
+    questions = [
+        Attention(
+            waiting.run_id,
+            waiting.goal,
+            waiting.flow,
+            "in doubt" if waiting.kind == "in_doubt" else waiting.kind,
+            waiting.question,
+            waiting.since,
+            True,
+        )
+        for waiting in runs.inbox(ROWS).waiting
+    ]
+    return [*questions, *_standing_still(runs, runs.stuck(ROWS))][: 2 * ROWS]
+
+
+def _standing_still(runs: AuthorizedClient, verdicts: Iterable[Verdict]) -> Iterable[Attention]:
+    for verdict in verdicts:
+        run_id = str(verdict.details["run"])
+        title, flow = run_words(runs, run_id)
+        head = HEADS.get(verdict.code, verdict.code.value)
+        yield Attention(
+            run_id,
+            title,
+            flow,
+            "errored" if verdict.code is VerdictCode.ENDED else head,
+            verdict.sentence,
+            verdict.since,
+        )
