@@ -88,6 +88,7 @@ class AuthorizedClient:
         children: bool = False,
         parent: str | None = None,
         thread_id: str | None = None,
+        query: str | None = None,
     ) -> Page:
         """Return a page of the runs that the HTTP caller may see.
 
@@ -108,6 +109,7 @@ class AuthorizedClient:
             children=children,
             parent=parent,
             thread_id=thread_id,
+            query=query,
         )
 
     def status_counts(self) -> dict[str, int]:
