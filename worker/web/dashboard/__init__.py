@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from perdure.worker.web.dashboard import actions, answer, fleet, page, run, runs, start
+from perdure.worker.web.dashboard import actions, answer, chosen, fleet, page, run, runs, start
 from perdure.worker.web.dashboard.assets import Assets
 
 __all__ = ["PAGES", "Assets"]
 
-PAGES = tuple(each.router for each in (page, runs, actions, answer, run, start, fleet))
+PAGES = tuple(each.router for each in (page, runs, chosen, actions, answer, run, start, fleet))
