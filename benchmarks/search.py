@@ -22,9 +22,9 @@ FLOWS = 12
 #: The runs are spread evenly over this time: 30 days, in ms.
 SPREAD = 30 * 86_400_000
 #: Share of each status of a hundred runs, in the order in which they are made.
-STATUSES = ["completed"] * 70 + ["errored"] * 20 + ["queued"] * 5 + ["interrupted"] * 3 + [
-    "stopped"
-] * 2
+STATUSES = (
+    ["completed"] * 70 + ["errored"] * 20 + ["queued"] * 5 + ["interrupted"] * 3 + ["stopped"] * 2
+)
 #: What is searched, by its name in the report. The last ones match no run: these are the dearest,
 #: because a page then looks at as many runs as one page may.
 SEARCHES = {

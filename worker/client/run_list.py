@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
@@ -37,8 +37,10 @@ LEFT_OUT = ("traceback",)
 SCANNED = 500
 #: Number of runs that are looked at to sort them by duration or cost, if the caller sets no bound.
 SORTED = 2000
-#: Fields that every scan reads: a run without any of them is gone, or damaged.
-ALWAYS_READ = ("id", "phase", "flow")
+#: Number of entries of which only the id is looked at, for the cost of reading one run's fields.
+IDS_FOR_ONE = 3
+#: Field that every scan reads. A run without it, and without the others, is gone or damaged.
+ALWAYS_READ = ("phase",)
 LIVE = (RunStatus.QUEUED, RunStatus.RUNNING)
 
 
@@ -86,8 +88,6 @@ class RunFilter:
     def reads(self) -> tuple[str, ...]:
         """The names of the fields that decide whether a run matches. Empty: the index decides."""
         names = [*self.query.reads]
-        if self.query.terms:
-            names += ["phase", "started_at"]
         for wanted, name in (
             (self.flow, "flow"),
             (self.submitted_by, "submitted_by"),
@@ -98,7 +98,7 @@ class RunFilter:
                 names.append(name)
         if self.status in LIVE or (self.status is not None and self.indexes == (OWN,)):
             names += ["phase", "started_at"]
-        return tuple(dict.fromkeys((*ALWAYS_READ, *names))) if names else ()
+        return tuple(dict.fromkeys((*ALWAYS_READ, *names))) if names or self.query.terms else ()
 
     def fits(self, fields: Mapping[str, str]) -> bool:
         """Return whether a run, given as the fields of its hash, matches this filter.
@@ -142,10 +142,14 @@ def list_runs(
     if order != wanted.order:
         raise validation.wrong("cursor", "that of a page of the same status and submitter", cursor)
     scan = RunScan(store, wanted, position or None)
+    named = scan.read([Candidate(run_id, 0.0, {}) for run_id in wanted.query.named_ids])
+    scan.leave_out(run.id for run in named)
     if wanted.query.sort in SORTED_AFTER_READING:
         return _sorted_page(scan, wanted, limit, SORTED if look is None else look)
     batch_size = SCANNED if wanted.reads else limit
-    matching: list[Run] = []
+    matching = [] if position else named[:limit]
+    if len(matching) == limit:
+        return Page(matching, f"{order}|{BEGIN}")
     while True:
         batch = batch_size if look is None else min(batch_size, look - scan.looked)
         if batch <= 0:
@@ -198,7 +202,7 @@ class RunScan:
         after: the position behind which the scan begins. None: the beginning.
 
     Attributes:
-        looked: the number of entries that were looked at.
+        looked: the number of entries that were looked at, in the cost of one whose fields are read.
         position: the position of the last of them.
         is_over: whether there are no more.
         damaged: the ids of runs that cannot be read.
@@ -212,6 +216,7 @@ class RunScan:
         spans = {name: wanted.query.times(name, wanted.now) for name in wanted.indexes}
         is_ascending = wanted.query.sort == "oldest"
         self._merged = MergedRuns(store, spans, self._own, after, is_ascending)
+        self._left_out: set[str] = set()
         self.looked = 0
         self.position = after or BEGIN
         self.is_over = False
@@ -223,18 +228,25 @@ class RunScan:
         Only the fields that decide are read. A run that has none of them is gone or damaged, which
         ``read`` finds out.
         """
-        entries = self._merged.take(count)
-        self.is_over = len(entries) < count
-        self.looked += len(entries)
+        prefixes = self._wanted.query.id_prefixes
+        ids = count * IDS_FOR_ONE if prefixes else count
+        entries = self._merged.take(ids)
+        self.is_over = len(entries) < ids
+        self.looked += count
         if entries:
             self.position = f"{entries[-1][1]}:{entries[-1][0]}"
+        entries = [
+            (run_id, score)
+            for run_id, score in entries
+            if run_id not in self._left_out and (not prefixes or run_id.startswith(prefixes))
+        ]
         if not self._names:
             return [Candidate(run_id, score, {}) for run_id, score in entries]
         read = self._store.some_fields([run_id for run_id, _ in entries], self._names)
         return [
             Candidate(run_id, score, fields)
             for (run_id, score), fields in zip(entries, read, strict=True)
-            if self._may_fit(fields)
+            if self._may_fit(run_id, fields)
         ]
 
     def read(self, candidates: Sequence[Candidate]) -> list[Run]:
@@ -258,9 +270,16 @@ class RunScan:
             self._store.forget_submitted(self._own, gone)
         return matching
 
-    def _may_fit(self, fields: Mapping[str, str]) -> bool:
+    def leave_out(self, run_ids: Iterable[str]) -> None:
+        """Let the scan pass over these runs, which are on the first page already."""
+        self._left_out.update(run_ids)
+
+    def _may_fit(self, run_id: str, fields: dict[str, str]) -> bool:
+        if not fields:
+            return True
+        fields["id"] = run_id
         try:
-            return not fields or self._wanted.fits(fields)
+            return self._wanted.fits(fields)
         except DamagedRun:
             return True
 

@@ -16,6 +16,7 @@ from perdure.flows.names import suggest
 from perdure.worker.domain.query_line import QueryTerm, terms_of
 from perdure.worker.domain.record import MILLION, TREE, Record
 from perdure.worker.domain.run import RunStatus, status_of
+from perdure.worker.domain.submission import RUN_ID
 from perdure.worker.errors import InvalidInput
 
 #: The keys of a query line, each with what it selects. Completion and help show them.
@@ -60,6 +61,9 @@ _COMPARED = ("submitted", "ended", "duration", "cost")
 _ENDED = frozenset(status for status in RunStatus if status.ended)
 #: The indexes whose order is the time of the end.
 BY_END = ("completed", "errored")
+
+#: Texts of a query that are tried as ids of runs.
+MOST_NAMED = 5
 
 _Condition = Callable[[Mapping[str, str], float], bool]
 
@@ -123,6 +127,17 @@ class RunQuery:
         """The only submitter whose runs can match, or None."""
         names = {term.text for term in self.terms if term.key == "by" and not term.is_not}
         return names.pop() if len(names) == 1 else None
+
+    @property
+    def id_prefixes(self) -> tuple[str, ...]:
+        """The texts with which the id of a matching run begins. Empty: the id does not matter."""
+        return tuple(term.text for term in self.terms if term.key == "id" and not term.is_not)
+
+    @property
+    def named_ids(self) -> tuple[str, ...]:
+        """The texts that may be the whole id of a run. It is found however old the run is."""
+        texts = [term.text for term in self.terms if term.key in ("", "id") and not term.is_not]
+        return tuple(text for text in texts if RUN_ID.fullmatch(text))[:MOST_NAMED]
 
     def fits(self, fields: Mapping[str, str], now: float) -> bool:
         """Return whether a run, given as fields of its hash, matches.

@@ -114,7 +114,7 @@ def list_runs(listing: Annotated[Listing, Query()], runs: Runs) -> Response:
 
     Ended runs are ordered by the time of their end, others by the time of their submission. The
     cost of a page does not depend on how many runs exist: of those that no index finds, the page
-    looks at 2,000 and returns a cursor. With `sort:duration` or `sort:cost` in `q`, a page has the
+    looks at 1,500 and returns a cursor. With `sort:duration` or `sort:cost` in `q`, a page has the
     largest of these. The first page has `counts`: the number
     of runs of each status. Child runs are neither listed nor counted, unless `children` is true,
     which lists them. With

@@ -19,7 +19,7 @@ from perdure.flows.conversation import ThreadMessage
 from perdure.flows.files import File, FileReference
 from perdure.flows.notes import Note
 from perdure.flows.outcomes import Turn
-from perdure.worker.client import Client, validation
+from perdure.worker.client import Client
 from perdure.worker.client.connection import not_found
 from perdure.worker.client.read import read_stream, read_turns
 from perdure.worker.client.threads import topic_of
@@ -44,9 +44,9 @@ from perdure.worker.web.auth.authenticate import Caller, Scope
 
 #: Runs that are looked at for one page at most (``python -m benchmarks search``). So the cost of a
 #: page does not depend on how many runs exist or how few of them match.
-RUNS_READ_PER_PAGE = 2000
+RUNS_READ_PER_PAGE = 1500
 #: Runs that are looked at, at most, to find all that match a query.
-RUNS_READ_FOR_ALL = 20_000
+RUNS_READ_FOR_ALL = 15_000
 #: Largest page size that a request may ask for.
 MAX_PAGE_SIZE = 1000
 
@@ -131,7 +131,7 @@ class AuthorizedClient:
     def all_runs(self, query: str, statuses: Collection[RunStatus], limit: int) -> list[Run]:
         """Return the runs that match a query and have one of these statuses.
 
-        At most ``limit`` runs are returned, and 20,000 are looked at.
+        At most ``limit`` runs are returned, and 15,000 are looked at.
         """
         found: list[Run] = []
         cursor: str | None = None

@@ -22,8 +22,8 @@ from perdure.worker.errors import (
 from perdure.worker.presentation.text import count
 from perdure.worker.web.auth import Scope
 from perdure.worker.web.auth.permissions import AuthorizedClient, Runs
-from perdure.worker.web.dashboard.page import PageRoute, back, page
 from perdure.worker.web.dashboard.actions import mode_of
+from perdure.worker.web.dashboard.page import PageRoute, back, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

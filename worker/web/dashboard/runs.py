@@ -150,11 +150,8 @@ def looked_back(found: Page | None, cursor: str, asked: RunQuery) -> datetime | 
 def columns_of(found: Page | None) -> set[str]:
     """Return the names of the columns that would be empty without any run on this page."""
     runs = found.runs if found is not None else []
-    return {
-        name
-        for name, has in (("error", lambda run: run.error), ("labels", lambda run: run.labels))
-        if any(has(run) for run in runs)
-    }
+    columns = {"error"} if any(run.error for run in runs) else set()
+    return columns | ({"labels"} if any(run.labels for run in runs) else set())
 
 
 def completions_of(found: Page | None, flows: list[str]) -> dict[str, Any]:
