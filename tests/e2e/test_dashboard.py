@@ -265,6 +265,7 @@ def test_older_runs_are_found_page_by_page(visitor: Visitor, client: Client) -> 
     seen = [link for link in page.links if link.startswith("/runs/")]
     (older,) = [link for link in page.links if "cursor=" in link]
     seen += [link for link in sound(visitor.see(older)).links if link.startswith("/runs/")]
+    seen = list(dict.fromkeys(seen))  # the goal and the id lead to the run
     assert sorted(seen) == sorted(made)
     assert [made[link] for link in seen] == sorted(made.values(), reverse=True)
 
@@ -412,7 +413,7 @@ def test_static_files_are_kept_for_ever_by_the_digest_of_their_content_alone(
 ) -> None:
     with serving(settings) as url, httpx2.Client(base_url=url, timeout=60.0) as http:
         addresses = Markup(http.get("/runs").text).scripts
-        assert len(addresses) == 3
+        assert len(addresses) == 4
         for address in addresses:
             assert "immutable" in http.get(address).headers["Cache-Control"]
         assert http.get("/static/live.js?v=other").headers["Cache-Control"] == "no-cache"

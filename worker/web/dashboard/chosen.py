@@ -113,6 +113,7 @@ def confirm(
     return page(
         request,
         "chosen.html",
+        styles=["runs.css"],
         name=action,
         action=chosen_action,
         chosen=fitting,
