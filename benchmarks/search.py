@@ -79,7 +79,7 @@ def measure(options: Options) -> Report:
 
 
 def fill(server: RedisServer, count: int) -> None:
-    """Store this many runs as copies of one that was submitted, each with fields of its own."""
+    """Store this many runs as copies of a submitted run, each with fields of its own."""
     keys = Keys()
     with closing(Client(settings=settings_of(server))) as client:
         run = client.submit("empty", "copied", INPUTS, labels={"team": "-"}, submitted_by="ann")

@@ -142,7 +142,7 @@ def list_runs(
     if order != wanted.order:
         raise validation.wrong("cursor", "that of a page of the same status and submitter", cursor)
     scan = RunScan(store, wanted, position or None)
-    named = scan.read([Candidate(run_id, 0.0, {}) for run_id in wanted.query.named_ids])
+    named = scan.read([ScannedRun(run_id, 0.0, {}) for run_id in wanted.query.named_ids])
     scan.leave_out(run.id for run in named)
     if wanted.query.sort in SORTED_AFTER_READING:
         return _sorted_page(scan, wanted, limit, SORTED if look is None else look)
@@ -169,7 +169,7 @@ def list_runs(
 def _sorted_page(scan: RunScan, wanted: RunFilter, limit: int, look: int) -> Page:
     """Return the matching runs with the largest duration or cost among the next ``look`` runs."""
     amount_of = cost_of if wanted.query.sort == "cost" else partial(duration_of, now=wanted.now)
-    ranked: list[tuple[float, Candidate]] = []
+    ranked: list[tuple[float, ScannedRun]] = []
     while not scan.is_over and scan.looked < look:
         for candidate in scan.take(min(SCANNED, look - scan.looked)):
             try:
@@ -182,7 +182,7 @@ def _sorted_page(scan: RunScan, wanted: RunFilter, limit: int, look: int) -> Pag
     return Page(runs, cursor, tuple(scan.damaged))
 
 
-class Candidate(NamedTuple):
+class ScannedRun(NamedTuple):
     """A run that may match, with its score in the list and the fields that were read of it."""
 
     run_id: str
@@ -222,7 +222,7 @@ class RunScan:
         self.is_over = False
         self.damaged: list[str] = []
 
-    def take(self, count: int) -> list[Candidate]:
+    def take(self, count: int) -> list[ScannedRun]:
         """Look at the next ``count`` entries, and return those that may match.
 
         Only the fields that decide are read. A run that has none of them is gone or damaged, which
@@ -241,15 +241,15 @@ class RunScan:
             if run_id not in self._left_out and (not prefixes or run_id.startswith(prefixes))
         ]
         if not self._names:
-            return [Candidate(run_id, score, {}) for run_id, score in entries]
+            return [ScannedRun(run_id, score, {}) for run_id, score in entries]
         read = self._store.some_fields([run_id for run_id, _ in entries], self._names)
         return [
-            Candidate(run_id, score, fields)
+            ScannedRun(run_id, score, fields)
             for (run_id, score), fields in zip(entries, read, strict=True)
             if self._may_fit(run_id, fields)
         ]
 
-    def read(self, candidates: Sequence[Candidate]) -> list[Run]:
+    def read(self, candidates: Sequence[ScannedRun]) -> list[Run]:
         """Return the runs of candidates that match. Their whole records are read.
 
         Ids of deleted runs are removed from their submitter's index.
@@ -271,7 +271,7 @@ class RunScan:
         return matching
 
     def leave_out(self, run_ids: Iterable[str]) -> None:
-        """Let the scan pass over these runs, which are on the first page already."""
+        """Skip these runs in the rest of the scan, since they are on the first page already."""
         self._left_out.update(run_ids)
 
     def _may_fit(self, run_id: str, fields: dict[str, str]) -> bool:

@@ -102,7 +102,7 @@ class RemoteReads(RemoteConnection, ClientApi):
             damaged += page.damaged
             cursor = page.cursor
             # The server looks at a limited number of runs for one page. The next page continues,
-            # but one that is sorted after reading is complete in itself.
+            # but a page that is sorted after reading is complete.
             is_whole = asked.sort in SORTED_AFTER_READING or look is not None
             if cursor is None or len(found) >= limit or is_whole:
                 return Page(found, cursor, damaged)
