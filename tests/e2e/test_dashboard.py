@@ -265,6 +265,7 @@ def test_older_runs_are_found_page_by_page(visitor: Visitor, client: Client) -> 
     seen = [link for link in page.links if link.startswith("/runs/")]
     (older,) = [link for link in page.links if "cursor=" in link]
     seen += [link for link in sound(visitor.see(older)).links if link.startswith("/runs/")]
+    seen = list(dict.fromkeys(seen))  # the goal and the id lead to the run
     assert sorted(seen) == sorted(made)
     assert [made[link] for link in seen] == sorted(made.values(), reverse=True)
 
@@ -277,11 +278,13 @@ def test_a_filter_is_kept_under_a_name_used_and_forgotten_and_is_nobody_elses(
     kept = visitor.send(
         visitor.see("/runs?status=queued&flow=countdown"), "/filters", name='Mine <"&> '
     )
-    assert 'Mine <"&>' in sound(kept).text and "/runs?status=queued&flow=countdown" in kept.links
+    address = "/runs?q=status%3Aqueued+flow%3Acountdown"
+    assert 'Mine <"&>' in sound(kept).text and address in kept.links
     with somebody(settings, "eve", Scope.READ) as eve:
         assert "Mine" not in eve.see("/runs").text
     gone = visitor.send(kept, "/filters/forget")
-    assert "was deleted" in gone.text and "/runs?status=queued&flow=countdown" not in gone.links
+    assert "was deleted" in gone.text
+    assert not [form for form in gone.forms if form.action == "/filters/forget"]
 
 
 @pytest.mark.slow
@@ -294,23 +297,36 @@ def test_a_filter_that_cannot_be_kept_is_refused(visitor: Visitor, client: Clien
     assert "49 was saved" in visitor.send(page, "/filters", name="49").text
 
 
-def test_the_runs_of_a_filter_are_stopped_once_their_number_was_seen(
+def test_all_runs_of_a_query_are_stopped_once_their_number_was_seen(
     visitor: Visitor, client: Client
 ) -> None:
     mine = [client.submit("countdown", "g", labels={"n": "1"}) for _ in range(3)]
     other = client.submit("question", "g")
-    (link,) = [link for link in visitor.see("/runs?flow=countdown").links if "/stops" in link]
-    page = sound(visitor.see(link))
+    page = sound(visitor.see("/chosen?action=stop&all=1&q=flow:countdown"))
     assert page.headings[0] == "Stop 3 runs?"
-    after = visitor.send(page, "/stops", mode="now", reason="enough")
-    assert "3 runs stopped" in after.text
+    after = visitor.choose(page, mode="now", reason="enough")
+    assert "3 runs stopped" in after.text and after.url.endswith("/runs?q=flow%3Acountdown")
     assert [client.get(run.id).status.value for run in (*mine, other)] == ["stopped"] * 3 + [
         "queued"
     ]
     assert client.get(mine[0].id).details["stop_reason"] == "enough"
-    assert not [
-        link for link in visitor.see("/runs?flow=countdown&label=n%3D1").links if "/stops" in link
-    ]
+
+
+def test_chosen_runs_are_retried_and_deleted_and_those_that_cannot_be_are_left(
+    visitor: Visitor, client: Client, live_store: Store
+) -> None:
+    bad, live, done = (make(client, live_store) for make in (errored, queued, completed))
+    ids = "&".join(f"run={run.id}" for run in (bad, live, done))
+    page = sound(visitor.see(f"/chosen?action=retry&{ids}"))
+    assert page.headings[0] == "Retry 1 run?" and "1 queued, 1 completed" in page.text
+    assert "1 run will be retried from the failed step" in visitor.choose(page).text
+    page = sound(visitor.see(f"/chosen?action=delete&{ids}&run=nosuch"))
+    assert page.headings[0] == "Delete 1 run?" and "cannot be undone" in page.text
+    assert "1 run deleted" in visitor.choose(page).text
+    assert {run.id for run in client.runs()} == {bad.id, live.id}
+    assert "left unchanged" in visitor.choose(page).text  # the form is sent once more
+    assert visitor.see("/chosen?action=fold").status == 422
+    assert "No chosen run can be stopped" in visitor.see("/chosen?action=stop").text
 
 
 @pytest.mark.slow
@@ -397,7 +413,7 @@ def test_static_files_are_kept_for_ever_by_the_digest_of_their_content_alone(
 ) -> None:
     with serving(settings) as url, httpx2.Client(base_url=url, timeout=60.0) as http:
         addresses = Markup(http.get("/runs").text).scripts
-        assert len(addresses) == 3
+        assert len(addresses) == 4
         for address in addresses:
             assert "immutable" in http.get(address).headers["Cache-Control"]
         assert http.get("/static/live.js?v=other").headers["Cache-Control"] == "no-cache"

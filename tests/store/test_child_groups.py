@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from perdure.worker.client.run_list import RunFilter, list_runs, status_counts
+from perdure.worker.client.run_counts import status_counts
+from perdure.worker.client.run_list import RunFilter, list_runs
 from perdure.worker.store import ClaimRefused, Store
 from tests.support.family import (
     ALL,

@@ -29,6 +29,7 @@ class Page(HTMLParser):
 
     Attributes:
         text: what people read of it, in one line. forms: what can be sent. links: where it leads. headings: by their words.
+        chosen: the ids of the runs on which its form acts.
     """
 
     #: What stands between their tags is not read, or is read elsewhere.
@@ -40,6 +41,7 @@ class Page(HTMLParser):
         self.forms: list[Form] = []
         self.links: list[str] = []
         self.headings: list[str] = []
+        self.chosen: list[str] = []
         self._words: list[str] = []
         self._inside: list[str] = []
         self._area: str | None = None
@@ -74,6 +76,8 @@ class Page(HTMLParser):
             self.forms and tag == "input" and (told.get("type") != "checkbox" or "checked" in told)
         ):
             self.forms[-1].fields[told.get("name", "")] = told.get("value", "")
+            if told.get("name") == "run":
+                self.chosen.append(told.get("value", ""))
         elif self.forms and tag == "textarea":
             self._area = told.get("name", "")
             self.forms[-1].fields[self._area] = ""
@@ -124,6 +128,12 @@ class Visitor:
                 form.action, data={**form.fields, **filled}, headers={"Referer": page.url}
             )
         )
+
+    def choose(self, page: Page, **filled: str) -> Page:
+        """Confirm the action on all runs that the page names."""
+        form = page.form("/chosen")
+        data: dict[str, str | list[str]] = {**form.fields, **filled, "run": page.chosen}
+        return Page(self._http.post(form.action, data=data, headers={"Referer": page.url}))
 
     def __enter__(self) -> Visitor:
         return self

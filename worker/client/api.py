@@ -177,6 +177,7 @@ class ClientApi(metaclass=ABCMeta):
         children: bool = False,
         parent: str | None = None,
         thread_id: str | None = None,
+        query: str | None = None,
     ) -> Page:
         """Return a page of runs, newest first.
 
@@ -194,9 +195,14 @@ class ClientApi(metaclass=ABCMeta):
             children: Child runs too, which are left out otherwise.
             parent: Only the children of this run, in the order of their start.
             thread_id: Only runs of this thread.
+            query: A query line, such as ``status:errored label:team=a submitted:<1d "some words"``.
+                Its keys are described in docs/guides/find-runs.md. With ``sort:duration`` or
+                ``sort:cost`` the page has the largest of the next ``look`` runs (2,000 if not
+                given).
 
         Raises:
             RunNotFound: No run has the id ``parent``.
+            InvalidInput: The query cannot be read.
         """
 
     @abstractmethod

@@ -17,18 +17,20 @@ from perdure.flows.reply_extras import FEEDBACK, public
 from perdure.worker.client import validation
 from perdure.worker.client.connection import ClientConnection, not_found
 from perdure.worker.client.results import RunResults, rests, still
-from perdure.worker.client.run_list import RunFilter, list_runs, status_counts
+from perdure.worker.client.run_counts import status_counts
+from perdure.worker.client.run_list import RunFilter, list_runs
 from perdure.worker.client.tree import TreeReader
 from perdure.worker.diagnostics.why import verdict_of
 from perdure.worker.domain.event import LAST, Event, is_trimmed
 from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.record import GROUPS, KEEP_EVENTS, Record, unpack_turns
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
+from perdure.worker.domain.run_query import RunQuery
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.stream import StreamItem, StreamReader, TextEntry
 from perdure.worker.domain.transcript import SubmitOptions, Transcript, TranscriptTurn, WholeRun
 from perdure.worker.domain.verdict import Verdict
-from perdure.worker.errors import ArtifactNotFound, DamagedRun
+from perdure.worker.errors import ArtifactNotFound, DamagedRun, InvalidInput
 from perdure.worker.store import Store
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 from perdure.worker.store.live_text import Entry, LiveTextRecords
@@ -159,17 +161,24 @@ class RunReads(ClientConnection, RunResults):
         children: bool = False,
         parent: str | None = None,
         thread_id: str | None = None,
+        query: str | None = None,
     ) -> Page:
         validation.limit(limit)
-        validation.optional_texts(parent=parent, thread_id=thread_id)
+        validation.optional_texts(parent=parent, thread_id=thread_id, query=query)
         validation.flag(children, "children")
         validation.optional_texts(flow=flow)
         validation.mapping(labels, "labels", of_texts=True)
         validation.submitter(submitted_by)
         validation.look(look)
         status_filter = validation.status(status)
-        wanted = RunFilter(status_filter, flow, labels or {}, submitted_by, children, thread_id)
+        asked = RunQuery.of(query) if query else RunQuery()
+        now = self._store.time() if asked.terms or asked.sort != "newest" else 0
+        wanted = RunFilter(
+            status_filter, flow, labels or {}, submitted_by, children, thread_id, asked, now
+        )
         if parent is not None:
+            if asked.sort != "newest":
+                raise InvalidInput("query: sort: is not for the children of one run; leave it out")
             return self._children(parent, wanted, limit, look, cursor)
         place = validation.cursor(cursor)
         return list_runs(

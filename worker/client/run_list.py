@@ -1,84 +1,55 @@
-"""Pages of runs by time, and counts of runs by status.
+"""Pages of runs by time.
 
-Pages come from the indexes of statuses or of a submitter. The cost of the counts does not grow with
-the number of runs.
+Pages come from the indexes of statuses or of a submitter. A filter that no index serves is a scan:
+it reads only the fields that decide, a bounded number of runs for each page.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from operator import itemgetter
+from typing import NamedTuple
 
 from perdure.worker.client import validation
+from perdure.worker.client.merged_runs import MergedRuns
 from perdure.worker.client.validation import ALL, OWN
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
+from perdure.worker.domain.run_query import (
+    SORTED_AFTER_READING,
+    RunQuery,
+    cost_of,
+    duration_of,
+)
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store import Store
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
-
-#: Number of a submitter's newest runs that are counted. Each of them is read.
-MOST_OF_ONE = 1000
-#: Prefix of the counters of runs that no worker has begun yet: ``runs:queued:FLOW``
-#: (parts/counters.lua).
-QUEUED = "runs:queued:"
-#: Prefix of the counters of child runs among them. Counts, like lists, leave child runs out.
-QUEUED_CHILDREN = "children:queued:"
-
-
-def status_counts(store: Store, submitter: str | None = None) -> dict[str, int]:
-    """Return how many runs have each status. Child runs are not counted.
-
-    If a submitter is given, only the newest 1,000 runs of that submitter are counted.
-    """
-    return _of_all(store) if submitter is None else _of_one(store, submitter)
-
-
-def _of_all(store: Store) -> dict[str, int]:
-    with store._answered(), store.redis.pipeline(transaction=False) as pipe:
-        pipe.hgetall(store.keys.queues)
-        for index in INDEXES:
-            pipe.zcard(store.keys.index(index))
-        replies: list[Any] = pipe.execute()
-    sizes = dict(zip(INDEXES, replies[1:], strict=True))
-    live = sizes.pop("live")
-    counted = _sum_of(replies[0], QUEUED) - _sum_of(replies[0], QUEUED_CHILDREN)
-    queued = min(live, max(0, counted))
-    return {"queued": queued, "running": live - queued, **sizes}
-
-
-def _sum_of(counters: Mapping[str, str], prefix: str) -> int:
-    return sum(
-        int(text)
-        for name, text in counters.items()
-        if name.startswith(prefix) and text.lstrip("-").isdecimal()
-    )
-
-
-def _of_one(store: Store, submitter: str) -> dict[str, int]:
-    counts = {status.value: 0 for status in RunStatus}
-    ids = [run_id for run_id, _ in store.submitted(submitter, MOST_OF_ONE)]
-    for fields in store.some_fields(ids, ["phase", "started_at", "submitted_by"]):
-        if fields.get("submitted_by") != submitter:
-            continue
-        try:
-            counts[status_of(fields).value] += 1
-        except DamagedRun:
-            continue
-    return counts
-
 
 #: Position before all entries of an index: later than any clock.
 BEGIN = f"{10**15 - 1}.0:-"
 #: Fields that a page leaves out because they are long. Reading the run itself returns them.
 LEFT_OUT = ("traceback",)
+#: Number of runs whose deciding fields are read in one exchange, about 7 ms.
+SCANNED = 500
+#: Number of runs that are looked at to sort them by duration or cost, if the caller sets no bound.
+SORTED = 2000
+#: Number of entries of which only the id is looked at, for the cost of reading one run's fields.
+IDS_FOR_ONE = 3
+#: Field that every scan reads. A run without it, and without the others, is gone or damaged.
+ALWAYS_READ = ("phase",)
+LIVE = (RunStatus.QUEUED, RunStatus.RUNNING)
 
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Filter for a list of runs."""
+    """Filter for a list of runs.
+
+    ``now`` is the time (ms) from which the ages of the query are counted.
+    """
 
     status: RunStatus | None = None
     flow: str | None = None
@@ -86,24 +57,48 @@ class RunFilter:
     submitted_by: str | None = None
     children: bool = False  # child runs too
     thread_id: str | None = None
+    query: RunQuery = field(default_factory=RunQuery)
+    now: float = 0.0
 
     @property
     def indexes(self) -> tuple[str, ...]:
         """The names of the Redis indexes that list the runs which match this filter."""
-        if self.submitted_by is not None and not self.children:
+        has_children = self.children or self.query.children
+        if self.submitter is not None and not has_children:
             return (OWN,)
-        chosen: tuple[str, ...] = INDEXES
-        if self.status is not None:
-            is_live = self.status in (RunStatus.QUEUED, RunStatus.RUNNING)
-            chosen = ("live" if is_live else self.status.value,)
-        if self.children:
+        statuses = self.query.statuses if self.status is None else {self.status}
+        wanted = {"live" if each in LIVE else each.value for each in statuses}
+        chosen = tuple(name for name in INDEXES if name in wanted)
+        if has_children:
             chosen += tuple(CHILD_INDEXES[INDEXES.index(name)] for name in chosen)
         return chosen
 
     @property
+    def submitter(self) -> str | None:
+        """The only submitter whose runs can match, or None."""
+        return self.query.submitter if self.submitted_by is None else self.submitted_by
+
+    @property
     def order(self) -> str:
         """The name of the order in which matching runs are listed. A page's cursor carries it."""
-        return self.indexes[0] if len(self.indexes) == 1 else ALL
+        sort = "" if self.query.sort == "newest" else f"{self.query.sort}-"
+        return sort + (self.indexes[0] if len(self.indexes) == 1 else ALL)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of the fields that decide whether a run matches. Empty: the index decides."""
+        names = [*self.query.reads]
+        for wanted, name in (
+            (self.flow, "flow"),
+            (self.submitted_by, "submitted_by"),
+            (self.thread_id, "thread_id"),
+            (self.labels or None, "labels"),
+        ):
+            if wanted is not None:
+                names.append(name)
+        if self.status in LIVE or (self.status is not None and self.indexes == (OWN,)):
+            names += ["phase", "started_at"]
+        return tuple(dict.fromkeys((*ALWAYS_READ, *names))) if names or self.query.terms else ()
 
     def fits(self, fields: Mapping[str, str]) -> bool:
         """Return whether a run, given as the fields of its hash, matches this filter.
@@ -119,7 +114,9 @@ class RunFilter:
             return False
         if self.status is not None and status_of(fields) is not self.status:
             return False
-        return not self.labels or self.labels.items() <= Record(fields).mapping("labels").items()
+        if self.labels and not self.labels.items() <= Record(fields).mapping("labels").items():
+            return False
+        return self.query.fits(fields, self.now)
 
 
 def list_runs(
@@ -130,113 +127,162 @@ def list_runs(
     place: tuple[str, str] | None,
     cursor: str | None,
 ) -> Page:
-    """Return one page of the runs that match a filter, newest first.
+    """Return one page of the runs that match a filter, in the order of its query.
 
     Several indexes are merged by time, so a run that has just failed comes before older ones.
 
     Args:
         wanted: The filter.
         limit: Maximum number of runs on the page.
-        look: Maximum number of runs to read. None means no maximum.
+        look: Maximum number of runs to look at. None means no maximum.
         place: An order and the position in it. None means the beginning.
         cursor: The cursor as the caller passed it, for the error text.
     """
-    order, before = place or (wanted.order, "")
+    order, position = place or (wanted.order, "")
     if order != wanted.order:
         raise validation.wrong("cursor", "that of a page of the same status and submitter", cursor)
-    own = wanted.submitted_by if wanted.indexes == (OWN,) else None
-    merged = MergedRuns(store, wanted.indexes, own, before or None)
-    matching: list[Run] = []
-    damaged: list[str] = []
-    read_count, last = 0, before or BEGIN
+    scan = RunScan(store, wanted, position or None)
+    named = scan.read([ScannedRun(run_id, 0.0, {}) for run_id in wanted.query.named_ids])
+    scan.leave_out(run.id for run in named)
+    if wanted.query.sort in SORTED_AFTER_READING:
+        return _sorted_page(scan, wanted, limit, SORTED if look is None else look)
+    batch_size = SCANNED if wanted.reads else limit
+    matching = [] if position else named[:limit]
+    if len(matching) == limit:
+        return Page(matching, f"{order}|{BEGIN}")
     while True:
-        batch = limit if look is None else min(limit, look - read_count)
+        batch = batch_size if look is None else min(batch_size, look - scan.looked)
         if batch <= 0:
-            return Page(matching, f"{order}|{last}", tuple(damaged))
-        listed = merged.take(batch)
-        read_count += len(listed)
-        gone = []
-        for (run_id, score), fields in zip(
-            listed, store.records([run_id for run_id, _ in listed]), strict=True
-        ):
-            last = f"{score}:{run_id}"
+            return Page(matching, f"{order}|{scan.position}", tuple(scan.damaged))
+        candidates = scan.take(batch)
+        # A batch may have more matches than the page takes. Their records are not read.
+        while candidates:
+            part = candidates[: limit - len(matching)]
+            candidates = candidates[len(part) :]
+            matching += scan.read(part)
+            if len(matching) == limit:
+                return Page(matching, f"{order}|{part[-1].position}", tuple(scan.damaged))
+        if scan.is_over:
+            return Page(matching, damaged=tuple(scan.damaged))
+
+
+def _sorted_page(scan: RunScan, wanted: RunFilter, limit: int, look: int) -> Page:
+    """Return the matching runs with the largest duration or cost among the next ``look`` runs."""
+    amount_of = cost_of if wanted.query.sort == "cost" else partial(duration_of, now=wanted.now)
+    ranked: list[tuple[float, ScannedRun]] = []
+    while not scan.is_over and scan.looked < look:
+        for candidate in scan.take(min(SCANNED, look - scan.looked)):
+            try:
+                ranked.append((amount_of(candidate.fields), candidate))
+            except DamagedRun:
+                ranked.append((math.inf, candidate))
+    largest = heapq.nlargest(limit, ranked, key=itemgetter(0))
+    runs = scan.read([candidate for _, candidate in largest])
+    cursor = None if scan.is_over else f"{wanted.order}|{scan.position}"
+    return Page(runs, cursor, tuple(scan.damaged))
+
+
+class ScannedRun(NamedTuple):
+    """A run that may match, with its score in the list and the fields that were read of it."""
+
+    run_id: str
+    score: float
+    fields: Mapping[str, str]
+
+    @property
+    def position(self) -> str:
+        """Its position in the list, as a cursor carries it."""
+        return f"{self.score}:{self.run_id}"
+
+
+class RunScan:
+    """The runs that match a filter, found by looking at the entries of its indexes in order.
+
+    Args:
+        after: the position behind which the scan begins. None: the beginning.
+
+    Attributes:
+        looked: the number of entries that were looked at, in the cost of one whose fields are read.
+        position: the position of the last of them.
+        is_over: whether there are no more.
+        damaged: the ids of runs that cannot be read.
+    """
+
+    def __init__(self, store: Store, wanted: RunFilter, after: str | None) -> None:
+        self._store = store
+        self._wanted = wanted
+        self._own = wanted.submitter if wanted.indexes == (OWN,) else None
+        self._names = wanted.reads
+        spans = {name: wanted.query.times(name, wanted.now) for name in wanted.indexes}
+        is_ascending = wanted.query.sort == "oldest"
+        self._merged = MergedRuns(store, spans, self._own, after, is_ascending)
+        self._left_out: set[str] = set()
+        self.looked = 0
+        self.position = after or BEGIN
+        self.is_over = False
+        self.damaged: list[str] = []
+
+    def take(self, count: int) -> list[ScannedRun]:
+        """Look at the next ``count`` entries, and return those that may match.
+
+        Only the fields that decide are read. A run that has none of them is gone or damaged, which
+        ``read`` finds out.
+        """
+        prefixes = self._wanted.query.id_prefixes
+        ids = count * IDS_FOR_ONE if prefixes else count
+        entries = self._merged.take(ids)
+        self.is_over = len(entries) < ids
+        self.looked += count
+        if entries:
+            self.position = f"{entries[-1][1]}:{entries[-1][0]}"
+        entries = [
+            (run_id, score)
+            for run_id, score in entries
+            if run_id not in self._left_out and (not prefixes or run_id.startswith(prefixes))
+        ]
+        if not self._names:
+            return [ScannedRun(run_id, score, {}) for run_id, score in entries]
+        read = self._store.some_fields([run_id for run_id, _ in entries], self._names)
+        return [
+            ScannedRun(run_id, score, fields)
+            for (run_id, score), fields in zip(entries, read, strict=True)
+            if self._may_fit(run_id, fields)
+        ]
+
+    def read(self, candidates: Sequence[ScannedRun]) -> list[Run]:
+        """Return the runs of candidates that match. Their whole records are read.
+
+        Ids of deleted runs are removed from their submitter's index.
+        """
+        ids = [candidate.run_id for candidate in candidates]
+        matching: list[Run] = []
+        gone: list[str] = []
+        for run_id, fields in zip(ids, self._store.records(ids), strict=True):
             if fields is None:
                 gone.append(run_id)
                 continue
             try:
-                if wanted.fits(fields):
-                    matching.append(
-                        Run.of(
-                            Record(
-                                {
-                                    name: text
-                                    for name, text in fields.items()
-                                    if name not in LEFT_OUT
-                                }
-                            )
-                        )
-                    )
+                if self._wanted.fits(fields):
+                    matching.append(Run.of(Record(_without_long(fields))))
             except DamagedRun:
-                damaged.append(run_id)
-            if len(matching) == limit:
-                return Page(matching, f"{order}|{last}", tuple(damaged))
-        if gone and own is not None:
-            store.forget_submitted(own, gone)
-        if len(listed) < batch:
-            return Page(matching, damaged=tuple(damaged))
+                self.damaged.append(run_id)
+        if gone and self._own is not None:
+            self._store.forget_submitted(self._own, gone)
+        return matching
+
+    def leave_out(self, run_ids: Iterable[str]) -> None:
+        """Skip these runs in the rest of the scan, since they are on the first page already."""
+        self._left_out.update(run_ids)
+
+    def _may_fit(self, run_id: str, fields: dict[str, str]) -> bool:
+        if not fields:
+            return True
+        fields["id"] = run_id
+        try:
+            return self._wanted.fits(fields)
+        except DamagedRun:
+            return True
 
 
-class MergedRuns:
-    """The entries of several indexes as one list, newest first.
-
-    Each index is read in batches.
-
-    Args:
-        before: Return only entries after this position ("score:id") of the list.
-    """
-
-    def __init__(
-        self, store: Store, indexes: tuple[str, ...], submitter: str | None, before: str | None
-    ) -> None:
-        self._store = store
-        self._submitter = submitter
-        self._read: dict[str, deque[tuple[str, float]]] = {name: deque() for name in indexes}
-        self._ends: dict[str, str | None] = dict.fromkeys(indexes, before)
-        self._taken: set[str] = set()
-
-    def take(self, count: int) -> list[tuple[str, float]]:
-        """Return the next ``count`` runs of the merged indexes, as pairs of run id and score.
-
-        Fewer are returned only at the end. A run that moved between two indexes in the meantime
-        comes once.
-        """
-        taken: list[tuple[str, float]] = []
-        while len(taken) < count:
-            for name in [name for name, entries in self._read.items() if not entries]:
-                self._read_batch(name, count)
-            if not self._read:
-                break
-            name = max(self._read, key=self._head)
-            run_id, score = self._read[name].popleft()
-            if run_id not in self._taken:
-                self._taken.add(run_id)
-                taken.append((run_id, score))
-        return taken
-
-    def _head(self, name: str) -> tuple[float, str]:
-        run_id, score = self._read[name][0]
-        return score, run_id
-
-    def _read_batch(self, name: str, count: int) -> None:
-        end = self._ends[name]
-        entries = (
-            self._store.listed(name, count, end)
-            if self._submitter is None
-            else self._store.submitted(self._submitter, count, end)
-        )
-        if entries:
-            run_id, score = entries[-1]
-            self._ends[name] = f"{score}:{run_id}"
-            self._read[name].extend(entries)
-        else:
-            del self._read[name]
+def _without_long(fields: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in fields.items() if name not in LEFT_OUT}

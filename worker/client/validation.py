@@ -36,8 +36,11 @@ MOST_GENERATIONS = 32
 OWN = "own"
 #: Cursor prefix of a page with runs of all statuses.
 ALL = "all"
+#: A cursor of another order than newest first begins with the order.
 CURSOR = re.compile(
-    rf"({'|'.join((*INDEXES, OWN, ALL))})\|(\d{{1,15}}\.\d{{1,6}}:.+)", re.DOTALL | re.ASCII
+    rf"((?:oldest-|duration-|cost-)?(?:{'|'.join((*INDEXES, OWN, ALL))}))"
+    r"\|(\d{1,15}\.\d{1,6}:.+)",
+    re.DOTALL | re.ASCII,
 )
 INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})", re.ASCII)
 #: Form of a submitter's name, which is part of a key's name on the server.

@@ -321,22 +321,25 @@ class Queries(StoreConnection):
             )
         return [(event, data) for event, data in reversed(entries)]
 
-    def listed(self, index: str, limit: int, before: str | None = None) -> list[tuple[str, float]]:
+    def listed(
+        self, index: str, limit: int, after: str | None = None, oldest_first: bool = False
+    ) -> list[tuple[str, float]]:
         """Return one page of the run ids in an index with their times (ms), newest first.
 
         Args:
-            before: a cursor ``score:id``; the listing begins just after it.
+            after: a cursor ``score:id``; the listing begins just behind it.
+            oldest_first: list in the opposite order.
         """
-        return self._listed(self.keys.index(index), limit, before)
+        return self._listed(self.keys.index(index), limit, after, oldest_first)
 
     def submitted(
-        self, name: str, limit: int, before: str | None = None
+        self, name: str, limit: int, after: str | None = None, oldest_first: bool = False
     ) -> list[tuple[str, float]]:
         """Return one page of a submitter's run ids with their times (ms), newest first.
 
-        ``before`` is as in ``listed``. Some of the runs may be deleted.
+        The arguments are as in ``listed``. Some of the runs may be deleted.
         """
-        return self._listed(self.keys.submitted(name), limit, before)
+        return self._listed(self.keys.submitted(name), limit, after, oldest_first)
 
     def forget_submitted(self, name: str, run_ids: Sequence[str]) -> None:
         """Remove deleted runs from their submitter's index.
@@ -346,29 +349,43 @@ class Queries(StoreConnection):
         with suppress(AccessDenied), self._answered():
             self.redis.zrem(self.keys.submitted(name), *run_ids)
 
-    def _listed(self, key: str, limit: int, before: str | None) -> list[tuple[str, float]]:
-        if before is None:
-            return self._newest(key, 0, limit)
-        score, _, last = before.partition(":")
+    def _listed(
+        self, key: str, limit: int, after: str | None, oldest_first: bool
+    ) -> list[tuple[str, float]]:
+        if after is None:
+            return self._range(key, 0, limit, oldest_first)
+        score, _, last = after.partition(":")
+        before_it = ("-inf", f"({score}") if oldest_first else (f"({score}", "+inf")
         with self._answered(), self.redis.pipeline(transaction=False) as pipe:
             pipe.zrevrank(key, last)
             pipe.zscore(key, last)
-            pipe.zcount(key, f"({score}", "+inf")
-            rank, score_now, newer = pipe.execute()
+            pipe.zcount(key, *before_it)
+            pipe.zcard(key)
+            rank, score_now, passed, size = pipe.execute()
         cursor = (float(score), last)
         # If the cursor's run is not in this index (any more), continue after its time. Within the
         # same time, continue after its id.
-        start = rank + 1 if rank is not None and score_now == cursor[0] else newer
+        start = passed
+        if rank is not None and score_now == cursor[0]:
+            start = size - rank if oldest_first else rank + 1
         while True:
-            entries = self._newest(key, start, limit)
-            later = [(run_id, at) for run_id, at in entries if (at, run_id) < cursor]
+            entries = self._range(key, start, limit, oldest_first)
+            later = [
+                (run_id, at)
+                for run_id, at in entries
+                if ((at, run_id) > cursor if oldest_first else (at, run_id) < cursor)
+            ]
             if later or len(entries) < limit:
                 return later
             start += limit
 
-    def _newest(self, key: str, start: int, limit: int) -> list[tuple[str, float]]:
+    def _range(
+        self, key: str, start: int, limit: int, oldest_first: bool
+    ) -> list[tuple[str, float]]:
         with self._answered():
-            entries = self.redis.zrange(key, start, start + limit - 1, desc=True, withscores=True)
+            entries = self.redis.zrange(
+                key, start, start + limit - 1, desc=not oldest_first, withscores=True
+            )
         return [(pair[0], float(pair[1])) for pair in cast(list[Any], entries)]
 
     def records(self, run_ids: Sequence[str]) -> list[dict[str, str] | None]:

@@ -17,6 +17,7 @@ from perdure.worker.presentation.usage import amount
 
 
 @click.command("list")
+@click.argument("query", nargs=-1)
 @status_option
 @flow_option
 @click.option(
@@ -34,6 +35,7 @@ from perdure.worker.presentation.usage import amount
 @json_option
 @url_option
 def list_command(
+    query: tuple[str, ...],
     status: str | None,
     flow: str | None,
     limit: int,
@@ -46,8 +48,17 @@ def list_command(
 ) -> None:
     """List the runs, newest first: by time of end if they have ended, else of submission.
 
-    The runs below a run: perdure tree RUN.
+    QUERY chooses runs by words of the goal and by key:value, for example:
+
+    \b
+      perdure list status:errored flow:react label:team=a "submitted:<1d"
+      perdure list by:ann "cost:>0.5" sort:cost "words of the goal"
+
+    The keys: status, flow, label, by, goal, error, id, thread, submitted, ended, duration, cost,
+    sort. A "-" in front excludes runs; write "--" before it. The runs below a run: perdure tree
+    RUN.
     """
+    line = _line_of(query)
     with client_for(url) as client:
         parent = None if parent is None else known_id(client, parent)
         page = client.runs(
@@ -58,6 +69,7 @@ def list_command(
             parent=parent,
             thread_id=thread_id,
             labels=_labels_of(labels),
+            query=line or None,
         )
         if not page.runs and thread_id is not None:
             from perdure.worker.client import validation
@@ -102,7 +114,7 @@ def list_command(
             ]
     filters = " ".join(
         text
-        for text in (status, *(f"{name!r}" for name in (flow, thread_id, *labels) if name))
+        for text in (status, *(f"{name!r}" for name in (flow, thread_id, *labels) if name), line)
         if text
     )
     output.table(
@@ -126,6 +138,19 @@ def list_command(
         )
     if page.cursor is not None:
         click.echo(f"there are more; see them with --limit {limit * 4}", err=True)
+
+
+def _line_of(texts: tuple[str, ...]) -> str:
+    """Return the arguments of the command as one query line.
+
+    The shell took the quotes away, so a text with spaces that is no query itself gets them back.
+    """
+    from perdure.worker.domain.query_line import quoted
+
+    return " ".join(
+        quoted(text) if " " in text and ":" not in text and '"' not in text else text
+        for text in texts
+    )
 
 
 def _labels_of(texts: tuple[str, ...]) -> dict[str, str] | None:

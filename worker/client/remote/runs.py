@@ -24,6 +24,7 @@ from perdure.worker.client.remote.connection import RemoteConnection, not_here, 
 from perdure.worker.client.steer import Steering, check_words, seconds_of
 from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
+from perdure.worker.domain.run_query import SORTED_AFTER_READING, RunQuery
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.settlement import LONGEST
@@ -65,10 +66,12 @@ class RemoteReads(RemoteConnection, ClientApi):
         children: bool = False,
         parent: str | None = None,
         thread_id: str | None = None,
+        query: str | None = None,
     ) -> Page:
         validation.limit(limit)
         validation.flag(children, "children")
-        validation.optional_texts(flow=flow, parent=parent, thread_id=thread_id)
+        validation.optional_texts(flow=flow, parent=parent, thread_id=thread_id, query=query)
+        asked = RunQuery.of(query or "")
         validation.mapping(labels, "labels", of_texts=True)
         validation.look(look)
         not_here(submitted_by=submitted_by)
@@ -92,13 +95,16 @@ class RemoteReads(RemoteConnection, ClientApi):
                     children=True if children else None,
                     parent=parent,
                     thread_id=thread_id,
+                    q=query or None,
                 )
             )
             found += page.runs
             damaged += page.damaged
             cursor = page.cursor
-            # The server examines a limited number of runs for one page. The next page continues.
-            if cursor is None or len(found) >= limit or look is not None:
+            # The server looks at a limited number of runs for one page. The next page continues,
+            # but a page that is sorted after reading is complete.
+            is_whole = asked.sort in SORTED_AFTER_READING or look is not None
+            if cursor is None or len(found) >= limit or is_whole:
                 return Page(found, cursor, damaged)
 
     def ids_beginning(self, text: str) -> list[str]:

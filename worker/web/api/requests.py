@@ -16,6 +16,7 @@ from perdure.flows.durations import as_seconds, is_duration, seconds_of
 from perdure.flows.files import MOST_FILES, MOST_OF_A_NAME
 from perdure.flows.names import TOPIC, suggest
 from perdure.worker.client.validation import KEPT, MOST_GENERATIONS, MOST_KEPT, NONCE
+from perdure.worker.domain.query_line import MOST_CHARACTERS
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.settlement import LONGEST
 from perdure.worker.domain.submission import RUN_ID
@@ -363,6 +364,11 @@ class Listing(Place):
     """Only the children of this run, in the order of their start."""
     thread_id: str | None = None
     """Only runs of this thread."""
+    q: Annotated[
+        str,
+        Field(max_length=MOST_CHARACTERS, examples=['status:errored submitted:<1d "nightly"']),
+    ] = ""
+    """A query line: `key:value` and words, as on the dashboard's page of runs."""
 
 
 class Deletion(Known):

@@ -113,7 +113,9 @@ def list_runs(listing: Annotated[Listing, Query()], runs: Runs) -> Response:
     """List runs, newest first, one page at a time.
 
     Ended runs are ordered by the time of their end, others by the time of their submission. The
-    cost of a page does not depend on how many runs exist. The first page has `counts`: the number
+    cost of a page does not depend on how many runs exist: of those that no index finds, the page
+    looks at 1,500 and returns a cursor. With `sort:duration` or `sort:cost` in `q`, a page has the
+    largest of these. The first page has `counts`: the number
     of runs of each status. Child runs are neither listed nor counted, unless `children` is true,
     which lists them. With
     `parent`, only the children of that run are listed, and there are no counts.
@@ -121,7 +123,7 @@ def list_runs(listing: Annotated[Listing, Query()], runs: Runs) -> Response:
     labels = dict(label.split("=", 1) for label in listing.label)
     page = runs.runs(
         listing.status, listing.flow, listing.limit, listing.cursor, labels, listing.children,
-        listing.parent, listing.thread_id,
+        listing.parent, listing.thread_id, listing.q or None,
     )  # fmt: skip
     counts = None if listing.cursor or listing.parent else runs.status_counts()
     return Json(RunPage(page.runs, page.cursor, page.damaged, counts).to_dict())

@@ -8,7 +8,8 @@ Scopes and owners are enforced here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -18,8 +19,7 @@ from perdure.flows.conversation import ThreadMessage
 from perdure.flows.files import File, FileReference
 from perdure.flows.notes import Note
 from perdure.flows.outcomes import Turn
-from perdure.worker.client import Client, validation
-from perdure.worker.client.bulk import LIVE
+from perdure.worker.client import Client
 from perdure.worker.client.connection import not_found
 from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.read import read_stream, read_turns
@@ -40,13 +40,15 @@ from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
-from perdure.worker.errors import RunExists
+from perdure.worker.errors import DamagedRun, RunExists, RunNotFound
 from perdure.worker.metrics.exposition import exposition
 from perdure.worker.web.auth.authenticate import Caller, Scope
 
-#: Runs that are read for one page at most, about 70 ms. So the cost of a page does not depend on
-#: how many runs exist or how few of them match.
-RUNS_READ_PER_PAGE = 500
+#: Runs that are looked at for one page at most (``python -m benchmarks search``). So the cost of a
+#: page does not depend on how many runs exist or how few of them match.
+RUNS_READ_PER_PAGE = 1500
+#: Runs that are looked at, at most, to find all that match a query.
+RUNS_READ_FOR_ALL = 15_000
 #: Largest page size that a request may ask for.
 MAX_PAGE_SIZE = 1000
 
@@ -90,6 +92,7 @@ class AuthorizedClient:
         children: bool = False,
         parent: str | None = None,
         thread_id: str | None = None,
+        query: str | None = None,
     ) -> Page:
         """Return a page of the runs that the HTTP caller may see.
 
@@ -110,6 +113,7 @@ class AuthorizedClient:
             children=children,
             parent=parent,
             thread_id=thread_id,
+            query=query,
         )
 
     def status_counts(self) -> dict[str, int]:
@@ -132,20 +136,29 @@ class AuthorizedClient:
         self.caller.require(Scope.ADMIN)
         return self.client._store.figures.look().rounds
 
-    def live(self, status: RunStatus | str | None = None, flow: str | None = None) -> list[str]:
-        """Return the ids of the live runs of this status and flow that the HTTP caller may see.
-
-        These are the runs that request_stop_many would stop.
-        """
+    def several(self, run_ids: Iterable[str]) -> list[Run]:
+        """Return the runs with these ids that exist and that the HTTP caller may see."""
         self.caller.require(Scope.READ)
-        wanted = validation.status(status)
-        only = self.caller.sees_only
-        return [
-            run_id
-            for each in LIVE
-            if wanted in (None, each)
-            for run_id in self.client.matching(each, flow, submitted_by=only)
-        ]
+        found: list[Run] = []
+        for run_id in run_ids:
+            with suppress(RunNotFound, DamagedRun):
+                found.append(self.get(run_id))
+        return found
+
+    def all_runs(self, query: str, statuses: Collection[RunStatus], limit: int) -> list[Run]:
+        """Return the runs that match a query and have one of these statuses.
+
+        At most ``limit`` runs are returned, and 15,000 are looked at.
+        """
+        found: list[Run] = []
+        cursor: str | None = None
+        for _ in range(RUNS_READ_FOR_ALL // RUNS_READ_PER_PAGE):
+            page = self.runs(limit=limit, cursor=cursor, query=query or None)
+            found += [run for run in page if run.status in statuses]
+            cursor = page.cursor
+            if cursor is None or len(found) >= limit:
+                break
+        return found[:limit]
 
     def events(self, run_id: str, after: str | None = None) -> Iterator[Event]:
         """Return the events that a run has so far, if the HTTP caller may see the run."""

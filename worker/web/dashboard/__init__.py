@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure.worker.web.dashboard import (
     actions,
     answer,
+    chosen,
     compare,
     fleet,
     notifications,
@@ -23,6 +24,7 @@ _MODULES = (
     page,
     overview,
     runs,
+    chosen,
     actions,
     answer,
     run,

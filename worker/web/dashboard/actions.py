@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -21,25 +22,8 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 @router.post("/runs/{run_id}/stop")
 def stop(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
     """Stop a run, after the current round or at once."""
-    receipt = runs.request_stop(run_id, _mode(filled), _reason(filled))
+    receipt = runs.request_stop(run_id, mode_of(filled), _reason(filled))
     return back_from(request, filled, ("runs", run_id), _notice_of(receipt))
-
-
-@router.post("/stops")
-def stop_many(request: Request, runs: Runs, filled: Filled) -> Response:
-    """Stop all live runs of a flow, a status, or both."""
-    receipts = runs.request_stop_many(
-        filled.get("flow") or None, filled.get("status") or None, _mode(filled), _reason(filled)
-    )
-    stopped = sum(receipt.stopped for receipt in receipts)
-    later = sum(receipt.running and not receipt.stopped for receipt in receipts)
-    others = len(receipts) - stopped - later
-    notice = f"{count(stopped, 'run')} stopped."
-    if later:
-        notice += f" {later} more will stop after the current round."
-    if others:
-        notice += f" {others} could not be stopped: ended meanwhile, or damaged."
-    return back_from(request, filled, ("runs",), notice)
 
 
 @router.post("/runs/{run_id}/resume")
@@ -113,7 +97,12 @@ def unpause(request: Request, name: str, runs: Runs, filled: Filled) -> Response
     )
 
 
-def _mode(filled: Filled) -> StopMode:
+def mode_of(filled: Mapping[str, str]) -> StopMode:
+    """Return the mode of a stop that a form names.
+
+    Raises:
+        InvalidInput: It names another one.
+    """
     mode = filled.get("mode", "graceful")
     if mode not in ("graceful", "now"):
         raise InvalidInput(f"expected mode 'graceful' or 'now', got {mode[:60]!r}")

@@ -1,25 +1,34 @@
-"""The table of runs, its filters, and the filters that users saved."""
+"""The table of runs: its query line, tabs and order, and the filters that users saved."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
-from perdure.worker.client.bulk import LIVE
-from perdure.worker.domain.run import RunStatus
+from perdure.worker.domain.query_line import QueryTerm, line_of, terms_of, with_term
+from perdure.worker.domain.run import Page, Run, RunStatus
+from perdure.worker.domain.run_query import KEYS, SORTED_AFTER_READING, SORTS, RunQuery
 from perdure.worker.errors import InvalidInput
-from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.auth.permissions import RUNS_READ_PER_PAGE, Runs
+from perdure.worker.web.dashboard.chosen import ACTIONS
 from perdure.worker.web.dashboard.page import PageRoute, back, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 #: Rows on one page.
 ROWS = 50
-#: Query parameters that a saved filter holds. The position in the table is not among them.
-VIEW = ("status", "flow", "label", "children")
+#: Query parameters that choose runs. Other pages and filters that were saved earlier use the ones
+#: beside ``q``. The position in the table is not among them.
+VIEW = ("q", "status", "flow", "label", "children")
+#: Ages for which the page has a link.
+AGES = {"last hour": "<1h", "last day": "<1d", "last week": "<7d"}
+#: Seconds between two updates of an open page, if the index finds its rows, and if it is a search.
+SECONDS, SECONDS_OF_SEARCH = 2, 10
 QueryText = Annotated[str, Query()]
 
 
@@ -27,59 +36,50 @@ QueryText = Annotated[str, Query()]
 def table(
     request: Request,
     runs: Runs,
+    q: QueryText = "",
     status: QueryText = "",
     flow: QueryText = "",
     label: QueryText = "",
     children: QueryText = "",
     cursor: QueryText = "",
 ) -> Response:
-    """Show the runs that match the filter, newest first."""
-    view = {
-        "status": status,
-        "flow": flow.strip(),
-        "label": label.strip(),
-        "children": "1" if children else "",
-    }
-    fault, found_runs = "", None
+    """Show the runs that match the query line, newest first."""
+    view = {"q": q, "status": status, "flow": flow, "label": label, "children": children}
+    line, asked, fault, found = q.strip(), RunQuery(), "", None
     try:
-        found_runs = runs.runs(
-            status or None,
-            view["flow"] or None,
-            ROWS,
-            cursor or None,
-            labels_of(view["label"]),
-            bool(children),
-        )
+        line = line_of_view(view)
+        asked = RunQuery.of(line)
+        found = runs.runs(limit=ROWS, cursor=cursor or None, query=line or None)
     except InvalidInput as error:
         fault = str(error)
+    flows = sorted(runs.flows())
+    is_plain = not fault and is_of_statuses(line)
     return page(
         request,
         "runs.html",
         422 if fault else 200,
-        view=view,
+        line=line,
+        asked=asked,
         fault=fault,
-        found=found_runs,
-        counts=None
-        if cursor or view["flow"] or view["label"] or children
-        else runs.status_counts(),
+        found=found,
+        looked_back=looked_back(found, cursor, asked),
+        looked_at=RUNS_READ_PER_PAGE,
+        counts=runs.status_counts() if is_plain and not cursor else None,
         cursor=cursor,
         statuses=[each.value for each in RunStatus],
-        flows=sorted(runs.flows()),
+        chosen_status=chosen(line, "status") if not fault else "",
+        chosen_age=chosen(line, "submitted") if not fault else "",
+        line_with=lambda key, text: with_term(line, key, text),
+        ages=AGES,
+        keys=KEYS,
+        columns=columns_of(found),
+        actions=ACTIONS,
+        completions=json.dumps(completions_of(found, flows)),
+        seconds=SECONDS if is_plain and asked.sort == "newest" else SECONDS_OF_SEARCH,
         filters=runs.saved_filters(),
-        query=query_of(view),
-        stoppable=status in ("", *(each.value for each in LIVE))
-        and (status or view["flow"])
-        and not view["label"],
+        saved_lines={name: _saved_line(saved) for name, saved in runs.saved_filters().items()},
+        query=query_of({"q": line}),
     )
-
-
-@router.get("/stops")
-def ask_to_stop(
-    request: Request, runs: Runs, status: QueryText = "", flow: QueryText = ""
-) -> Response:
-    """Show how many runs would be stopped, and ask for a confirmation."""
-    ids = runs.live(status or None, flow or None)
-    return page(request, "stop_many.html", status=status, flow=flow, ids=ids)
 
 
 @router.post("/filters")
@@ -89,7 +89,7 @@ def save(
     name: Annotated[str, Form()] = "",
     query: Annotated[str, Form()] = "",
 ) -> Response:
-    """Save the present filter under a name."""
+    """Save the present query line under a name."""
     runs.save_filter(name.strip(), query_of(dict(parse_qsl(query))))
     return _to(request, query, f"Filter {name.strip()} was saved.")
 
@@ -106,24 +106,98 @@ def forget(
     return _to(request, query, f"Filter {name} was deleted.")
 
 
-def labels_of(text: str) -> dict[str, str]:
-    """Return the labels of runs that a text such as ``team=a, env=b`` names.
+def line_of_view(view: Mapping[str, str]) -> str:
+    """Return the query line that the parameters of an address of the table stand for.
 
     Raises:
-        InvalidInput: A part is not ``name=value``.
+        InvalidInput: The line, or a label, cannot be read.
     """
-    pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
-    for name, equals, _ in pairs:
-        if not name.strip() or not equals:
-            raise InvalidInput(
-                f"expected labels as name=value, separated by commas, got {text[:80]!r}"
-            )
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    line = view.get("q", "").strip()
+    named = [
+        ("status", view.get("status", "")),
+        ("flow", view.get("flow", "").strip()),
+        *(("label", text) for text in _labels_of(view.get("label", ""))),
+        ("children", "yes" if view.get("children") else ""),
+    ]
+    more = [QueryTerm(key, text) for key, text in named if text]
+    return line_of([*terms_of(line), *more]) if more else line
+
+
+def is_of_statuses(line: str) -> bool:
+    """Return whether a query line chooses runs by status alone, so that the counts apply to it."""
+    return all(term.key in ("status", "sort") for term in terms_of(line))
+
+
+def chosen(line: str, key: str) -> str:
+    """Return the text of the only term of a key in a query line, or ''."""
+    texts = [str(term).partition(":")[2] for term in terms_of(line) if term.key == key]
+    return texts[0] if len(texts) == 1 and f"-{key}:" not in line else ""
+
+
+def looked_back(found: Page | None, cursor: str, asked: RunQuery) -> datetime | None:
+    """Return up to which time a page that is not full looked at runs, or None if it is full.
+
+    A page that is sorted after reading says so even if it is full.
+    """
+    if found is None or found.cursor is None:
+        return None
+    if len(found) == ROWS and asked.sort not in SORTED_AFTER_READING:
+        return None
+    score = found.cursor.partition("|")[2].partition(":")[0]
+    return datetime.fromtimestamp(min(float(score), 4e12) / 1000, UTC)
+
+
+def columns_of(found: Page | None) -> set[str]:
+    """Return the names of the columns that would be empty without any run on this page."""
+    runs = found.runs if found is not None else []
+    columns = {"error"} if any(run.error for run in runs) else set()
+    return columns | ({"labels"} if any(run.labels for run in runs) else set())
+
+
+def completions_of(found: Page | None, flows: list[str]) -> dict[str, Any]:
+    """Return the values that the query line suggests, by key.
+
+    Labels and submitters are those of the runs on the page, so no more runs are read for them.
+    """
+    runs: list[Run] = found.runs if found is not None else []
+    labels = {f"{name}={value}" for run in runs for name, value in run.labels.items()}
+    by = {run.details["submitted_by"] for run in runs if run.details.get("submitted_by")}
+    return {
+        "": list(KEYS.items()),
+        "status": [each.value for each in RunStatus],
+        "flow": flows,
+        "label": sorted(labels),
+        "by": sorted(by),
+        "submitted": list(AGES.values()),
+        "ended": list(AGES.values()),
+        "duration": [">10s", ">1m", ">10m", ">1h"],
+        "cost": [">0.01", ">0.1", ">1"],
+        "children": ["yes"],
+        "sort": list(SORTS),
+    }
 
 
 def query_of(view: Mapping[str, Any]) -> str:
-    """Return the URL's query string for a filter of the table of runs."""
+    """Return the URL's query string for a view of the table of runs."""
     return urlencode({name: view[name] for name in VIEW if view.get(name)})
+
+
+def _labels_of(text: str) -> list[str]:
+    """Return the labels of a text such as ``team=a, env=b``."""
+    labels = [part.strip() for part in text.split(",") if part.strip()]
+    for label in labels:
+        if "=" not in label:
+            raise InvalidInput(
+                f"expected labels as name=value, separated by commas, got {text[:80]!r}"
+            )
+    return labels
+
+
+def _saved_line(query: str) -> str:
+    try:
+        return line_of_view(dict(parse_qsl(query)))
+    except InvalidInput:
+        return query
 
 
 def _to(request: Request, query: str, notice: str) -> Response:

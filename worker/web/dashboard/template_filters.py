@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from perdure.flows.durations import coarse, duration
 from perdure.worker.domain.fleet import names_text
+from perdure.worker.domain.run import Run
 from perdure.worker.presentation.questions import KINDS, or_else, what
 from perdure.worker.presentation.text import (
     clock,
@@ -77,6 +78,20 @@ def progress(reported: Any) -> str:
     )
 
 
+def took(run: Run) -> float:
+    """Return the seconds from a run's submission to its end, or to now."""
+    details = run.details
+    ended = details.get("ended_at") or details.get("stopped_at") if run.status.ended else None
+    end = datetime.fromisoformat(ended) if ended else datetime.now(UTC)
+    return (end - run.created_at).total_seconds()
+
+
+def cost(run: Run) -> float:
+    """Return the dollars that a run and the runs below it have cost."""
+    parts = (run.details.get("spent", {}), run.details.get("spent_below", {}))
+    return float(sum(part.get("money", 0) for part in parts))
+
+
 def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
     """Return an HTML ``<time>`` element for a moment, with the full date as its title.
 
@@ -124,6 +139,7 @@ def asset(context: Context, name: str) -> str:
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "amount": lambda value, name: amount(name, value),
+    "cost": cost,
     "cut": cut,
     "duration": duration,
     "exact": exact,
@@ -136,6 +152,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "progress": progress,
     "since": since,
     "time": time_tag,
+    "took": took,
     "used": used,
     "used_and_cached": used_and_cached,
     "used_below": used_below,

@@ -1,0 +1,85 @@
+"""A query line: how it is read, written again, and which runs it describes."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from perdure.worker.domain.query_line import added_term, line_of, quoted, terms_of, with_term
+from perdure.worker.domain.run import RunStatus
+from perdure.worker.domain.run_query import RunQuery
+from perdure.worker.errors import InvalidInput
+
+DAY = 86_400_000
+NOW = 100 * DAY
+RUN = {
+    "id": "ab12", "phase": "errored", "flow": "react", "goal": "Book the Invoice", "submitted_by": "ann",
+    "labels": json.dumps({"team": "a b", "x": 'q"u'}), "error": "TimeoutError: slow", "thread_id": "t",
+    "created_at": str(NOW - DAY), "ended_at": str(NOW - DAY + 600_000), "spent": json.dumps({"money": 0.25}), "t:money": "500000",
+}  # fmt: skip
+FITS = [
+    "", "status:errored", "status:errored,completed", "status:queued status:errored", "-status:queued", "flow:react", "flow:a,react",
+    "label:team", 'label:team="a b"', 'label:"x=q\\"u"', "by:ann", "goal:invoice", '"the invoice"', "book invoice", "ab1", "id:ab", "error:timeout", "thread:t",
+    "submitted:<2d", "submitted:>1h", "submitted:1970-04-10", "submitted:>1970-04-01", "ended:<1d", "ended:>20h", "duration:>9m",
+    "duration:<11m", "cost:>0.7", "cost:<0.8", "-cost:>1", "STATUS:errored", "children:yes sort:cost",
+]  # fmt: skip
+FITS_NOT = [
+    "status:queued", "-status:errored", "flow:reac", "-flow:react", "label:none", "label:team=a", "by:bob", "invoices", "id:b", "-ab1", "error:none",
+    "submitted:<1h", "submitted:>2d", "ended:<1h", "ended:1970-04-01", "duration:>1h", "cost:<0.7", "status:errored by:bob", "flow:react invoices",
+]  # fmt: skip
+WRONG = [
+    "team:a", "status:bogus", "status:", "submitted:1d", "submitted:<soon", "duration:10m", "cost:>much", "sort:size", "-sort:cost", '"open', 'a"b',
+    "children:maybe", "x" * 2001, "a " * 51, "cost:>nan",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", FITS)
+def test_a_run_is_described(line: str) -> None:
+    assert RunQuery.of(line).fits(RUN, NOW)
+
+
+@pytest.mark.parametrize("line", FITS_NOT)
+def test_a_run_is_not_described(line: str) -> None:
+    assert not RunQuery.of(line).fits(RUN, NOW)
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_line_that_cannot_be_read_says_what_was_expected(line: str) -> None:
+    with pytest.raises(InvalidInput, match="query: "):
+        RunQuery.of(line)
+
+
+@pytest.mark.parametrize("line", [*FITS, *FITS_NOT])
+def test_a_line_is_written_as_it_was_read(line: str) -> None:
+    assert terms_of(line_of(terms_of(line))) == terms_of(line)
+
+
+def test_a_quoted_text_is_read_back_whatever_it_holds() -> None:
+    text = 'a "b" \\ c:d -e'
+    (term,) = terms_of(quoted(text))
+    assert (term.key, term.text) == ("", text)
+
+
+def test_terms_are_replaced_added_and_removed() -> None:
+    assert with_term("a status:errored b", "status", "queued") == "a b status:queued"
+    assert with_term("a status:errored", "status", None) == "a"
+    assert added_term("a", "label", "x=a b") == 'a label:"x=a b"'
+    assert added_term("label:x=1", "label", "x=1") == "label:x=1"
+
+
+def test_no_index_is_read_that_holds_no_matching_run() -> None:
+    assert RunQuery.of("ended:<1d").statuses == {each for each in RunStatus if each.ended}
+    assert RunQuery.of("status:errored status:queued").statuses == {
+        RunStatus.ERRORED,
+        RunStatus.QUEUED,
+    }
+
+
+def test_only_times_are_read_that_hold_matching_runs() -> None:
+    submitted, ended = RunQuery.of("submitted:<2d submitted:>1d"), RunQuery.of("ended:<2d")
+    assert submitted.times("live", NOW) == (NOW - 2 * DAY, NOW - DAY)
+    assert submitted.times("completed", NOW) == (NOW - 2 * DAY, math.inf)
+    assert ended.times("errored:children", NOW) == (NOW - 2 * DAY, math.inf)
+    assert ended.times("stopped", NOW) == (-math.inf, math.inf)

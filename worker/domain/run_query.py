@@ -1,0 +1,360 @@
+"""RunQuery: what a query line such as ``status:errored label:team=a submitted:<1d`` asks for.
+
+It decides for one run, given as the fields of its hash, whether the run matches. It also says which
+indexes and which times can hold matching runs, so that a list reads no others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from perdure.flows.durations import seconds_of
+from perdure.flows.names import suggest
+from perdure.worker.domain.query_line import QueryTerm, terms_of
+from perdure.worker.domain.record import MILLION, TREE, Record
+from perdure.worker.domain.run import RunStatus, status_of
+from perdure.worker.domain.submission import RUN_ID
+from perdure.worker.errors import InvalidInput
+
+#: The keys of a query line, each with what it selects. Completion and help show them.
+KEYS: Mapping[str, str] = {
+    "status": "queued, running, interrupted, stopped, completed or errored",
+    "flow": "name of the flow",
+    "label": "name=value, or the name alone",
+    "by": "who submitted it",
+    "goal": "words of the goal",
+    "error": "words of the error",
+    "id": "beginning of the run's id",
+    "thread": "name of the thread",
+    "submitted": "<1d: within the last day, >1d: before that, or a date",
+    "ended": "<1d: within the last day, >1d: before that, or a date",
+    "duration": ">10m: longer than ten minutes",
+    "cost": ">0.5: more than 50 cents",
+    "children": "yes: child runs too",
+    "sort": "newest, oldest, duration or cost",
+}
+SORTS = ("newest", "oldest", "duration", "cost")
+#: Orders that no index has. Only runs that were looked at can be sorted by them.
+SORTED_AFTER_READING = ("duration", "cost")
+#: Fields of a run's hash that a condition reads, by its key.
+_READS: Mapping[str, tuple[str, ...]] = {
+    "": ("goal",),
+    "status": ("phase", "started_at"),
+    "flow": ("flow",),
+    "label": ("labels",),
+    "by": ("submitted_by",),
+    "goal": ("goal",),
+    "error": ("error",),
+    "id": (),
+    "thread": ("thread_id",),
+    "submitted": ("created_at",),
+    "ended": ("phase", "ended_at", "stopped_at"),
+    "duration": ("created_at", "ended_at", "stopped_at", "phase", "started_at"),
+    "cost": ("spent", f"{TREE}money"),
+}
+#: Keys of which a run has one value. Several terms of such a key name alternatives.
+_ALTERNATIVES = ("status", "flow", "by", "id", "thread")
+_COMPARED = ("submitted", "ended", "duration", "cost")
+_ENDED = frozenset(status for status in RunStatus if status.ended)
+#: The indexes whose order is the time of the end.
+BY_END = ("completed", "errored")
+
+#: Texts of a query that are tried as ids of runs.
+MOST_NAMED = 5
+
+_Condition = Callable[[Mapping[str, str], float], bool]
+
+
+@dataclass(frozen=True)
+class RunQuery:
+    """A query line, read.
+
+    Attributes:
+        terms: the terms that choose runs, without ``sort`` and ``children``.
+        statuses: the statuses that matching runs can have.
+        sort: the order of the list, one of SORTS.
+        children: whether child runs match too.
+    """
+
+    terms: tuple[QueryTerm, ...] = ()
+    statuses: frozenset[RunStatus] = frozenset(RunStatus)
+    sort: str = "newest"
+    children: bool = False
+    _conditions: tuple[_Condition, ...] = ()
+
+    @classmethod
+    def of(cls, line: str) -> RunQuery:
+        """Read a query line.
+
+        Raises:
+            InvalidInput: A key is unknown, or a value does not fit its key.
+        """
+        settings = {"sort": "newest", "children": "no"}
+        allowed = {"sort": SORTS, "children": ("yes", "no")}
+        chosen: list[QueryTerm] = []
+        for term in terms_of(line):
+            if term.key not in allowed:
+                chosen.append(term)
+                continue
+            if term.is_not or term.text not in allowed[term.key]:
+                raise InvalidInput(
+                    f"query: expected {term.key}: with one of {', '.join(allowed[term.key])}, "
+                    f"got {str(term)[:80]}"
+                )
+            settings[term.key] = term.text
+        terms = tuple(chosen)
+        return cls(
+            terms,
+            _statuses_of(terms),
+            settings["sort"],
+            settings["children"] == "yes",
+            tuple(_conditions_of(terms)),
+        )
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of the fields that decide whether a run matches, and of its place if sorted."""
+        keys = [term.key for term in self.terms]
+        if self.sort in SORTED_AFTER_READING:
+            keys.append(self.sort)
+        return tuple(dict.fromkeys(name for key in keys for name in _READS[key]))
+
+    @property
+    def submitter(self) -> str | None:
+        """The only submitter whose runs can match, or None."""
+        names = {term.text for term in self.terms if term.key == "by" and not term.is_not}
+        return names.pop() if len(names) == 1 else None
+
+    @property
+    def id_prefixes(self) -> tuple[str, ...]:
+        """The texts with which the id of a matching run begins. Empty: the id does not matter."""
+        return tuple(term.text for term in self.terms if term.key == "id" and not term.is_not)
+
+    @property
+    def named_ids(self) -> tuple[str, ...]:
+        """The texts that may be the whole id of a run. It is found however old the run is."""
+        texts = [term.text for term in self.terms if term.key in ("", "id") and not term.is_not]
+        return tuple(text for text in texts if RUN_ID.fullmatch(text))[:MOST_NAMED]
+
+    def fits(self, fields: Mapping[str, str], now: float) -> bool:
+        """Return whether a run, given as fields of its hash, matches.
+
+        Args:
+            now: the present time (ms), from which ages are counted.
+
+        Raises:
+            DamagedRun: A field of the run cannot be read.
+        """
+        return all(condition(fields, now) for condition in self._conditions)
+
+    def times(self, index: str, now: float) -> tuple[float, float]:
+        """Return the earliest and the latest score (ms) that matching runs have in an index.
+
+        The score is the time of the end in ``completed`` and ``errored``, else the submission.
+        """
+        ended = index.partition(":")[0] in BY_END
+        low, high = -math.inf, math.inf
+        for term in self.terms:
+            if term.key not in ("submitted", "ended") or term.is_not:
+                continue
+            after, before = _span(term, now)
+            # No run ends before its submission, so the bound of one is often that of the other.
+            if ended or term.key == "submitted":
+                low = max(low, after)
+            if not ended or term.key == "ended":
+                high = min(high, before)
+        return low, high
+
+
+def duration_of(fields: Mapping[str, str], now: float) -> float:
+    """Return the ms from a run's submission to its end, or to now."""
+    end = _end_of(fields)
+    return (now if end is None else end) - Record(fields).count("created_at")
+
+
+def cost_of(fields: Mapping[str, str]) -> float:
+    """Return the dollars that a run has cost, with the runs below it."""
+    record = Record(fields)
+    return record.spent.get("money", 0.0) + record.count(f"{TREE}money") / MILLION
+
+
+def _end_of(fields: Mapping[str, str]) -> float | None:
+    """Return when a run ended (ms), or None if it has not."""
+    if not status_of(fields).ended:
+        return None
+    record = Record(fields)
+    return record.count("stopped_at" if "ended_at" not in fields else "ended_at")
+
+
+def _statuses_of(terms: tuple[QueryTerm, ...]) -> frozenset[RunStatus]:
+    statuses = frozenset(RunStatus)
+    named: frozenset[RunStatus] = frozenset()
+    for term in terms:
+        if term.key == "ended" and not term.is_not:
+            statuses &= _ENDED
+        if term.key == "status":
+            values = {each.value: each for each in RunStatus}
+            wrong = [text for text in term.text.split(",") if text not in values]
+            if wrong:
+                raise InvalidInput(
+                    f"query: no status {wrong[0][:40]!r}; {suggest(wrong[0], values)}"
+                )
+            these = frozenset(values[text] for text in term.text.split(","))
+            if term.is_not:
+                statuses -= these
+            else:
+                named |= these
+    return statuses & named if named else statuses
+
+
+def _conditions_of(terms: tuple[QueryTerm, ...]) -> list[_Condition]:
+    conditions: list[_Condition] = []
+    alternatives: dict[str, list[_Condition]] = {}
+    for term in terms:
+        holds = _condition_of(term)
+        if term.is_not:
+            conditions.append(_negated(holds))
+        elif term.key in _ALTERNATIVES:
+            alternatives.setdefault(term.key, []).append(holds)
+        else:
+            conditions.append(holds)
+    return [*map(_any_of, alternatives.values()), *conditions]
+
+
+def _negated(holds: _Condition) -> _Condition:
+    return lambda fields, now: not holds(fields, now)
+
+
+def _any_of(conditions: list[_Condition]) -> _Condition:
+    if len(conditions) == 1:
+        return conditions[0]
+    return lambda fields, now: any(holds(fields, now) for holds in conditions)
+
+
+def _condition_of(term: QueryTerm) -> _Condition:
+    key, text = term.key, term.text
+    if key and key not in KEYS:
+        raise InvalidInput(
+            f"query: no key {key[:40]!r}; {suggest(key, KEYS)}. "
+            f'To search for these words, put them in quotes: "{key}:{text[:40]}"'
+        )
+    if key in _COMPARED:
+        return _compared(term)
+    folded = text.casefold()
+    if key == "status":
+        statuses = {RunStatus(each) for each in text.split(",")}
+        return lambda fields, _: status_of(fields) in statuses
+    if key == "label":
+        name, equals, value = text.partition("=")
+        if equals:
+            return lambda fields, _: Record(fields).mapping("labels").get(name) == value
+        return lambda fields, _: name in Record(fields).mapping("labels")
+    if key == "id":
+        return lambda fields, _: fields.get("id", "").startswith(text)
+    if key in ("goal", "error"):
+        return lambda fields, _: folded in fields.get(key, "").casefold()
+    if not key:
+        return lambda fields, _: (
+            folded in fields.get("goal", "").casefold() or fields.get("id", "").startswith(text)
+        )
+    field = {"flow": "flow", "by": "submitted_by", "thread": "thread_id"}[key]
+    names = set(text.split(","))
+    return lambda fields, _: fields.get(field) in names
+
+
+def _compared(term: QueryTerm) -> _Condition:
+    _bounds_of(term)  # An invalid value raises here, not at the first run.
+    key = term.key
+    if key in ("duration", "cost"):
+        low, high = _bounds_of(term)
+
+        def fits_amount(fields: Mapping[str, str], now: float) -> bool:
+            amount = cost_of(fields) if key == "cost" else duration_of(fields, now) / 1000
+            return low < amount < high
+
+        return fits_amount
+
+    def fits_time(fields: Mapping[str, str], now: float) -> bool:
+        after, before = _span(term, now)
+        at = _end_of(fields) if key == "ended" else Record(fields).count("created_at")
+        return at is not None and after <= at <= before
+
+    return fits_time
+
+
+def _span(term: QueryTerm, now: float) -> tuple[float, float]:
+    """Return the earliest and the latest time (ms) that a term for a time allows."""
+    sign, value = term.text[:1], term.text[1:]
+    age = _age(value)
+    if age is not None:  # An age of less than a day is a time after that of a day ago.
+        at = now - age * 1000
+        return (at, math.inf) if sign == "<" else (-math.inf, at)
+    return _bounds_of(term)
+
+
+def _bounds_of(term: QueryTerm) -> tuple[float, float]:
+    """Return the bounds of a comparison: of seconds, of dollars, or of a time (ms).
+
+    Raises:
+        InvalidInput: The text of the term is not a comparison that its key takes.
+    """
+    sign, value = (term.text[0], term.text[1:]) if term.text[0] in "<>" else ("", term.text)
+    if term.key in ("submitted", "ended"):
+        if sign and _age(value) is not None:
+            return -math.inf, math.inf
+        day = _day(value)
+        if day is not None:
+            begin, end = day
+            return {"": (begin, end - 1), "<": (-math.inf, begin), ">": (begin, math.inf)}[sign]
+        at = _moment(value) if sign else None
+        if at is not None:
+            return (-math.inf, at) if sign == "<" else (at, math.inf)
+        expected = "<1d, >1d, a date like 2026-11-22, or >2026-11-22T08:00+01:00"
+    elif term.key == "duration":
+        amount = _age(value)
+        if sign and amount is not None:
+            return (-math.inf, amount) if sign == "<" else (amount, math.inf)
+        expected = ">10m or <1h30m"
+    else:
+        amount = _number(value)
+        if sign and amount is not None:
+            return (-math.inf, amount) if sign == "<" else (amount, math.inf)
+        expected = "dollars, such as >0.5"
+    raise InvalidInput(f"query: {term.key}: expected {expected}; got {term.text[:40]!r}")
+
+
+def _age(text: str) -> float | None:
+    try:
+        return seconds_of(text)
+    except ValueError:
+        return None
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _day(text: str) -> tuple[float, float] | None:
+    """Return the begin and the end (ms) of a day of UTC, or None if the text is no date."""
+    try:
+        begin = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+        end = begin + timedelta(days=1)
+    except (ValueError, OverflowError):
+        return None
+    return begin.timestamp() * 1000, end.timestamp() * 1000
+
+
+def _moment(text: str) -> float | None:
+    """Return the time (ms) that a text in ISO 8601 names, in UTC unless it has a zone."""
+    try:
+        at = datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000
+    except (ValueError, OverflowError):
+        return None
