@@ -61,7 +61,8 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
         csrf=getattr(request.state, "csrf", ""),
         theme=theme if theme in THEMES else "",
         notice=unquote(request.cookies.get(NOTICE, "")),
-        waits_for_people=_waits_for_people(request, authorized_client),
+        # A server that does not answer is not asked once more.
+        waits_for_people=_waits_for_people(request, authorized_client) if code < 500 else 0,
         **context,
     )
     response = HTMLResponse(text, code)
