@@ -205,6 +205,10 @@ def test_a_stopped_tree_goes_on_where_it_was(client: Client, driver: Driver) -> 
         "stopped",
         "stopped",
     ]
+    stopped = children_of(client, run)[1]
+    assert f"perdure resume {run.id}, which continues the runs below" in (
+        client.why(stopped.id).sentence
+    )
     driver.play()  # messages of rounds that are not wanted any more
     client.resume(run.id)
     driver.sweep_and_play()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -216,6 +217,22 @@ def test_the_command_line_signals_topics(
     assert hash_of(client._store, run_id)["topic"] == TOPIC
     told = command_line("signal", "--topic", TOPIC, "paid", "--json")
     assert (told.json["run_id"], told.json["number"]) == (run_id, 2)
+
+
+def test_a_payload_is_read_from_a_file_and_a_wrong_one_is_not_shown_whole(
+    tmp_path: Path, client: Client, settings: Settings
+) -> None:
+    command_line = CommandLine(tmp_path, settings)
+    run = client.submit("countdown", "g")
+    large = tmp_path / "large.json"
+    large.write_text(json.dumps("x" * 200_000))
+    told = command_line("signal", run.id, "paid", "--payload", f"@{large}", "--json")
+    assert told.json["number"] == 1
+    large.write_text('"cut off' + "x" * 200_000)
+    told = command_line("signal", run.id, "paid", "--payload", f"@{large}")
+    assert (told.code, len(told.err) < 1_000, str(large) in told.err) == (2, True, True)
+    told = command_line("signal", run.id, "paid", "--payload", "@no.json")
+    assert (told.code, "no.json" in told.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,6 @@ def _goal(flow: str, goal: str | None, description: Mapping[str, Any]) -> str:
     if goal is None and description.get("needs_goal", True):
         raise InvalidInput(
             f"the flow {flow} needs a goal, and none was given. Say what the run is to achieve: "
-            f'perdure submit {flow} "GOAL"'
+            f'perdure submit {flow} "GOAL". A flow with needs_goal = False needs none'
         )
     return goal or ""

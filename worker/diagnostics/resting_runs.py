@@ -99,8 +99,11 @@ def ended(case: RunCase) -> Verdict:
         case _:
             by = f" by {fields['stop_by']}" if fields.get("stop_by") else ""
             because = f" ({fields['stop_reason']})" if fields.get("stop_reason") else ""
+            # By itself, a run that was stopped with its tree would go on apart from it.
+            above = fields.get("parent", "") if fields.get("stop_tree") else ""
             text, since = (
-                f"It was stopped{by}{because}. To go on: perdure resume {case.id}",
+                f"It was stopped{by}{because}. To go on: perdure resume {above or case.id}"
+                + (", which continues the runs below it" if above else ""),
                 "stopped_at",
             )
     return case.say(

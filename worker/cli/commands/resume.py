@@ -164,20 +164,43 @@ def asked_for_approval(
     return interrupt or waiting.id
 
 
+#: Characters of an invalid text that its error shows.
+SHOWN = 80
+
+
 def read_json(option: str, text: str) -> Any:
     """Parse the JSON text that a user gives as the value of an option.
 
+    ``@FILE`` stands for the text of a file, and ``@-`` for stdin, since an argument of a command
+    has at most 128 KiB.
+
     Raises:
-        UsageError: The text is not JSON. The message says how to write it.
+        UsageError: The text is not JSON, or the file cannot be read. The message says what to do.
     """
+    if text.startswith("@"):
+        text, where = _read(option, text[1:]), f" in {text[1:]}"
+    else:
+        where = ""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
+        shown = f"{text[:SHOWN]!r}{'...' if len(text) > SHOWN else ''}{where} ({error})"
         if option == "--edit":
             raise click.UsageError(
-                f"--edit expects the arguments as a JSON object, got {text!r}."
+                f"--edit expects the arguments as a JSON object, got {shown}."
             ) from error
         quoted = shlex.quote(json.dumps(text, ensure_ascii=False))
-        raise click.UsageError(
-            f"{option} expects JSON, got {text!r}. Put text in double quotes: {option} {quoted}"
-        ) from error
+        advice = (
+            f" Put text in double quotes: {option} {quoted}"
+            if not where and len(text) <= SHOWN
+            else ""
+        )
+        raise click.UsageError(f"{option} expects JSON, got {shown}.{advice}") from error
+
+
+def _read(option: str, name: str) -> str:
+    try:
+        with click.open_file(name, encoding="utf-8") as file:
+            return str(file.read())
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{option} @{name}: {error}") from error

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.argument("name", metavar="NAME", required=False)
 @click.option("--topic", metavar="T", help="Send it to the run that holds this topic.")
-@click.option("--payload", metavar="JSON", help="What it brings, as JSON.")
+@click.option("--payload", metavar="JSON", help="What it brings, as JSON; @FILE or @- reads it.")
 @click.option("--key", metavar="KEY", help="Your own id of this signal: it is stored once.")
 @click.option(
     "--keep",
