@@ -135,7 +135,7 @@ async def _form_of(request: Request) -> tuple[Form, list[str]]:
 def act(
     request: Request, runs: Runs, sent: Annotated[tuple[Form, list[str]], Depends(_form_of)]
 ) -> Response:
-    """Carry out the action on each of the runs, and show the number of them."""
+    """Stop, retry or delete each of the runs, and show how many they were."""
     form, ids = sent
     chosen_action = _action(form.get("action", ""))
     if len(ids) > MOST:
