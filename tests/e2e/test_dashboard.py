@@ -413,7 +413,7 @@ def test_static_files_are_kept_for_ever_by_the_digest_of_their_content_alone(
 ) -> None:
     with serving(settings) as url, httpx2.Client(base_url=url, timeout=60.0) as http:
         addresses = Markup(http.get("/runs").text).scripts
-        assert len(addresses) == 4
+        assert len(addresses) == 5
         for address in addresses:
             assert "immutable" in http.get(address).headers["Cache-Control"]
         assert http.get("/static/live.js?v=other").headers["Cache-Control"] == "no-cache"

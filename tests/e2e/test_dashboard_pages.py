@@ -444,7 +444,16 @@ def test_a_run_can_be_looked_at_whatever_numbers_it_holds(
     store.redis.hset(store.keys.run(run.id), mapping=fields)
     store.close()
     pages = [
-        visitor.see(path) for path in (f"/runs/{run.id}", "/runs", "/inbox", "/stuck", "/fleet")
+        visitor.see(path)
+        for path in (
+            f"/runs/{run.id}",
+            "/runs",
+            "/runs?q=sort:cost",
+            "/overview",
+            "/inbox",
+            "/stuck",
+            "/fleet",
+        )
     ]
     assert [page.status for page in pages] == [200] * len(pages)
     assert [

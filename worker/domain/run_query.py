@@ -178,7 +178,10 @@ def duration_of(fields: Mapping[str, str], now: float) -> float:
 def cost_of(fields: Mapping[str, str]) -> float:
     """Return the dollars that a run has cost, with the runs below it."""
     record = Record(fields)
-    return record.spent.get("money", 0.0) + record.count(f"{TREE}money") / MILLION
+    try:
+        return math.fsum((record.spent.get("money", 0.0), record.count(f"{TREE}money") / MILLION))
+    except OverflowError:  # of a run that was changed by hand
+        return math.inf
 
 
 def _end_of(fields: Mapping[str, str]) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -89,7 +90,10 @@ def took(run: Run) -> float:
 def cost(run: Run) -> float:
     """Return the dollars that a run and the runs below it have cost."""
     parts = (run.details.get("spent", {}), run.details.get("spent_below", {}))
-    return float(sum(part.get("money", 0) for part in parts))
+    try:
+        return math.fsum(part.get("money", 0) for part in parts)
+    except OverflowError:  # of a run that was changed by hand
+        return math.inf
 
 
 def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
