@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -498,6 +499,29 @@ def test_each_of_several_steps_at_once_has_a_span_within_its_round(
     ]
     assert all(each.parent in rounds for each in parts())
     assert CANARY not in str([vars(each) for each in parts()])
+
+
+@workflow("traced_in_turn")
+def traced_in_turn(steps: Steps) -> None:
+    steps.step(whispers, CANARY, name="agent__x__model.request")
+    with suppress(StepFailed):
+        steps.step(coughs, CANARY)
+    steps.step(whispers, CANARY)
+
+
+def test_each_of_several_steps_in_turn_has_a_span_which_is_that_of_its_round(
+    client: Client, engine: Runtime, collected: Collector
+) -> None:
+    with traced_to(collected):
+        run = client.submit("traced_in_turn", "g")
+        assert play(engine, run.id) == ["continued", "continued", "completed"]
+    _, rounds = collected.tree(run.id, 3)
+    steps = ["agent__x__model.request", "coughs", "whispers"]
+    assert [each.attributes["gen_ai.tool.name"] for each in rounds] == steps
+    assert {each.attributes["gen_ai.operation.name"] for each in rounds} == {"execute_tool"}
+    assert [each["step"] for each in rounds] == [0, 1, 2]
+    assert all(before.end <= after.start for before, after in pairwise(rounds))
+    assert CANARY not in str([vars(each) for each in collected.spans])
 
 
 @pytest.mark.parametrize("kept", [None, "garbage"])

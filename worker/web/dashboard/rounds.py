@@ -48,14 +48,7 @@ def one_round(request: Request, run_id: str, step: int, runs: Runs) -> Response:
             "open the run to see its steps"
         )
     committed = next((entry for entry in here if entry.row.is_round), None)
-    decision = next(
-        (
-            entry
-            for entry in entries
-            if entry.event.step == step - 1 and entry.event.data.get("command")
-        ),
-        None,
-    )
+    decision = _decision(entries, committed, step)
     turn = _turn_near(runs, run, _digest_of(entries, step), step)
     return page(
         request,
@@ -143,6 +136,25 @@ def turn_document(number: int, found: Turn, begins: int = 0) -> dict[str, Any]:
         "tree": tree_of(found.observation),
         "text": part_of(text_of(found.observation), begins),
     }
+
+
+def _decision(entries: Sequence[Entry], committed: Entry | None, step: int) -> Entry | None:
+    """Return the round that tells the command of a step; None if there is none.
+
+    That is the round before, which chose it. A step of a workflow tells its own.
+    """
+    if committed is not None and "did" in committed.event.data:
+        return committed if committed.command else None
+    return next(
+        (
+            entry
+            for entry in entries
+            if entry.event.step == step - 1
+            and entry.event.data.get("command")
+            and "did" not in entry.event.data
+        ),
+        None,
+    )
 
 
 def _attempts(here: list[Entry]) -> list[tuple[int, list[Entry]]]:
