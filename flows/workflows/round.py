@@ -228,7 +228,10 @@ class WorkflowRound:
         # stored before.
         if not apart or len(context.attached) > attached:
             return entry
-        told = context.once(step.key if entry.error is None else failed, entry.told)
+        try:
+            told = context.once(step.key if entry.error is None else failed, entry.told)
+        except UnstorableValue:
+            return entry  # It is too large for a record. The commit keeps it as an artifact.
         return replace(entry_of(step.key, told, context.artifact), args=args)
 
     def _is_over(self, step: StepRequest, error: Exception) -> bool:

@@ -102,7 +102,8 @@ class StoreJournal(Journal):
             raise UnstorableValue(
                 f"{self._where}: the result recorded as {name!r} takes {size} bytes; "
                 f"at most {self._most_bytes} are taken "
-                "(max_addition_bytes). Record less, or a reference to it"
+                "(max_addition_bytes). Record less, or a reference to it; outside of once, "
+                "context.attach keeps it as a file"
             )
         nonce = self._claim.fields.get("nonce", "")
         with self._reporting_broken():

@@ -383,7 +383,7 @@ def test_one_byte_decides_what_a_round_may_add() -> None:
         settled(outcome, settings=SETTINGS.model_copy(update={"max_addition_bytes": added - 1}))
     assert str(refused.value) == (
         f"step 4 would add {added} bytes to the run; the limit for one round is {added - 1} (max_addition_bytes). "
-        "Return less, or a reference to it"
+        "Return less, or a reference to it (context.attach keeps a file and returns one)"
     )
 
 
