@@ -12,7 +12,11 @@ import pytest
 
 from perdure import (
     AsyncSteps,
+    CircularFlow,
     Client,
+    FatalError,
+    Node,
+    RetryableError,
     RoundContext,
     Run,
     RunStatus,
@@ -20,6 +24,7 @@ from perdure import (
     Step,
     StepFailed,
     Steps,
+    register,
     workflow,
 )
 from perdure.flows.errors import ProcessEnd
@@ -292,6 +297,35 @@ def test_an_idempotent_step_is_tried_again_and_then_fails(
         client.retry(run.id)
         done = play(driver, run)
     assert done.answer == ORDERED and DONE["charge book"] == 2, "once for each run"
+
+
+@register("asks_whether_it_may_retry")
+class RetryAsker(CircularFlow):
+    """Fails each time, and keeps what ``may_retry`` said of each of its errors before."""
+
+    topology = (Node("Executor", "attempt"),)
+
+    def attempt(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        error = context.inputs["error"]
+        raised: Exception = FatalError("never") if error == "fatal" else RetryableError("busy", 0)
+        MAY_RETRY.append(context.may_retry(raised))
+        raise raised
+
+
+MAY_RETRY: list[bool] = []
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [("busy", [True, True, False]), ("fatal", [False])], ids=["busy", "fatal"]
+)
+def test_a_round_knows_whether_it_may_be_retried(
+    client: Client, settings: Settings, error: str, told: list[bool]
+) -> None:
+    MAY_RETRY.clear()
+    quick = settings.model_copy(update={"max_attempts": 3, "retry_delay_seconds": 0.001})
+    with driving(quick) as driver:
+        failed = play(driver, client.submit("asks_whether_it_may_retry", "go", {"error": error}))
+    assert failed.status is RunStatus.ERRORED and told == MAY_RETRY
 
 
 def test_another_error_is_not_tried_again_and_a_person_may_retry_the_run(
@@ -664,6 +698,47 @@ def test_a_workflow_takes_a_topic(client: Client, driver: Driver, other: Driver)
     while not client.get(run.id).status.ended:
         assert play_one(driver) or play_one(other)
     assert client.get(run.id).answer == 12
+
+
+@workflow("workflow_that_asks")
+def asks_between(steps: Steps) -> list[Any]:
+    before = steps.step(effect, "before", name="before")
+    told = steps.ask("how many?")
+    return [before, told, steps.step(effect, "after", name="after")]
+
+
+@workflow("workflow_that_asks_live")
+async def asks_between_live(steps: AsyncSteps) -> list[Any]:
+    before = await steps.step(aeffect, "before", name="before")
+    told = await steps.ask("how many?")
+    return [before, told, await steps.step(aeffect, "after", name="after")]
+
+
+@pytest.mark.parametrize("flow", ["workflow_that_asks", "workflow_that_asks_live"])
+@pytest.mark.parametrize("dies", ["while it is asked", "with the answer", "in both"])
+def test_a_death_while_a_question_is_open_repeats_nothing(
+    client: Client, settings: Settings, flow: str, dies: str
+) -> None:
+    run = client.submit(flow, "go")
+    with driving(settings) as asking:
+        assert play_one(asking)
+        if dies != "with the answer":
+            assert play_one(asking, before_its_commit=True)  # it asks, and nobody hears it
+            let_time_pass(asking)
+        assert play_one(asking) and not play_one(asking)
+        assert client.get(run.id).status is RunStatus.INTERRUPTED
+    # The process that asked is gone, with the coroutine that stood still in it.
+    [question] = client.inbox().waiting
+    assert DONE == {"before": 1} and question.question == "how many?"
+    client.resume(run.id, 7)
+    with driving(settings) as other:
+        if dies != "while it is asked":
+            assert play_one(other, before_its_commit=True)
+            let_time_pass(other)
+        done = play(other, run)
+    assert done.answer == ["before is done", 7, "after is done"], done.error
+    assert DONE == {"before": 1, "after": 1}
+    assert [name for name, _ in journal(client, run)] == ["before", "ask", "after"]
 
 
 def waits_inside(context: RoundContext) -> None:

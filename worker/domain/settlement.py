@@ -600,8 +600,8 @@ def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> 
     if added > settings.max_addition_bytes:
         raise UnstorableValue(
             f"step {record.step} would add {added} bytes to the run; the limit for one round is "
-            f"{settings.max_addition_bytes} (max_addition_bytes). Return less, or a reference to it "
-            "(context.attach keeps a file and returns one)"
+            f"{settings.max_addition_bytes} (max_addition_bytes). Return less, or a reference to "
+            "it (context.attach keeps a file and returns one)"
         )
     changed = {name: text for name, text in settlement.fields.items() if name.startswith(VALUE)}
     before = {} if settlement.renews else record.value_texts

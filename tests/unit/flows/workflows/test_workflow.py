@@ -108,6 +108,18 @@ def test_steps_of_a_name_are_numbered() -> None:
     assert names == ["one", "one.2", "one.3"]
 
 
+@pytest.mark.parametrize("name", ["agent__x__model.request", "agent__x__toolset__y.call_tool"])
+def test_a_step_may_have_the_name_of_a_library_s_operation(name: str) -> None:
+    def run_agent(steps: Steps) -> list[str]:
+        one = steps.step(did, "one", name=name)
+        return [one, *steps.gather([Step(did, "two", name=name), Step(did, "three", name=name)])]
+
+    run = played(run_agent)
+    assert run.end is not None and run.end.answer == ["one", "two", "three"]
+    names = [turn.command.name for turn in run.turns if turn.command]
+    assert names == [name, f"{name}.2", f"{name}.3"]
+
+
 def test_a_step_goes_to_the_node_of_its_role() -> None:
     def both(steps: Steps) -> None:
         steps.step(did, "a")
