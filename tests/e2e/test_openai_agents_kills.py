@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agents import (
@@ -18,8 +21,15 @@ from agents.mcp import MCPServer, MCPServerStdio, MCPServerStreamableHttp
 
 from perdure import AsyncSteps, Client, RunStatus, Settings, workflow
 from perdure.flows.adapters.openai_agents import run_agent
-from tests.e2e.test_openai_agents import ASKED, Scripted, nothing_asked, pay, price
+from tests.e2e.test_openai_agents import (
+    ASKED,
+    Scripted,
+    nothing_asked,
+    pay,
+    price,
+)
 from tests.e2e.test_workflows import DONE, journal, let_time_pass, nothing_done, play, play_one
+from tests.support import till_mcp_server
 from tests.support.driving import Driver, driving
 from tests.support.mcp_servers import GIT, free_port, git_over_http
 
@@ -133,10 +143,12 @@ async def guards(steps: AsyncSteps, goal: str) -> str:
         ("openai_there_and_back", "the front has the last word"),
         ("openai_shopper", "8, paid 12"),
         ("openai_guarded", "the guardrail tripped"),
+        ("openai_buyer", {"animal": "hen"}),
+        ("openai_farmer", "bought one hen, bought one cow"),
     ],
 )
 def test_a_death_in_any_round_costs_one_request_at_most(
-    client: Client, driver: Driver, flow: str, answer: str
+    client: Client, driver: Driver, flow: str, answer: Any
 ) -> None:
     run = client.submit(flow, "go")
     while play(driver, run).status is RunStatus.INTERRUPTED:
@@ -193,10 +205,41 @@ def test_tools_of_an_mcp_server_are_steps(
     names = [name for name, _ in journal(client, done)]
     assert {"git.tools", "git_log", "git_create_branch"} <= set(names)
     if isinstance(mcp_server, MCPServerStdio):
-        return  # which takes a second to begin, and differs in nothing else
+        return  # which takes a second to begin; the till below dies in each round
     for deadly in range(done.state.step):
         subprocess.run(["git", "branch", "-q", "-D", "made"], cwd=tmp_path, check=True)
         ASKED.clear()
         found = client.get(_played(client, driver, "openai_git", deadly))
         assert "the first" in str(found.answer) and "made" in str(found.answer), deadly
         assert ASKED["coder"] <= 4, deadly
+
+
+@workflow("openai_till")
+async def uses_till(steps: AsyncSteps, goal: str) -> str:
+    return str((await run_agent(AGENTS[0], goal, idempotent=["price"])).final_output)
+
+
+@pytest.mark.slow
+def test_a_death_in_any_round_repeats_no_call_of_an_mcp_server_over_stdio(
+    client: Client, driver: Driver, tmp_path: Path
+) -> None:
+    calls = tmp_path / "calls"
+    till = MCPServerStdio(
+        {"command": sys.executable, "args": ["-I", till_mcp_server.__file__, str(calls)]},
+        name="till",
+        client_session_timeout_seconds=30,
+    )
+    script = [("price", {"item": "hen"})], [("pay", {"item": "hen"})], ", ".join
+    AGENTS[:] = [Agent(name="buyer", model=Scripted("buyer", *script), mcp_servers=[till])]
+    rounds, deadly = 1, None
+    while deadly is None or deadly < rounds:
+        ASKED.clear()
+        calls.write_text("")
+        done = client.get(_played(client, driver, "openai_till", deadly))
+        assert "8" in str(done.answer) and "paid 12" in str(done.answer), (deadly, done.answer)
+        made = Counter(calls.read_text().split())
+        # The price is looked up again, which is idempotent. What was paid is asked of a person.
+        assert made["pay"] == 1 and made.total() <= 2 + (deadly is not None), (deadly, made)
+        assert ASKED["buyer"] <= 3 + (deadly is not None), deadly
+        rounds, deadly = done.state.step, 0 if deadly is None else deadly + 1
+    assert rounds > 5
