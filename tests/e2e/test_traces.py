@@ -182,6 +182,7 @@ def test_a_models_round_has_the_names_of_the_conventions_for_generative_ai(
         "provider.name": "openai-compatible",
         "request.model": "scripted",
         "response.model": "scripted",
+        "response.finish_reasons": ["tool_call"],
         "usage.input_tokens": 120,
         "usage.output_tokens": 7,
     }
