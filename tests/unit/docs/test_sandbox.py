@@ -6,13 +6,22 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from perdure import Container, ControllerExecutorFlow, Sandbox, SandboxCommand, ThisMachine
 from perdure.flows.executors.shell import ShellIn
 from perdure.flows.shapes.config import ContainerConfig
 from perdure.flows.yaml_flows.load import read_flow
+from tests.support.own_registry import own_registry
 
 TEXT = (Path(__file__).parents[3] / "docs" / "guides" / "sandbox.md").read_text("utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def registry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the guide registers is not announced by the workers of later tests."""
+    own_registry(monkeypatch)
 
 
 def names_of(number: int) -> dict[str, Any]:
