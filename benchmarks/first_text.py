@@ -1,8 +1,9 @@
 """When the first text of a model reaches those who watch: ``python -m benchmarks.first_text``.
 
-A server with OpenAI's protocol begins its reply after a delay, and a worker process asks it.
-Clients follow the run over HTTP. Each figure is from the submission of a run to the first text at a
-client, and is compared with a client that asks the model's server itself.
+A server with OpenAI's protocol begins its reply after a delay, and a worker asks it. Clients follow
+the run over HTTP. Both servers and the worker are processes of their own. Each figure is from the
+submission of a run to the first text at a client. It is compared with a client that asks the
+model's server itself.
 """
 
 from __future__ import annotations
@@ -10,22 +11,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import socket
 import statistics
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx2
 
-from benchmarks.processes import process, until
+from benchmarks.processes import process, python, until
 from benchmarks.redis_server import redis_server
 from benchmarks.sides.perdure import alive, worker_command
 from perdure import Client, ControllerExecutorFlow, Settings, register
 from perdure.flows.controllers.model import ModelController
-from tests.support.threaded_server import serving
 
 MODULE = "benchmarks.first_text"
 FLOW = "first_text"
@@ -46,9 +45,17 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0.5, help="seconds until the model begins")
     parser.add_argument("--clients", type=int, default=50, help="of each run (default 50)")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--serve-model", type=int, metavar="PORT", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.serve_model:
+        serve_model(options.serve_model, options.delay)
+        return
     with ExitStack() as stack:
-        model_url = stack.enter_context(model_server(options.delay))
+        port, delay = free_port(), str(options.delay)
+        model = python("-m", MODULE, "--serve-model", str(port), "--delay", delay)
+        stack.enter_context(process(model))
+        until(lambda: is_open(port), "the model's server")
+        model_url = f"http://127.0.0.1:{port}/v1"
         server = stack.enter_context(redis_server("everysec"))
         settings = Settings(redis_url=server.url, flow_modules=(MODULE,))
         client = stack.enter_context(closing(Client(settings=settings)))
@@ -60,7 +67,12 @@ def main() -> None:
         }
         stack.enter_context(process(worker_command("--pool", "threads"), **environment))
         until(lambda: alive(client) >= 1, "the worker")
-        url = stack.enter_context(serving(settings))
+        port = free_port()
+        stack.enter_context(
+            process(python("-m", "perdure", "server", "--port", str(port)), **environment)
+        )
+        until(lambda: is_open(port), "the server of the API")
+        url = f"http://127.0.0.1:{port}"
         asyncio.run(watch(client, url, 1))  # The first round opens the client of the provider.
         own = statistics.median(asyncio.run(ask(model_url)) for _ in range(options.runs))
         print(f"the model's own first text: {own * 1000:.0f} ms")
@@ -116,9 +128,20 @@ async def _follow(http: httpx2.AsyncClient, path: str, began: float) -> tuple[st
     return text, first
 
 
-@contextmanager
-def model_server(delay: float) -> Iterator[str]:
-    """Run a server with OpenAI's protocol whose replies begin after a delay; yield its base URL."""
+def free_port() -> int:
+    """Return a port of loopback on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def is_open(port: int) -> bool:
+    """Return whether a server listens on this port of loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def serve_model(port: int, delay: float) -> None:
+    """Serve OpenAI's protocol; each reply begins after a delay (seconds)."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -146,14 +169,9 @@ def model_server(delay: float) -> Iterator[str]:
             self.wfile.write(f"data: {json.dumps({**chunk, 'choices': [choice]})}\n\n".encode())
             self.wfile.flush()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+    server.serve_forever()
 
 
 if __name__ == "__main__":
