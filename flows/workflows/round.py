@@ -231,7 +231,7 @@ class WorkflowRound:
         try:
             told = context.once(step.key if entry.error is None else failed, entry.told)
         except UnstorableValue:
-            return entry  # It is too large for a record. The commit keeps it as an artifact.
+            return entry  # Too large to be recorded. The commit keeps it as an artifact.
         return replace(entry_of(step.key, told, context.artifact), args=args)
 
     def _is_over(self, step: StepRequest, error: Exception) -> bool:
