@@ -616,7 +616,9 @@ class RoundContext(Generic[Deps]):
         The result is recorded as soon as it is known. A later attempt of this round gets the
         recorded result without a call. The first recorded result wins.
 
-        A worker can die between the call and the record, and the function is then called again.
+        A result of more than ``max_addition_bytes`` is kept as an artifact, until the round is
+        committed. A worker can die between the call and the record, and the function is then called
+        again.
         Pass ``idempotency_key`` to a receiver that supports it.
 
         Args:
@@ -625,7 +627,7 @@ class RoundContext(Generic[Deps]):
 
         Raises:
             InvalidFlow: ``name`` is not a valid name.
-            UnstorableValue: the result is not JSON.
+            UnstorableValue: the result is not JSON, or takes more than 16 MiB.
             RoundStopped: the run has left this step.
             FatalError: the step has recorded 64 results. The function is not called.
         """

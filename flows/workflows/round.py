@@ -152,7 +152,7 @@ class WorkflowRound:
         self._summaries |= {each.key: each.summarize for each in steps if each.summarize}
         context.progress(0, None, ", ".join(each.key for each in steps))
         if len(steps) == 1:
-            got = [self._carry_out(steps[0], context, apart=False)]
+            got = [self._carry_out_alone(steps[0])]
         else:
             # Each has its own account of what it spends, since two threads must not add to one.
             contexts = [altered(context, spent={}, told={}, traced={}) for _ in steps]
@@ -174,6 +174,18 @@ class WorkflowRound:
                 return each
             entries.append(each)
         return entries
+
+    def _carry_out_alone(self, step: StepRequest) -> JournalEntry | Interrupt:
+        """Carry out the only step of the round. If the function may catch its failure, note it.
+
+        Otherwise the trace would show a round without an error.
+        """
+        began = time_ns()
+        got = self._carry_out(step, self._context, apart=False)
+        if isinstance(got, JournalEntry) and got.error is not None:
+            part = RoundPart(f"step {step.key}", {}, began, time_ns(), got.error[0])
+            self._context.parts.append(part)
+        return got
 
     def _carry_out_apart(
         self, step: StepRequest, context: RoundContext
@@ -231,7 +243,7 @@ class WorkflowRound:
         try:
             told = context.once(step.key if entry.error is None else failed, entry.told)
         except UnstorableValue:
-            return entry  # It is too large for a record. The commit keeps it as an artifact.
+            return entry  # Too large to be recorded. The commit keeps it as an artifact.
         return replace(entry_of(step.key, told, context.artifact), args=args)
 
     def _is_over(self, step: StepRequest, error: Exception) -> bool:

@@ -12,21 +12,24 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.worker.cli.main import perdure
+from tests.support.driving import driving
 from tests.support.every_status import play
 from tests.support.own_registry import own_registry
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/conversations.md").read_text("utf-8")
 [FLOW] = re.findall(r"```python\n# chat.py\n(.*?)```", TEXT, re.DOTALL)
+[DESK] = re.findall(r"```python\n# desk.py\n(.*?)```", TEXT, re.DOTALL)
 [STORY] = re.findall(r"```python\n(from perdure import Client.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.fixture
 def settings(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    (tmp_path / "chat.py").write_text(FLOW, "utf-8")
-    monkeypatch.delitem(sys.modules, "chat", raising=False)
+    for name, text in (("chat", FLOW), ("desk", DESK)):
+        (tmp_path / f"{name}.py").write_text(text, "utf-8")
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     own_registry(monkeypatch)
-    return settings.model_copy(update={"flow_modules": ("chat",)})
+    return settings.model_copy(update={"flow_modules": ("chat", "desk")})
 
 
 def test_the_assistant_answers(client: Client, settings: Settings) -> None:
@@ -42,6 +45,31 @@ def test_the_assistant_answers(client: Client, settings: Settings) -> None:
         elif not line.startswith(("#", "from ")):
             exec(line, own)
     assert shown == 2
+
+
+def test_a_conversation_is_handed_over(client: Client, settings: Settings) -> None:
+    """The desk has billing answer one message. Then the assistant takes the thread, and keeps it."""
+    answers = []
+    flows = []
+    for text, flow in [
+        ("hello", "desk"),
+        ("my invoice is wrong", None),
+        ("thanks", "assistant"),
+        ("bye", None),
+    ]:
+        sent = client.send("bo", text, flow=flow)
+        with driving(settings) as driver:
+            driver.play()
+        done = client.get(sent.run_id)
+        answers.append(done.answer)
+        flows.append(done.flow)
+    assert flows == ["desk", "desk", "assistant", "assistant"]
+    assert answers == [
+        "What is it about?",
+        "Billing has read 3 lines.",
+        "You said 'thanks'. Before that I read 4 messages.",
+        "You said 'bye'. Before that I read 6 messages.",
+    ]
 
 
 def test_the_commands_can_be_given() -> None:

@@ -476,9 +476,11 @@ def coughs(text: str) -> str:
 def traced_siblings(steps: Steps) -> None:
     with suppress(StepFailed):
         steps.gather([Step(whispers, CANARY), Step(coughs, CANARY)])
+    with suppress(StepFailed):
+        steps.step(coughs, CANARY, name="alone")
 
 
-def test_each_of_several_steps_at_once_has_a_span_within_its_round(
+def test_each_of_several_steps_at_once_and_a_failed_one_has_a_span_within_its_round(
     client: Client, engine: Runtime, collected: Collector
 ) -> None:
     with traced_to(collected):
@@ -491,9 +493,10 @@ def test_each_of_several_steps_at_once_has_a_span_within_its_round(
             key=lambda each: each.name,
         )
 
-    until(lambda: len(parts()) == 2, "a span for each step")
+    until(lambda: len(parts()) == 3, "a span for each step")
     rounds = {each.id for each in collected.of(run.id) if each["step"] is not None}
     assert [(each.name, each.status) for each in parts()] == [
+        ("step alone", ERROR),
         ("step coughs", ERROR),
         ("step whispers", 0),
     ]

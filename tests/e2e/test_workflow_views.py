@@ -48,6 +48,12 @@ def test_show_has_a_line_for_each_step_of_a_workflow(
         ("2", "mail mail book: mail book is done · 2 replayed", "mail mail book", "1"),
     ], told.out
     assert "step 1  Executor  failed, retrying in" in events
+    newest = CommandLine(tmp_path, settings)("show", run.id).out.partition("\nrounds:\n")[2]
+    assert re.findall(r"^ +(\d)  Executor  (\w+) .*  [\d.]+ m?s$", newest, re.MULTILINE) == [
+        ("0", "charge"),
+        ("1", "ship"),
+        ("2", "mail"),
+    ]
 
 
 def test_the_page_of_a_workflow_has_a_row_for_each_step(run: Run, settings: Settings) -> None:

@@ -252,6 +252,31 @@ def test_flows_check_reads_a_python_module_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_flows_check_takes_several_files_and_directories(tmp_path: Path) -> None:
+    perdure = CommandLine(tmp_path, PERDURE_REDIS_URL="redis://localhost:1/0")
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows/one.yaml").write_text("flow: controller_executor\ncontroller: person\n")
+    (tmp_path / "flows/two.yml").write_text("flow: nope\n")
+    (tmp_path / "flows/notes.txt").write_text("no flow")
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/__init__.py").write_text(
+        'from perdure import Steps, workflow\n\n\n@workflow("sell")\ndef sell(steps: Steps):\n    return 1\n'
+    )
+    done = perdure("flows", "check", "flows", "shop")
+    assert done.code == 2 and done.err.startswith("flows/two.yml, line 1, key flow: ")
+    assert [line.split(":")[0] for line in done.out.splitlines()] == ["flows/one.yaml", "shop"]
+    told = perdure("flows", "check", "flows", "--json").json
+    assert [(each["file"], each["ok"]) for each in told["files"]] == [
+        ("flows/one.yaml", True),
+        ("flows/two.yml", False),
+    ]
+    assert perdure("flows", "check", "shop", "--json").json["flows"][0]["name"] == "sell"
+    (tmp_path / "empty").mkdir()
+    done = perdure("flows", "check", "empty")
+    assert done.code == 2 and "the directory empty has no flow in YAML" in done.err
+
+
+@pytest.mark.slow
 def test_flows_check_tells_all_that_is_wrong_and_needs_no_server(tmp_path: Path) -> None:
     perdure = CommandLine(tmp_path, PERDURE_REDIS_URL="redis://localhost:1/0")
     (tmp_path / "mine.yaml").write_text(

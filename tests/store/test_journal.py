@@ -144,12 +144,15 @@ def test_a_result_of_a_step_that_is_over_is_refused_and_its_error_says_which(sto
         late.record("charge", "1")
 
 
-def test_a_result_is_bounded_in_size_and_in_number(store: Store, first: StoreJournal) -> None:
+def test_a_result_is_bounded_in_size_and_in_number(
+    store: Store, first: StoreJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.worker.engine.journal.MOST_LARGE", 2_000)
     with pytest.raises(
         UnstorableValue,
-        match="run r, step 0: the result recorded as 'large' takes 1001 bytes; at most 1000",
+        match="run r, step 0: the result recorded as 'large' takes 2,001 bytes; the limit is 2,000",
     ):
-        first.record("large", "x" * 1_001)
+        first.record("large", "x" * 2_001)
     for number in range(64):
         first.record(f"n{number}", "x" * (1_000 if number == 0 else 1))
     with pytest.raises(
@@ -157,6 +160,41 @@ def test_a_result_is_bounded_in_size_and_in_number(store: Store, first: StoreJou
         match="run r, step 0: 'more' is not recorded, for the step has recorded 64 results",
     ):
         first.record("more", "1")
+
+
+def test_a_large_result_reaches_every_attempt_whole_and_goes_with_the_round(
+    store: Store, first: StoreJournal
+) -> None:
+    large = "\u20ac" * 1_000
+    assert first.record("page", large) == large == first.recorded["page"]
+    first.record("charge", "1")
+    assert len(hash_of(store)["o:@page"]) == 16 and store.artifacts("r") == {"once/page-0": 3_000}
+    lost(store)
+    granted = claim(store)
+    second = StoreJournal(store, granted, 1_000)
+    assert second.recorded == {"page": large, "charge": "1"}
+    assert second.record("page", "late") == large, "the first stands, however large a later one is"
+    assert second.record("page", large + "!") == large
+    assert second.record("charge", large) == "1"
+    commit_next(store, granted)
+    assert store.artifacts("r") == {} and not {"once", "o:@page", "o:charge"} & set(hash_of(store))
+
+
+@pytest.mark.parametrize("text", [None, "another"])
+def test_a_large_result_that_is_not_as_it_was_recorded_quarantines_the_run(
+    store: Store, first: StoreJournal, text: str | None
+) -> None:
+    first.record("page", "x" * 1_001)
+    key = store.keys.artifacts("r")
+    if text is None:
+        store.redis.hdel(key, "once/page-0")
+    else:
+        store.redis.hset(key, "once/page-0", text)
+    lost(store)
+    with pytest.raises(
+        DamagedRun, match=r"step 0: the large result recorded as 'page' .*quarantined"
+    ):
+        journal(store)
 
 
 def test_a_damaged_run_is_named(store: Store, first: StoreJournal) -> None:

@@ -29,12 +29,21 @@ from tests.support.runs import (
 
 
 def record(
-    store: Store, granted: Claim, name: str = "charge", value: str = '"done"'
+    store: Store,
+    granted: Claim,
+    name: str = "charge",
+    value: str = '"done"',
+    artifact: str | None = None,
 ) -> tuple[str, str]:
     """Record a result as the round that was granted."""
     fields = granted.fields
     return store.record_result(
-        fields["id"], nonce=fields["nonce"], step=int(fields["step"]), name=name, value=value
+        fields["id"],
+        nonce=fields["nonce"],
+        step=int(fields["step"]),
+        name=name,
+        value=value,
+        artifact=artifact,
     )
 
 
@@ -177,3 +186,42 @@ def test_a_name_that_another_begins_with_is_another(store: Store) -> None:
     granted = recorded(store)
     assert record(store, granted, "charge.2", "2") == ("ok", "2")
     assert record(store, granted._replace(token="no token at all"), "charge") == ("ok", '"done"')
+
+
+def test_a_large_result_is_an_artifact_and_the_first_of_its_name_stands(store: Store) -> None:
+    granted = recorded(store)
+    assert record(store, granted, "charge", "digest", "x" * 500) == ("ok", '"done"')
+    assert store.artifacts("r") == {}
+    assert record(store, granted, "page", "digest", "x" * 500) == ("large", "digest")
+    assert results(hash_of(store)) == {
+        "o:charge": '"done"',
+        "o:@page": "digest",
+        "once": "charge\n@page",
+    }
+    before = everything(store)
+    assert record(store, granted, "page", "another", "y") == ("large", "digest")
+    assert record(store, granted, "page", "2") == ("large", "digest")
+    assert everything(store) == before
+    assert store.artifact("r", "once/page-0") == "x" * 500
+
+
+@pytest.mark.parametrize("done", [commit_next, commit_end, pause_next])
+def test_only_the_artifacts_of_recorded_results_go_with_the_round(
+    store: Store, done: Callable[[Store, Claim], tuple[str, str]]
+) -> None:
+    new_run(store, artifacts={"page-0": "kept", "once/other-0": "kept"})
+    granted = claim(store)
+    record(store, granted, "page", "digest", "large")
+    record(store, granted, "other", "small")
+    assert done(store, granted)[0] == "ok"
+    assert results(hash_of(store)) == {}
+    assert store.artifacts("r") == {"page-0": 4, "once/other-0": 4}
+
+
+def test_a_large_result_of_a_run_that_has_ended_expires_with_it(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    sweep_after(store, LEASE, max_losses=0)
+    assert record(store, granted, "page", "digest", "large") == ("large", "digest")
+    key = store.keys.artifacts("r")
+    assert store.redis.pexpiretime(key) == START + LEASE + RETENTION

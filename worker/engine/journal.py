@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from perdure.flows.errors import FatalError, RoundStopped, UnstorableValue
+from perdure.flows.files import MOST_TOGETHER
 from perdure.flows.journal import Journal
 from perdure.worker.domain.record import FieldPrefix
 from perdure.worker.errors import DamagedRun
@@ -15,6 +16,10 @@ from perdure.worker.store import Claim, NotReplicated, Store, StoreUnavailable
 
 #: Prefix of the hash fields that hold results recorded in a step, one field each.
 RESULT = "o:"
+#: Begins the listed name of a result that is kept as an artifact (record_result.lua).
+LARGE = "@"
+#: Maximum bytes of a recorded result. The state server writes it in one step.
+MOST_LARGE = MOST_TOGETHER
 #: A time in ms has fewer digits than this.
 MOST_DIGITS = 15
 _results = FieldPrefix(RESULT)
@@ -24,13 +29,15 @@ class StoreJournal(Journal):
     """The journal of the round that ``claim`` granted.
 
     Args:
-        most_bytes: Maximum size of one recorded result (the setting max_addition_bytes).
+        most_bytes: Maximum size of a result that is recorded in the run's hash (the setting
+            max_addition_bytes). A larger one is kept as an artifact.
         broken: Called with an error that makes the round's result worthless. A command might take
             the error for a failure of its own, and continue.
 
     Raises:
         DamagedRun: The intents or a recorded result differ from what was recorded, or are of
             another step.
+        StoreUnavailable: A large result could not be read.
     """
 
     def __init__(
@@ -94,22 +101,30 @@ class StoreJournal(Journal):
 
         Raises:
             RoundStopped, DamagedRun, StoreUnavailable: The result is not recorded.
-            UnstorableValue: The result is too long.
+            UnstorableValue: The result takes more than 16 MiB.
             FatalError: The step has recorded the maximum number of results.
         """
         size = len(text.encode())
-        if size > self._most_bytes:
+        is_large = size > self._most_bytes
+        if is_large and size > MOST_LARGE:
             raise UnstorableValue(
-                f"{self._where}: the result recorded as {name!r} takes {size} bytes; "
-                f"at most {self._most_bytes} are taken "
-                "(max_addition_bytes). Record less, or a reference to it; outside of once, "
-                "context.attach keeps it as a file"
+                f"{self._where}: the result recorded as {name!r} takes {size:,} bytes; the limit "
+                f"is {MOST_LARGE:,}. Put large data where the next round can read it, and record "
+                "its address"
             )
         nonce = self._claim.fields.get("nonce", "")
         with self._reporting_broken():
             word, detail = self._store.record_result(
-                self._run_id, nonce=nonce, step=self._step, name=name, value=self.packed(name, text)
+                self._run_id,
+                nonce=nonce,
+                step=self._step,
+                name=name,
+                value=self._digest(name, text) if is_large else self.packed(name, text),
+                artifact=text if is_large else None,
             )
+        if word == "large":
+            same = is_large and detail == self._digest(name, text)
+            return super().record(name, text if same else self._large(name, detail))
         if word == "full":
             raise FatalError(
                 f"{self._where}: {name!r} is not recorded, "
@@ -152,7 +167,23 @@ class StoreJournal(Journal):
                 f"{self._where}: the recorded results {sorted(names)} are not those that were "
                 f"listed, {sorted(listed)}"
             )
-        return {name: self._unpacked(name, fields[RESULT + name]) for name in names}
+        return {
+            name.removeprefix(LARGE): self._large(name.removeprefix(LARGE), fields[RESULT + name])
+            if name.startswith(LARGE)
+            else self._unpacked(name, fields[RESULT + name])
+            for name in names
+        }
+
+    def _large(self, name: str, digest: str) -> str:
+        """Return a recorded result that is kept as an artifact."""
+        text = self._store.artifact(self._run_id, f"once/{name}-{self._step}")
+        if text is None or digest != self._digest(name, text):
+            wrong = "is gone" if text is None else "does not match its digest"
+            raise DamagedRun(
+                f"{self._where}: the large result recorded as {name!r} {wrong}; "
+                "the run is quarantined"
+            )
+        return text
 
     def _unpacked(self, name: str, packed: str) -> str:
         digest, _, text = packed.partition(" ")

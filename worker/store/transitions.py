@@ -322,18 +322,27 @@ class Store(Queries):
         )
 
     def record_result(
-        self, run_id: str, *, nonce: str, step: int, name: str, value: str
+        self,
+        run_id: str,
+        *,
+        nonce: str,
+        step: int,
+        name: str,
+        value: str,
+        artifact: str | None = None,
     ) -> tuple[str, str]:
         """Record a named result of a run's step before the step's commit.
 
         If the step has a result of this name already, that one stays.
 
+        Args:
+            artifact: the whole result, if ``value`` only stands for it.
+
         Returns:
-            The word of record_result.lua, and with ``ok`` the recorded value.
+            The word of record_result.lua, and with ``ok`` and ``large`` the recorded value.
         """
-        reply = self._run(
-            "record_result", run_id, {"nonce": nonce, "step": step, "name": name, "value": value}
-        )
+        named = {"nonce": nonce, "step": step, "name": name, "value": value, "artifact": artifact}
+        reply = self._run("record_result", run_id, named)
         return reply[0], reply[1] if len(reply) > 1 else ""
 
     def set_trace(self, run_id: str, *, nonce: str, trace: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """The command ``flows`` and its subcommands ``check``, ``pause`` and ``unpause``.
 
-``flows`` lists flows. ``flows check`` validates a YAML file or a Python module. ``flows pause``
+``flows`` lists flows. ``flows check`` validates YAML files and Python modules. ``flows pause``
 holds all runs of a flow, and ``flows unpause`` lets them continue.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Subcommand: its usage and its line in the help. The command object is ``NAME_command``.
 SUBCOMMANDS = {
-    "check": ("check FILE", "Check a YAML flow or a Python module and list all errors."),
+    "check": ("check FILE...", "Check YAML flows and Python modules and list all errors."),
     "pause": ("pause NAME", "Stop starting rounds of a flow's runs."),
     "unpause": ("unpause NAME", "Continue the runs of a paused flow."),
 }
@@ -72,51 +72,92 @@ class FlowsCommand(click.Command):
 
 
 @click.command("check")
-@click.argument("file")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @json_option
 @click.pass_context
-def check_command(ctx: click.Context, file: str, as_json: bool) -> None:
-    """Check that the flows in FILE can run here, or list all errors by line and key.
+def check_command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
+    """Check that the flows in each FILE can run here, or list all errors by line and key.
 
-    FILE is a flow in YAML, or a Python module with flows: its file or its name.
+    FILE is a flow in YAML, a Python module with flows (its file or its name), or a directory: then
+    all of its YAML files are checked.
 
     Needs no server. Names in a YAML file are looked up as a worker does: in the modules of
     flow_modules (PERDURE_FLOW_MODULES), in installed packages, and in what ships with Perdure. A
     module is run, as a worker imports it.
     """
+    told = [_check(target, as_json) for file in files for target in _targets(file)]
+    ok = all(each["ok"] for each in told)
+    if as_json and len(files) == 1 and not _is_plain_directory(Path(files[0])):
+        output.document(told[0])
+    elif as_json:
+        output.document({"ok": ok, "files": told})
+    if not ok:
+        ctx.exit(USAGE)
+
+
+def _targets(file: str) -> list[str]:
+    """Return what an argument of ``flows check`` names: itself, or the YAML files of a directory.
+
+    Raises:
+        UsageError: The directory has no YAML file.
+    """
+    from perdure.flows.module_check import is_module
+
+    if is_module(file) and not _is_plain_directory(Path(file)):
+        return [file]
+    if not Path(file).is_dir():
+        return [str(Path(file))]
+    files = (each for each in sorted(Path(file).glob("*")) if each.suffix in (".yaml", ".yml"))
+    found = [str(each) for each in files if each.is_file()]
+    if not found:
+        raise click.UsageError(
+            f"the directory {file} has no flow in YAML (*.yaml, *.yml); for flows in Python, name "
+            "their modules"
+        )
+    return found
+
+
+def _is_plain_directory(path: Path) -> bool:
+    """Return whether a path is a directory that is not a package of Python."""
+    return path.is_dir() and not (path / "__init__.py").is_file()
+
+
+def _check(file: str, as_json: bool) -> dict[str, Any]:
+    """Check a YAML file or a module, and print the result unless it is wanted as JSON data.
+
+    Returns:
+        The JSON data.
+    """
     from perdure.flows.module_check import is_module
 
     is_python = is_module(file)
-    file = file if is_python else str(Path(file))
     faults, flows = _check_module(file) if is_python else _check_file(Path(file))
-    if faults and as_json:
+    if faults:
+        for fault in () if as_json else faults:
+            click.echo(str(fault), err=True)
         errors = [
             {"line": fault.line, "key": fault.key, "message": fault.message} for fault in faults
         ]
-        output.document({"file": file, "ok": False, "errors": errors})
-    elif as_json:
-        told = [
-            {
-                "name": flow.name,
-                "nodes": dict(flow.nodes),
-                "max_rounds": flow.max_rounds,
-                "missing": flow.missing,
-                "warnings": _doubts(flow),
-            }
-            for flow in flows
-        ]
-        what = {"flows": told} if is_python else told[0]
-        output.document({"file": file, "ok": True, **what})
-    for fault in () if as_json else faults:
-        click.echo(str(fault), err=True)
-    if faults:
-        ctx.exit(USAGE)
+        return {"file": file, "ok": False, "errors": errors}
     for flow in () if as_json else flows:
         click.echo(_summary(file, flow))
         for warning in _doubts(flow):
             click.echo(f"{file}: {warning}", err=True)
         if flow.missing is not None:
             click.echo(f"Workers on this machine cannot run it: {flow.missing}", err=True)
+    if not as_json:
+        return {"ok": True}
+    told = [
+        {
+            "name": flow.name,
+            "nodes": dict(flow.nodes),
+            "max_rounds": flow.max_rounds,
+            "missing": flow.missing,
+            "warnings": _doubts(flow),
+        }
+        for flow in flows
+    ]
+    return {"file": file, "ok": True, **({"flows": told} if is_python else told[0])}
 
 
 def _check_file(file: Path) -> tuple[list[FileFault], list[Flow]]:

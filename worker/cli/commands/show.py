@@ -48,6 +48,12 @@ if TYPE_CHECKING:
     from perdure.worker.domain.transcript import Transcript, TranscriptTurn
 
 
+#: Rounds that ``show`` lists.
+NEWEST_ROUNDS = 10
+#: Steps of a run whose events are read for this list: the client parses some 10,000 a second.
+FEW_STEPS = 1_000
+
+
 def write_transcript(document: Transcript, file: Path) -> None:
     """Write the transcript of a run to a JSON file, and print on stderr what was written.
 
@@ -120,10 +126,10 @@ def show_command(
             return
         run = client.get(run_id)
         # Only a run that has used something can have asked a model.
-        model_events = (
-            client.events(run_id, follow=False) if run.details.get("spent") and not as_json else ()
-        )
-        models = _models(model_events)
+        has_spent = bool(run.details.get("spent"))
+        reads_events = transcript or has_spent or run.state.step <= FEW_STEPS
+        events = list(client.events(run_id, follow=False)) if reads_events and not as_json else []
+        models = _models(events) if has_spent else ""
         artifacts = {} if as_json else client.artifacts(run_id)
         has_files = any(name.startswith(BYTES) for name in artifacts)
         files = client.files(run_id) if has_files else ()
@@ -131,7 +137,6 @@ def show_command(
         document = client.transcript(run_id) if transcript else None
         has_children = bool(run.details.get("spent_below", {}).get("runs")) and not as_json
         children = client.tree(run_id, 1, 1).counts if has_children else {}
-        events = list(client.events(run_id, follow=False)) if transcript and not as_json else []
     if as_json:
         output.document(document if document is not None else run.to_dict())
         return
@@ -140,6 +145,8 @@ def show_command(
     if document is not None:
         _print_history(document["history"], run.details.get("forgotten", 0))
         _print_events(events)
+    else:
+        _print_rounds(run, events)
 
 
 def _milliseconds(at: str | None) -> float | None:
@@ -321,6 +328,26 @@ def _print_events(events: list[Event]) -> None:
         click.echo(f"{clock(event.at)}  step {event.step}  {event.node}  {row.said}")
         if row.is_round:
             click.echo(f"    {'  '.join(_round_details(event, row))}")
+
+
+def _print_rounds(run: Run, events: Sequence[Event]) -> None:
+    """Print the newest rounds of a run, each with its step, its outcome and its duration."""
+    rows = [(event, row_of(event)) for event in events]
+    rounds = [(event, row) for event, row in rows if row.is_round]
+    if not rounds:
+        if run.state.step > FEW_STEPS:
+            click.echo(
+                f"\n{count(run.state.step, 'round')}; see {program()} show {run.id} --transcript"
+            )
+        return
+    newest = rounds[-NEWEST_ROUNDS:]
+    older = len(rounds) - len(newest)
+    hint = f" (the newest of {len(rounds)}; all of them with --transcript)" if older else ""
+    click.echo(f"\nrounds{hint}:")
+    width = max(len(plain(event.node)) for event, _ in newest)
+    for event, row in newest:
+        took = f"  {duration(row.took)}" if row.took is not None else ""
+        click.echo(f"{event.step:>4}  {plain(event.node):<{width}}  {row.said}{took}")
 
 
 def _round_details(event: Event, row: Row) -> list[str]:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from perdure.worker.domain.fleet import WorkerInfo, WorkerStatus
 
 
+#: Seconds of silence that ``workers`` shows of a worker that still counts as alive. Heartbeats come
+#: every second, if the settings say nothing else.
+LATE_SECONDS = 1.5
+
+
 def alive_here(url: str | None) -> str:
     """Return the name of a worker on this machine that runs and has sent a recent heartbeat.
 
@@ -119,4 +124,7 @@ def workers_command(alive: bool, as_json: bool, url: str | None) -> None:
 def _state(worker: WorkerStatus) -> str:
     if not worker["alive"]:
         return f"silent for {duration(worker['silent'])}"
-    return "draining" if worker.get("draining") else "alive"
+    state = "draining" if worker.get("draining") else "alive"
+    if worker["silent"] < LATE_SECONDS:
+        return state
+    return f"{state}, last seen {duration(worker['silent'])} ago"

@@ -3,9 +3,11 @@
 --
 -- KEYS  as in parts/run.lua
 -- ARGV  nonce (of the submission that the round's claim found), step, name (without line breaks),
---       value (opaque)
+--       value (opaque), [artifact] (the whole result, if the value only stands for it)
 -- Returns
 --   ok VALUE      The recorded result of this name.
+--   large VALUE   As ok. The whole result is the artifact once/NAME-STEP, and the result is listed
+--                 as @NAME.
 --   stale         The run has left the step, or is another run under the same id.
 --   full          The step has as many results as it may have.
 --   missing       There is no such run.
@@ -22,11 +24,16 @@ local run, refusal = read_run(k)
 if not run then return refusal end
 
 if run.nonce ~= arg.nonce or run.step ~= arg.step then return { 'stale' } end
-local field = 'o:' .. arg.name
-if run[field] then return { 'ok', run[field] } end
+local small, large = run['o:' .. arg.name], run['o:@' .. arg.name]
+if small or large then return { small and 'ok' or 'large', small or large } end
 local names = {}
 for name in string.gmatch(run.once or '', '[^\n]+') do names[#names + 1] = name end
 if #names >= MOST then return { 'full' } end
-names[#names + 1] = arg.name
-call('HSET', k.run, 'once', table.concat(names, '\n'), field, arg.value)
-return { 'ok', arg.value }
+local name = (arg.artifact and '@' or '') .. arg.name
+names[#names + 1] = name
+if arg.artifact then
+  call('HSET', k.artifacts, 'once/' .. arg.name .. '-' .. run.step, arg.artifact)
+  if ENDED[run.phase] then call('PEXPIREAT', k.artifacts, whole(number(run.ended_at) + number(run.retention))) end
+end
+call('HSET', k.run, 'once', table.concat(names, '\n'), 'o:' .. name, arg.value)
+return { arg.artifact and 'large' or 'ok', arg.value }

@@ -24,7 +24,11 @@ local function log(k, run, at)
   in_parts('RPUSH', k.memory, ARGV, artifacts + 1, #ARGV)
   if run.once then
     call('HDEL', k.run, 'once')
-    for name in string.gmatch(run.once, '[^\n]+') do call('HDEL', k.run, 'o:' .. name) end
+    for name in string.gmatch(run.once, '[^\n]+') do
+      call('HDEL', k.run, 'o:' .. name)
+      local large = match(name, '^@(.+)') -- record_result.lua
+      if large then pcall('HDEL', k.artifacts, 'once/' .. large .. '-' .. run.step) end
+    end
   end
   return true
 end
