@@ -173,7 +173,9 @@ PROGRAMS = ("/api", "/v1", "/mcp", "/metrics", "/static")
 
 def answers_in_html(request: Request) -> bool:
     """Return whether an error of a path outside of the dashboard is a page: a browser asked."""
-    root = request.scope.get("root_path", "").rstrip("/")
+    # A mounted app changes the root path.
+    scope = request.scope
+    root = scope.get("app_root_path", scope.get("root_path", "")).rstrip("/")
     path = request.url.path.removeprefix(root)
     is_of_programs = any(path == each or path.startswith(f"{each}/") for each in PROGRAMS)
     return "text/html" in request.headers.get("accept", "") and not is_of_programs

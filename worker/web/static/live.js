@@ -10,7 +10,7 @@
 // Changes the page, and lets what moves by it glide from where it was: nothing jumps below the pointer.
 // Who prefers less motion sees one frame of it.
 const steady = (() => {
-  const MOVES = "main > *, main > section > *, .standing > *, .tile > *, .verdicts > li, .rows > .row, .row > *, tbody > tr, tr > *";
+  const MOVES = "footer, main > *, main > section > *, .standing > *, .tile > *, .verdicts > li, .rows > .row, .row > *, tbody > tr, tr > *";
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let before = null;
   const begin = () => {
