@@ -183,9 +183,11 @@ def test_a_run_links_to_its_logs_and_its_trace(settings: Settings, client: Clien
         "trace_url": "https://traces.example.org/{trace_id}",
     }
     run = client.submit("countdown", "Linked")
-    with serving(Settings(**{**settings.model_dump(), **links})) as url:
-        with httpx2.Client(base_url=url) as http:
-            text = http.get(f"/runs/{run.id}").text
+    with (
+        serving(Settings(**{**settings.model_dump(), **links})) as url,
+        httpx2.Client(base_url=url) as http,
+    ):
+        text = http.get(f"/runs/{run.id}").text
     assert f"https://logs.example.org/?q={run.id}" in text
     assert ("traces.example.org" in text) == ("trace_id" in run.details)
 
