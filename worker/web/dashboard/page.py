@@ -167,7 +167,7 @@ def error_page(request: Request, problem_response: Response) -> Response:
     return response
 
 
-#: Beginnings of paths that programs use. What is missing there is told as JSON.
+#: Beginnings of paths that programs use. Errors there are JSON.
 PROGRAMS = ("/api", "/v1", "/mcp", "/metrics", "/static")
 
 
