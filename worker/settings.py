@@ -37,7 +37,7 @@ from perdure.flows.secrets import is_reference
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.logs import LogFormat
 from perdure.worker.notification_rules import RULE_NAME, NotificationRule
-from perdure.worker.urls import place_of
+from perdure.worker.urls import check_link, place_of
 
 #: Settings file of a project, relative to the working directory.
 TOML = Path("config") / "worker.toml"
@@ -163,6 +163,10 @@ class Settings(BaseSettings):
     max_note_bytes: int = Field(default=4096, ge=100)
     #: URL at which other services reach the HTTP server. The addresses of hooks begin with it.
     public_url: str | None = None
+    #: Addresses to which a run's page links: its logs, and its trace. ``{run_id}`` and
+    #: ``{trace_id}`` stand for the run's.
+    log_url: str | None = None
+    trace_url: str | None = None
     #: Which events of which runs workers send, and where to: rules by name.
     notify: Mapping[Annotated[str, Field(pattern=RULE_NAME)], NotificationRule] = {}
     #: Whether webhooks may go to addresses that are not public, or are this machine's own.
@@ -195,6 +199,13 @@ class Settings(BaseSettings):
                 "expected env:NAME, the name of the environment variable that holds the key; "
                 "never the key itself"
             )
+        return value
+
+    @field_validator("log_url", "trace_url")
+    @classmethod
+    def _a_link(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_link(value)
         return value
 
     @model_validator(mode="after")

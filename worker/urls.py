@@ -468,3 +468,38 @@ def _database(url: str) -> tuple[str, ...] | None:
 def _one_name(host: str) -> str:
     """Return a host name, with ``localhost`` replaced by ``127.0.0.1``."""
     return "127.0.0.1" if host == "localhost" else host
+
+
+#: What an address of ``log_url`` or ``trace_url`` may contain in braces.
+LINK_FIELDS = ("run_id", "trace_id")
+
+
+def check_link(template: str) -> None:
+    """Raise ValueError if a template is no HTTP address with a fixed host.
+
+    Only ``{run_id}`` and ``{trace_id}`` may be in braces.
+    """
+    bare = template
+    for name in LINK_FIELDS:
+        bare = bare.replace(f"{{{name}}}", "")
+    if "{" in bare or "}" in bare:
+        raise ValueError(
+            "only {run_id} and {trace_id} may be in braces; write %7B and %7D for other braces"
+        )
+    begin = template.partition("{")[0]
+    try:
+        parts = urlsplit(bare)
+        # A value may not become a part of the host, so the path begins before the first of them.
+        is_fixed = "/" in begin.partition("://")[2] or begin == template
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and is_fixed
+    except ValueError:
+        is_address = False
+    if not is_address or not template.isprintable() or " " in template:
+        raise ValueError("expected an address such as https://logs.example.org/search?q={run_id}")
+
+
+def filled_link(template: str, values: Mapping[str, str]) -> str:
+    """Return the address of a template, with its values encoded for a URL."""
+    for name in LINK_FIELDS:
+        template = template.replace(f"{{{name}}}", quote(values.get(name, ""), safe=""))
+    return template

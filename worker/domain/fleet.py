@@ -126,6 +126,18 @@ class WorkerStatus(TypedDict, total=False):
     """Number of rounds that it runs now."""
     draining: Flag
     """Whether the worker is shutting down and takes no more rounds."""
+    holds: list[str]
+    """The ids of the runs of which it runs a round now, up to 50."""
+    host: MaybeText
+    """The machine that it runs on."""
+    pid: int | None
+    """The process that announces it: with a pool of processes, their parent."""
+    version: MaybeText
+    """Its version of Perdure. Not set: a version that does not announce it."""
+    started: float | None
+    """When it started, in seconds since 1970."""
+    memory: int | None
+    """Bytes of memory that it has in use, with the processes of its pool."""
     durability: Annotated[str, absent("strict")]
     """``relaxed``: the worker accepts a server that may lose runs."""
     flows: dict[str, Any]

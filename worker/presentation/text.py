@@ -24,6 +24,14 @@ def figure(value: float) -> str:
     return f"{value:g}" if abs(value) < EXACT else f"{Decimal(value).normalize():.6g}"
 
 
+def memory_text(size: object) -> str:
+    """Return an amount of memory, given in bytes, in MiB or GiB; '' if it is unknown."""
+    if not isinstance(size, int | float) or size <= 0:
+        return ""
+    mib = size / 2**20
+    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
+
+
 def share(part: float, whole: float) -> float:
     """Return the share ``part / whole``, from 0 to ``MOST_SHARE``.
 

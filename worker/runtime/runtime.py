@@ -28,6 +28,7 @@ from perdure.worker.errors import InvalidSettings
 from perdure.worker.ids import process_name
 from perdure.worker.messaging.app_connection import AppConnection
 from perdure.worker.messaging.callbacks import Callbacks
+from perdure.worker.runtime.process_facts import MOST_HELD, resident_bytes, version
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store, StoreUnavailable
 
@@ -202,15 +203,22 @@ class Runtime(AppConnection):
         # Only workers import this much of Celery.
         from perdure.worker.runtime.request import in_flight
 
+        started = time.time()
+
         def announcement() -> Mapping[str, Any]:
+            rounds = in_flight()
             return {
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
+                "version": version(),
+                "started": started,
+                "memory": resident_bytes(),
+                "holds": [str(request.args[0]) for request in rounds[:MOST_HELD]],
                 "role": role,
                 "pool": pool,
                 "concurrency": concurrency,
                 "handover": self.publisher.name,
-                "rounds": len(in_flight()),
+                "rounds": len(rounds),
                 "draining": self.drain.is_on(),
                 "fetching": self.fast is not None and self.fast.is_on,
                 "schema": SCHEMA,

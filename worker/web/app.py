@@ -17,7 +17,7 @@ from perdure.worker.web.auth import Caller
 from perdure.worker.web.auth.authenticate import Authenticator
 from perdure.worker.web.auth.security_headers import SecurityHeaders
 from perdure.worker.web.dashboard import PAGES, Assets
-from perdure.worker.web.dashboard.page import login_router
+from perdure.worker.web.dashboard.page import login_router, no_such_path
 from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.json_body import most_bytes
 from perdure.worker.web.mcp_server import mcp_router
@@ -85,6 +85,7 @@ def create_app(
     pages.include_router(login_router(authenticator))
     pages.include_router(bound(runs, authenticator.caller, *PAGES))
     app.include_router(pages)
+    app.add_exception_handler(404, no_such_path(authenticator))
     app.mount("/static", Assets(), name="static")
     # FastAPI builds included routes at their first use: 0.2 s of the first request, on the event
     # loop. On Python 3.11 that can also fail, with "AST constructor recursion depth mismatch", if

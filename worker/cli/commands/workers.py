@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +16,7 @@ from perdure.worker.cli import output
 from perdure.worker.cli.exit_codes import Failed
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for, settings_for
-from perdure.worker.presentation.text import duration
+from perdure.worker.presentation.text import duration, memory_text
 
 if TYPE_CHECKING:
     from perdure.worker.domain.fleet import WorkerInfo, WorkerStatus
@@ -106,12 +107,20 @@ def workers_command(alive: bool, as_json: bool, url: str | None) -> None:
             str(worker["role"]),
             f"{worker['rounds']} of {worker['concurrency']} {worker['pool']}",
             names_text(worker["flows"]),
+            str(worker.get("version") or "unknown"),
+            memory_text(worker.get("memory")) or "unknown",
+            _uptime(worker),
         )
         for worker in sorted(workers, key=lambda worker: (not worker["alive"], worker["name"]))
     ]
-    columns = ("worker", "state", "role", "busy", "flows")
+    # The newer columns are last: scripts read the lines by position.
+    columns = ("worker", "state", "role", "busy", "flows", "version", "memory", "up for")
     output.table(
-        columns, rows, "flows", "no workers; start one: perdure worker", spare=("role", "busy")
+        columns,
+        rows,
+        "flows",
+        "no workers; start one: perdure worker",
+        spare=("version", "memory", "up for", "role", "busy"),
     )
     if any(worker.get("durability") == "relaxed" for worker in workers):
         click.echo(
@@ -119,6 +128,11 @@ def workers_command(alive: bool, as_json: bool, url: str | None) -> None:
             "see `perdure doctor`",
             err=True,
         )
+
+
+def _uptime(worker: WorkerStatus) -> str:
+    started = worker.get("started")
+    return "unknown" if started is None else duration(max(0.0, time.time() - started))
 
 
 def _state(worker: WorkerStatus) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from perdure.worker.domain.fleet import shown
+from perdure.worker.domain.fleet import WorkerStatus, shown
 from perdure.worker.domain.verdict import Verdict, VerdictCode
 from perdure.worker.errors import DamagedRun, RunNotFound
 from perdure.worker.web.auth import AuthorizedClient
@@ -18,6 +18,8 @@ from perdure.worker.web.dashboard.page import PageRoute, page
 
 #: Number of the newest refused messages on the page of stuck runs.
 REFUSED_MESSAGES_SHOWN = 20
+#: Runs that are shown with the worker that runs a round of them. Each is read.
+HELD_SHOWN = 10
 
 
 def refused_messages_for(runs: AuthorizedClient) -> list[dict[str, Any]]:
@@ -41,6 +43,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 def fleet(request: Request, runs: Runs, every: Annotated[str, Query(alias="all")] = "") -> Response:
     """Show the queues, the workers, and the flows with their pauses."""
     workers = sorted(runs.workers(), key=lambda worker: (not worker["alive"], worker["name"]))
+    held = {worker["name"]: _held(runs, worker) for worker in workers}
     flows, paused = runs.flows(), runs.paused_flows()
     listed_flows = (
         flows
@@ -56,12 +59,30 @@ def fleet(request: Request, runs: Runs, every: Annotated[str, Query(alias="all")
         "fleet.html",
         queues=runs.queues(),
         workers=workers,
+        held=held,
+        now=datetime.now(UTC).timestamp(),
         rounds=sum(worker["rounds"] for worker in alive),
         slots=sum(worker["concurrency"] for worker in alive),
         flows=listed_flows,
         more=len(flows) - len(listed_flows),
         paused=paused,
     )
+
+
+def _held(runs: AuthorizedClient, worker: WorkerStatus) -> list[tuple[str, str]]:
+    """Return the id and the title of the runs of which a worker runs a round now.
+
+    Runs that the caller may not see, and those that have ended since the heartbeat, are left out.
+    """
+    found = []
+    for run_id in worker.get("holds", [])[:HELD_SHOWN] if worker["alive"] else []:
+        try:
+            run = runs.get(run_id)
+        except (DamagedRun, RunNotFound):
+            continue
+        if not run.status.ended:
+            found.append((run.id, run.title))
+    return found
 
 
 #: Heading of each kind. Problems that only a person can repair come first.

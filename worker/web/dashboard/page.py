@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 from urllib.parse import quote, unquote, urlencode
 
 from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
 from perdure.flows.errors import PerdureError
 from perdure.worker.web.auth import Caller, Scope, Unknown
 from perdure.worker.web.auth.authenticate import Authenticator
 from perdure.worker.web.dashboard.template_filters import FILTERS, GLOBALS, harmless
-from perdure.worker.web.problems import invalid, problem
+from perdure.worker.web.problems import REQUEST_PROBLEMS, details, invalid, problem
 
 #: The cookie with the notice for the next page: the result of the last action.
 NOTICE = "perdure_notice"
@@ -161,6 +165,35 @@ def error_page(request: Request, problem_response: Response) -> Response:
         if request.method == "GET":
             response.headers["Refresh"] = problem_response.headers["Retry-After"]
     return response
+
+
+#: Beginnings of paths that programs use. Errors there are JSON.
+PROGRAMS = ("/api", "/v1", "/mcp", "/metrics", "/static")
+
+
+def answers_in_html(request: Request) -> bool:
+    """Return whether an error of a path outside of the dashboard is a page: a browser asked."""
+    # A mounted app changes the root path.
+    scope = request.scope
+    root = scope.get("app_root_path", scope.get("root_path", "")).rstrip("/")
+    path = request.url.path.removeprefix(root)
+    is_of_programs = any(path == each or path.startswith(f"{each}/") for each in PROGRAMS)
+    return "text/html" in request.headers.get("accept", "") and not is_of_programs
+
+
+def no_such_path(authenticator: Authenticator) -> Callable[..., Coroutine[Any, Any, Response]]:
+    """Return the handler of unknown paths: a page for a browser, else the usual JSON."""
+
+    async def respond(request: Request, error: HTTPException) -> Response:
+        if not answers_in_html(request):
+            return await http_exception_handler(request, error)
+        # Without the state server, the page comes without a session.
+        with suppress(PerdureError):
+            await run_in_threadpool(authenticator.prepare_page, request)
+        detail = f"This server has no page {request.url.path}. The address may be mistyped or old."
+        return error_page(request, details(404, *REQUEST_PROBLEMS[404], detail))
+
+    return respond
 
 
 def to_login(request: Request) -> Response:

@@ -13,6 +13,8 @@ from perdure.worker.domain.run import Run
 from perdure.worker.errors import DamagedRun
 from perdure.worker.ids import new_digits
 from perdure.worker.presentation.usage import accounts
+from perdure.worker.settings import Settings
+from perdure.worker.urls import filled_link
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.dashboard.documents import frames_of, part_of, text_of, tree_of
@@ -122,6 +124,7 @@ def _page(
         pictures=PICTURES,
         children=runs.children(run_id) if has_children else None,
         asked_below=runs.inbox(ASKED_BELOW, below=run_id).waiting if has_children else [],
+        links=links_of(runs.client.settings, run),
         signal_key=new_digits(16),
         unread=runs.unread(run_id) if run.details.get("received") else {},
         hears=CONTROLLER in nodes_of(runs, run),
@@ -140,6 +143,20 @@ def artifact(request: Request, run_id: str, name: str, runs: Runs, begins: int =
         tree=tree_of(text),
         text=part_of(text, begins),
     )
+
+
+def links_of(settings: Settings, run: Run) -> list[tuple[str, str]]:
+    """Return what a run's page links to outside of Perdure: words and addresses.
+
+    An address that needs a trace is left out for a run without one.
+    """
+    values = {"run_id": run.id, "trace_id": str(run.details.get("trace_id") or "")}
+    templates = (("Logs", settings.log_url), ("Open the trace", settings.trace_url))
+    return [
+        (word, filled_link(template, values))
+        for word, template in templates
+        if template and (values["trace_id"] or "{trace_id}" not in template)
+    ]
 
 
 def nodes_of(runs: AuthorizedClient, run: Run) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ from perdure.worker.presentation.text import (
     count,
     exact,
     lines,
+    memory_text,
     moment,
     percent,
     plain,
@@ -77,6 +78,11 @@ def progress(reported: Any) -> str:
     return " · ".join(
         part for part in (progress_of(reported), cut(text) if isinstance(text, str) else "") if part
     )
+
+
+def mean(seconds: float) -> str:
+    """Return a mean duration for people, which may be less than a millisecond."""
+    return duration(seconds) if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"
 
 
 def took(run: Run) -> float:
@@ -148,6 +154,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "duration": duration,
     "exact": exact,
     "lines": lines,
+    "mean": mean,
+    "memory": memory_text,
     "money": money,
     "names_text": names_text,
     "or_else": or_else,

@@ -4,11 +4,54 @@
 //   data-live="#runs,#counts"        ids of the parts. The whole page is loaded, and changed parts are replaced.
 //   data-live-seconds="2"            seconds between two updates while the tab is visible
 //   data-live-events="/api/..."      a stream of server-sent events. Each causes an update, at most two a second.
+//                                    All of its items are also dispatched as DOM events `perdure:item`.
 "use strict";
+
+// Changes the page, and lets what moves by it glide from where it was: nothing jumps below the pointer.
+// Who prefers less motion sees one frame of it.
+const steady = (() => {
+  const MOVES = "footer, main > *, main > section > *, .standing > *, .tile > *, .verdicts > li, .rows > .row, .row > *, tbody > tr, tr > *";
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
+  let before = null;
+  const begin = () => {
+    before = new Map();
+    for (const each of document.querySelectorAll(MOVES)) {
+      const box = each.getBoundingClientRect();
+      if (box.height && box.bottom > 0 && box.top < innerHeight) before.set(each, box);
+    }
+  };
+  const end = () => {
+    const moved = new Map();
+    for (const [each, old] of before ?? []) {
+      if (!each.isConnected) continue;
+      for (const running of each.getAnimations()) if (running.id === "steady") running.cancel();
+    }
+    for (const [each, old] of before ?? []) {
+      if (!each.isConnected) continue;
+      const now = each.getBoundingClientRect();
+      moved.set(each, [old.left - now.left, old.top - now.top]);
+    }
+    before = null;
+    const steps = [];
+    for (const [each, [x, y]] of moved) {
+      let above = each.parentElement;
+      while (above && !moved.has(above)) above = above.parentElement;
+      const [ofX, ofY] = moved.get(above) ?? [0, 0];
+      if (Math.abs(x - ofX) >= 1 || Math.abs(y - ofY) >= 1) steps.push([each, x - ofX, y - ofY]);
+    }
+    for (const [each, x, y] of steps) {
+      each.animate([{ transform: `translate(${x}px, ${y}px)` }, { transform: "none" }],
+        { id: "steady", duration: still.matches ? 1 : 160, easing: "ease-out" });
+    }
+  };
+  const change = (work) => { begin(); try { work(); } finally { end(); } };
+  return { begin, end, change };
+})();
 
 (() => {
   const EVENTS = ["submitted", "committed", "interrupted", "resumed", "stop_requested", "stopped", "completed", "errored", "retried",
     "failed", "lost", "resent", "given_back", "handed_on"];
+  const ITEMS = [...EVENTS, "text", "retracted", "trimmed", "waits"];
   const SOONEST = 500; // minimum milliseconds between two updates, however many events come
   const { live, liveSeconds = "2", liveEvents } = document.body.dataset;
   const away = document.getElementById("away");
@@ -45,14 +88,21 @@
     source = null;
     if (!liveEvents || document.hidden) return;
     source = new EventSource(liveEvents);
+    document.dispatchEvent(new Event("perdure:listens"));
     for (const name of EVENTS) source.addEventListener(name, updateSoon);
+    for (const name of ITEMS) source.addEventListener(name, (event) => {
+      document.dispatchEvent(new CustomEvent("perdure:item", { detail: JSON.parse(event.data) }));
+    });
     source.addEventListener("end", () => { updateSoon(); source.close(); });
   };
 
   setInterval(() => { if (Date.now() - last >= 900 * liveSeconds) update(); }, 1000 * liveSeconds);
   document.addEventListener("visibilitychange", () => { listen(); if (!document.hidden) updateSoon(); });
   addEventListener("pagehide", () => source?.close());
-  for (const name of ["htmx:responseError", "htmx:sendError"]) document.body.addEventListener(name, () => { away.hidden = false; });
-  document.body.addEventListener("htmx:afterOnLoad", (event) => { if (event.detail.successful) away.hidden = true; });
+  for (const name of ["htmx:responseError", "htmx:sendError"]) document.body.addEventListener(name, () => { if (away.hidden) steady.change(() => { away.hidden = false; }); });
+  document.body.addEventListener("htmx:afterOnLoad", (event) => { if (event.detail.successful && !away.hidden) steady.change(() => { away.hidden = true; }); });
+  document.body.addEventListener("htmx:beforeSwap", () => steady.begin());
+  document.body.addEventListener("htmx:afterSwap", () => steady.end());
+  document.addEventListener("perdure:update", updateSoon);
   listen();
 })();

@@ -54,7 +54,7 @@
   const later = document.getElementById("strip-later");
   if (later) fetch(later.dataset.load, { headers: { "HX-Request": "true" } }).then(async (response) => {
     const whole = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("whole-run");
-    if (whole && later.isConnected) document.getElementById("whole-run").replaceWith(whole);
+    if (whole && later.isConnected) steady.change(() => document.getElementById("whole-run").replaceWith(whole));
   }).catch(() => {});
 
   let waiting = 0;
