@@ -88,14 +88,14 @@ def submit(
 ) -> tuple[str, str]:
     """Submit a run; ``fields`` are added to its hash, ``fetchable``: with messages like Celery's; the other options are Store.submit's."""
     extra = dict(options.pop("fields", {}))
-    epoch = 0
+    epoch, step = 0, options.get("step", 0)
     if options.get("phase") == "interrupted":
-        extra = {**pause_at("Controller", "before"), "i_id": "0:0", **extra}
+        extra = {**pause_at("Controller", "before"), "i_id": f"0:{step}", **extra}
         epoch = 1
     if options.pop("fetchable", False):
         extra["goal"] = FETCHED
     fields = record(store, role, **extra)
-    text = _like({**fields, "id": run_id}, epoch, 0)
+    text = _like({**fields, "id": run_id}, epoch, step)
     return store.submit(run_id, fields, nonce=nonce or f"nonce-{run_id}", message=text, **options)
 
 
