@@ -82,11 +82,16 @@ class Forgets(Adder):
 class Renews(ControllerExecutorFlow):
     """Is renewed once."""
 
+    topology = (*ControllerExecutorFlow.topology, Node("After", "after"))
+
     def decide(self, context: RoundContext) -> Any:
-        return Command("again") if not context.values.get("again") else Finish("done")
+        return Finish("done") if context.values.get("again") else Command("look")
 
     @command
-    def again(self, context: RoundContext) -> Any:
+    def look(self, context: RoundContext) -> str:
+        return "seen"
+
+    def after(self, state: dict[str, Any], context: RoundContext) -> Any:
         return Renew(values={"again": True})
 
 
@@ -250,12 +255,14 @@ def test_values_must_be_given_unless_the_step_is_the_newest(
     assert client.values(client.fork(old, 4, values={}).id) == {}
     with pytest.raises(InvalidInput, match="'command' cannot be given"):
         client.fork(old, 4, values={"command": "add"})
-    live = client.submit("remembers", "g")
-    driver.engine.rounds.run(*driver.take() or ("", 0, 0))
-    driver.engine.rounds.run(*driver.take() or ("", 0, 0))
+    assert client.values(client.fork(old, 0).id) == {}
     driver.play()
-    stopped = client.fork(live, 0)
-    assert client.values(stopped.id) == {}
+    live = client.submit("remembers", "g")
+    for _ in range(2):
+        message = driver.take()
+        assert message is not None
+        driver.engine.rounds.run(*message)
+    assert client.values(client.fork(live, 2).id) == {"seen": 0}
 
 
 def test_gone_turns_and_renewals_are_refused_with_the_steps_that_are_left(
@@ -264,10 +271,10 @@ def test_gone_turns_and_renewals_are_refused_with_the_steps_that_are_left(
     with pytest.raises(NotForkable, match="the turns before it are gone"):
         client.fork(played(client, driver, "forgets"), 4)
     old = played(client, driver, "renews")
-    with pytest.raises(NotForkable, match="it can be forked at 2") as caught:
+    with pytest.raises(NotForkable, match="it can be forked at 3") as caught:
         client.fork(old, 0)
     assert caught.value.code == "not-forkable"
-    assert client.fork(old, 2, values={"again": True}).state.step == 2
+    assert client.fork(old, 3, values={"again": True}).state.step == 3
 
 
 def test_a_round_of_another_node_and_a_step_to_come_are_refused(

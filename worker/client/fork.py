@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perdure.flows import registry
@@ -14,6 +15,7 @@ from perdure.worker.client import validation
 from perdure.worker.client.fork_reads import moment_of, read_fork
 from perdure.worker.client.read import RunReads
 from perdure.worker.client.submit import Submitter
+from perdure.worker.domain.fleet import describe
 from perdure.worker.domain.fork import Fork
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Run
@@ -65,7 +67,7 @@ class Forks(Submitter, RunReads):
         on_end_text = None if on_end is None else self._signature_text(on_end)
         self._check_durability()
         old_id = run.id if isinstance(run, Run) else run
-        record, fork, description = self._fork(old_id, at, values)
+        record, fork = self._fork(old_id, at, values)
         fields = record.fields
         flow = fields["flow"]
         description, accepted, checked = self._checked(flow, {**record.inputs, **(inputs or {})})
@@ -82,7 +84,7 @@ class Forks(Submitter, RunReads):
                 max_rounds, thread_id, model, on_end_text,
                 None if not_before is None else str(not_before),
                 None if deadline is None else str(deadline),
-                None if retry is None else tightening(retry).to_data(),
+                None if (tight := tightening(retry)) is None else tight.to_data(),
             ],
         }  # fmt: skip
         submission = Submission(
@@ -107,14 +109,14 @@ class Forks(Submitter, RunReads):
             submitted_by=submitted_by,
             on_end=on_end_text,
             model=fields.get("model") if model is None else model,
-            fork=_with_asked(fork, asked),
+            fork=replace(fork, asked=storable(asked, "the inputs")),
         )
         return self._submit(submission, run_id or uuid.uuid4().hex[:16], idempotency_key, nonce)
 
     def _fork(
         self, run_id: str, step: int, values: Mapping[str, Any] | None
-    ) -> tuple[Record, Fork, Mapping[str, Any]]:
-        """Return a run, what a fork of it takes over, and the description of its flow.
+    ) -> tuple[Record, Fork]:
+        """Return a run, and what a fork of it takes over.
 
         Raises:
             NotForkable: The run cannot be forked at this step.
@@ -142,7 +144,7 @@ class Forks(Submitter, RunReads):
             again = self._record(run_id).fields
             unchanged = ("forgotten", "generation", "nonce")
             if all(again.get(name) == record.fields.get(name) for name in unchanged):
-                return record, fork, description
+                return record, fork
         raise Stale(
             f"run {run_id} drops old turns all the time (keep_turns, or Renew), so it was not "
             "read as of one moment. Stop it, then fork it"
@@ -150,8 +152,6 @@ class Forks(Submitter, RunReads):
 
     def _description(self, name: str) -> Mapping[str, Any]:
         """Return the description of a flow, of this process or as a live worker announced it."""
-        from perdure.worker.domain.fleet import describe
-
         self._find_flows()
         try:
             return describe(registry.make(name))
@@ -192,9 +192,3 @@ def _values(
             "for none"
         )
     return given
-
-
-def _with_asked(fork: Fork, asked: Mapping[str, Any]) -> Fork:
-    from dataclasses import replace
-
-    return replace(fork, asked=storable(dict(asked), "the inputs"))

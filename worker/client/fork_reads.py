@@ -171,12 +171,11 @@ def _first_turns(record: Record, events: Sequence[Event]) -> int | None:
 
 def _steps_text(record: Record, events: Sequence[Event], nodes: Sequence[str]) -> str:
     """Return the steps at which a run can be forked, as the end of a sentence."""
+    committed = [each for each in events if each.type == "committed" and each.node in nodes]
     steps = [
         event.step
-        for event in events
-        if event.type == "committed"
-        and event.node in nodes
-        and _turns_before(record, events, event.step) is not None
+        for event in committed[-MOST_STEPS - 1 :]
+        if _turns_before(record, events, event.step) is not None
     ]
     is_over = record.fields.get("phase") == "completed" and UNFINISHED not in record.fields
     if not is_over and record.node in nodes:
