@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_the_trip_is_forked_and_pays_once(
             patched.setattr("perdure.Client", lambda: Played(settings=settings))
             exec(compile(EXAMPLES["fork_trip.py"], "fork_trip.py", "exec"), {})
     assert capsys.readouterr().out == "a letter to Oslo\n"
-    with Client(settings=settings) as client:
+    with closing(Client(settings=settings)) as client:
         paid = [
             run.id
             for run in client.runs()

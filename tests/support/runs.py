@@ -500,7 +500,9 @@ def assert_lawful(store: Store, run_id: str = "r") -> None:
     log = [int(entry["step"]) for entry in events(store, run_id, "committed")]
     where = {name: fields.get(name) for name in ("phase", "epoch", "step", "token")}
     begun = [int(entry["step"]) for entry in events(store, run_id, "submitted")]
-    assert log == list(range(begun[0] if begun else 0, int(fields["step"]))), f"I1: the log is {log}, {where}"
+    assert log == list(range(begun[0] if begun else 0, int(fields["step"]))), (
+        f"I1: the log is {log}, {where}"
+    )
     assert indexes(store, run_id) == [INDEX[fields["phase"]]], (
         f"listed in {indexes(store, run_id)}, {where}"
     )

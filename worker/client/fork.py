@@ -1,4 +1,4 @@
-"""The part of the client that forks runs: a new run with the rounds of another one before a step."""
+"""The part of the client that forks runs: a new run that begins with rounds of another one."""
 
 from __future__ import annotations
 
@@ -138,9 +138,7 @@ class Forks(Submitter, RunReads):
             events = list(self.events(run_id, follow=False))
             moment = moment_of(record, events, step, nodes)
             own = description.get("own_values") or []
-            fork = read_fork(
-                self._store, record, moment, _values(record, step, values, own)
-            )
+            fork = read_fork(self._store, record, moment, _values(record, step, values, own))
             again = self._record(run_id).fields
             unchanged = ("forgotten", "generation", "nonce")
             if all(again.get(name) == record.fields.get(name) for name in unchanged):

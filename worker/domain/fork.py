@@ -91,9 +91,7 @@ class Fork:
                 "(max_state_bytes)"
             )
         remarks = [
-            place
-            for place, turn in enumerate(self.turns, self.forgotten)
-            if turn.said is not None
+            place for place, turn in enumerate(self.turns, self.forgotten) if turn.said is not None
         ]
         if remarks:
             values[VALUE + REMARKS] = canonical(remarks)

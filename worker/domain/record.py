@@ -104,7 +104,7 @@ KEEP_EVENTS = "keep_events"
 FOLLOWS = "follows"
 #: Field with the references to the files that were submitted with the run.
 FILES = "files"
-#: Field with the origin of a fork (``domain/fork.py``): the run and the step at which it was forked.
+#: Field with the origin of a fork: the run and the step at which it was forked.
 FORKED = "forked"
 #: Field with the names of the run's groups of child runs, one per line.
 GROUPS = "groups"

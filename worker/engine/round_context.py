@@ -24,7 +24,15 @@ from perdure.flows.outcomes import Turn
 from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
 from perdure.worker.domain.failed_attempt import may_retry
 from perdure.worker.domain.fork import origins_of
-from perdure.worker.domain.record import FILES, FOLLOWS, FORKED, RETRIED, VALUE, Record, unpack_turns
+from perdure.worker.domain.record import (
+    FILES,
+    FOLLOWS,
+    FORKED,
+    RETRIED,
+    VALUE,
+    Record,
+    unpack_turns,
+)
 from perdure.worker.engine.earlier import StoredEarlier
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal

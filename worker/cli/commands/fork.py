@@ -15,9 +15,7 @@ from perdure.worker.cli.target import client_for, known_id
 @click.argument("old_id", metavar="RUN")
 @click.argument("step", metavar="STEP", type=click.IntRange(min=0))
 @click.option("--goal", metavar="GOAL", help="Goal of the fork. [default: the run's]")
-@click.option(
-    "--input", "texts", metavar="KEY=TEXT", multiple=True, help="Another input, as text."
-)
+@click.option("--input", "texts", metavar="KEY=TEXT", multiple=True, help="Another input, as text.")
 @click.option(
     "--input-json", "inputs", metavar="KEY=JSON", multiple=True, help="Another input, as JSON."
 )
@@ -99,7 +97,6 @@ def fork_command(
         return
     click.echo(run.id)
     click.echo(
-        f"forked from {old_id} before step {step}; to follow it: "
-        f"{output.follow_hint(run.id, url)}",
+        f"forked from {old_id} before step {step}; to follow it: {output.follow_hint(run.id, url)}",
         err=True,
     )

@@ -362,9 +362,7 @@ class AuthorizedClient:
         self.caller.require(Scope.READ)
         if options.get("idempotency_key"):
             options["idempotency_key"] = self._own(options["idempotency_key"])
-        return self._own_run(
-            self.client.fork(run, at, **options, submitted_by=self.caller.name)
-        )
+        return self._own_run(self.client.fork(run, at, **options, submitted_by=self.caller.name))
 
     def _own_run(self, run: Run) -> Run:
         """Return a run that was submitted just now.

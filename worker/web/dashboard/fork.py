@@ -78,7 +78,9 @@ def _object(text: str, what: str) -> dict[str, Any] | None:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{what}: expected a JSON object, got {text[:60]!r} ({error})") from error
+        raise InvalidInput(
+            f"{what}: expected a JSON object, got {text[:60]!r} ({error})"
+        ) from error
     if not isinstance(data, dict):
         raise InvalidInput(f"{what}: expected a JSON object, got {text[:60]!r}")
     return data
