@@ -44,7 +44,7 @@ def test_the_trip_is_forked_and_pays_once(
         with monkeypatch.context() as patched:
             patched.setattr("perdure.Client", lambda: Played(settings=settings))
             exec(compile(EXAMPLES["fork_trip.py"], "fork_trip.py", "exec"), {})
-    assert capsys.readouterr().out == "a letter to Oslo\n"
+    assert capsys.readouterr().out == "a mail to Oslo\n"
     with closing(Client(settings=settings)) as client:
         paid = [
             run.id

@@ -36,7 +36,7 @@ BELOW = re.compile(rf"({RUN_ID.pattern})/(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Moment:
+class ForkPoint:
     """A run before one of its steps.
 
     Attributes:
@@ -52,7 +52,9 @@ class Moment:
     spent: dict[str, float]
 
 
-def moment_of(record: Record, events: Sequence[Event], step: int, nodes: Sequence[str]) -> Moment:
+def moment_of(
+    record: Record, events: Sequence[Event], step: int, nodes: Sequence[str]
+) -> ForkPoint:
     """Return a run as it was before a step, from its events.
 
     Args:
@@ -95,10 +97,10 @@ def moment_of(record: Record, events: Sequence[Event], step: int, nodes: Sequenc
         for name in record.spent if event.step < step else ():
             if isinstance(amount := event.data.get(name), int | float):
                 spent[name] = spent.get(name, 0) + amount
-    return Moment(step, node, turns, spent)
+    return ForkPoint(step, node, turns, spent)
 
 
-def read_fork(store: Store, record: Record, moment: Moment, values: dict[str, Any]) -> Fork:
+def read_fork(store: Store, record: Record, moment: ForkPoint, values: dict[str, Any]) -> Fork:
     """Return what a fork takes over from a run that is as it was before a step."""
     gone = min(record.forgotten, moment.turns)
     stored = store.memory(record.id, 0, moment.turns - gone) if moment.turns > gone else []

@@ -353,7 +353,7 @@ class AuthorizedClient:
         )
 
     def fork(self, run: str, at: int, **options: Any) -> Run:
-        """Fork a run that the HTTP caller may read. The fork belongs to the caller.
+        """Submit a fork of a run that the HTTP caller may read. It belongs to the caller.
 
         Raises:
             RunExists: A run of another owner has the same id.

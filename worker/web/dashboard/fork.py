@@ -49,7 +49,7 @@ def form_of(runs: AuthorizedClient, run: Run, node: str, step: int) -> ForkForm 
 
 @router.post("/runs/{run_id}/fork")
 def fork(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
-    """Fork a run. A form that is sent twice makes one fork.
+    """Submit a fork of a run. A form that is sent twice makes one fork.
 
     Raises:
         InvalidInput: The step is no number, or a field is no JSON object.
