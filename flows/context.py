@@ -381,6 +381,8 @@ class RoundContext(Generic[Deps]):
         model: the model that the submission chose for this run, or None.
         files: references to the files that were submitted with the run. See ``file``.
         attached: what this round stored with ``attach``, by name.
+        origins: of a fork, the runs that played its first turns, oldest first: each with the number
+            of turns up to which it played them.
         deps: what the lifespan of the flow has opened in this process. See ``lifespan``.
         logger: a logger for the code of the flow.
     """
@@ -426,6 +428,7 @@ class RoundContext(Generic[Deps]):
     model: str | None = None
     files: tuple[FileReference, ...] = ()
     attached: dict[str, File] = field(default_factory=dict)
+    origins: Sequence[tuple[str, int]] = ()
     deps: Deps = NO_DEPS
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")

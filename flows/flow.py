@@ -276,6 +276,19 @@ class Flow(ABC):
         return ()
 
     @property
+    def fork_nodes(self) -> Sequence[str]:
+        """The nodes at which a fork of a run can begin (``Client.fork``). By default none.
+
+        Such a node needs nothing of the run but its inputs, its history and its named values.
+        """
+        return ()
+
+    @property
+    def own_values(self) -> Sequence[str]:
+        """The names of values that the flow writes itself, and that a fork begins without."""
+        return ()
+
+    @property
     def first_node(self) -> str:
         """The name of the node at which a run of this flow starts."""
         return next(iter(self.nodes))

@@ -142,6 +142,15 @@ class InvalidTransition(PerdureError):
     exit_code = 8
 
 
+class NotForkable(PerdureError):
+    """A run cannot be forked there: its flow has no forks, or what came before is not known."""
+
+    code = "not-forkable"
+    title = "The run cannot be forked there"
+    http_status = 409
+    exit_code = 8
+
+
 class Stale(PerdureError):
     """Another answer, resume, retry or round came first. Read the run again before retrying."""
 
@@ -253,6 +262,7 @@ __all__ = [
     "InvalidSettings",
     "InvalidTransition",
     "MailboxFull",
+    "NotForkable",
     "NotReplicated",
     "NotificationNotFound",
     "PerdureError",

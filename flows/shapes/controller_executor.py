@@ -268,6 +268,16 @@ class ControllerExecutorFlow(CircularFlow):
         return tuple(getattr(self.controller, "allowed_models", ()))
 
     @property
+    def fork_nodes(self) -> Sequence[str]:
+        """The Controller, whose reply depends on the history. No call of a reply waits there."""
+        return ("Controller",)
+
+    @property
+    def own_values(self) -> Sequence[str]:
+        """The values that the Controller writes anew with each reply."""
+        return sorted(self.reserved)
+
+    @property
     def missing(self) -> str | None:
         """What this process lacks for the flow's controller or commands, as a sentence, or None."""
         return lacks_of([self.controller, *parts_of(self.offered().values())])

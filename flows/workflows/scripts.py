@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from perdure.flows.context import RoundContext
+from perdure.flows.context import RoundContext, forgotten_of
 from perdure.flows.errors import FatalError
 from perdure.flows.outcomes import Outcome
 from perdure.flows.workflows.journal import MARKS, Diverged, JournalEntry
@@ -48,6 +48,12 @@ class _Script:
         #: Keys of the entries that the function has not asked for yet.
         self._left = {entry.key: None for entry in journal if entry.kind not in MARKS}
         self._order: list[str] = []
+        gone = forgotten_of(context.history)
+        #: Of a fork: the runs whose steps it has, each with the keys of these.
+        self._origins = [
+            (run_id, [entry.key for entry in journal[: max(0, turns - gone)]])
+            for run_id, turns in context.origins
+        ]
 
     def found(self, key: str) -> JournalEntry | None:
         """Return the entry of this key, or None."""
@@ -56,6 +62,16 @@ class _Script:
     def is_replaying(self) -> bool:
         """Return whether the journal has entries that the function has not come to."""
         return bool(self._left)
+
+    def origin(self) -> str:
+        """Return the id of the run that came to this line of the function for the first time.
+
+        It is another run before the last of the steps that a fork has taken over from it.
+        """
+        for run_id, keys in self._origins:
+            if any(key in self._left for key in keys):
+                return run_id
+        return self.context.run_id
 
     def mark(self, entry: JournalEntry) -> None:
         """Keep an entry for the commit of this round."""

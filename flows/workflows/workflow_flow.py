@@ -9,7 +9,7 @@ not run again.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, create_model
@@ -54,6 +54,11 @@ class WorkflowFlow(Flow):
     def nodes(self) -> Mapping[str, Role]:
         """A node for each role of a step."""
         return {node: role for role, node in NODES.items()}
+
+    @property
+    def fork_nodes(self) -> Sequence[str]:
+        """Both nodes: the function comes by its journal to where the run was."""
+        return tuple(self.nodes)
 
     def play(self, node: str, context: RoundContext) -> Outcome:
         """Run the function up to the first thing that it has not done, and do that."""

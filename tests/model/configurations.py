@@ -23,6 +23,7 @@ class Config:
     runs: int = 1
     queues: int = 1
     steps: int = 2  # rounds until the run ends
+    begins: int = 0  # the step at which a run begins; that of a fork is above 0
     epochs: int = 1  # how often it may be taken up again
     slots: int = 2  # worker processes in the middle of a round, zombies included
     clients: int = 0  # who have looked, or lost a reply, and not yet sent (again)
@@ -193,6 +194,17 @@ CONFIGURATIONS: dict[str, Config] = {
         operations=("stop:graceful", "resume", "retry"),
         clients=1,
         kinds=("end", "fatal"),
+    ),
+    "forks": Config(
+        "runs that begin at a step above 0, in each way, with duplicates, stops and forged messages of the steps before",
+        begins=1,
+        steps=3,
+        starts=("queued", "waiting", "interrupted"),
+        slots=1,
+        again=True,
+        operations=(*BOTH_STOPS, "resume"),
+        late=("resume",),
+        clients=1,
     ),
     "questions": Config(
         "pauses at a boundary and inside a node, deadlines, answers that come late, stops of paused runs",

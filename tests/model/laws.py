@@ -33,8 +33,9 @@ def lawful(w: World, place: int, run: Run) -> None:
     phase, due = run.phase, run.due
     law(
         "I2",
-        run.step == run.log,
-        "the run is at step {} and {} rounds have been committed",
+        run.step == w.config.begins + run.log,
+        "the run began at step {}, is at step {} and {} rounds have been committed",
+        w.config.begins,
         run.step,
         run.log,
     )

@@ -129,6 +129,7 @@ class Replay:
             "nonce": f"nonce-{place}-{self.deleted[place]}-{nonce}",
             "fetchable": True,
             "topic": topic,
+            "step": config.begins,
         }
         options["deadline"] = None if config.deadline is None else config.deadline * config.tick
         options["delay"] = config.start * config.tick if phase == "waiting" else None

@@ -40,13 +40,14 @@ def submit(w: World, place: int, nonce: int, phase: str) -> str:
         return "exists"
     config = w.config
     run = w.runs[place] = new_run(nonce=nonce, deadline=config.deadline, grace=config.grace)
+    run.step, run.message = config.begins, (0, config.begins)
     if phase == "queued":
         push(w, place, run)
     elif phase == "waiting":
         run.not_before = config.start
         wait(w, run, "start", config.start)
     else:
-        run.i_id, run.message = (0, 0), (1, 0)
+        run.i_id, run.message = (0, config.begins), (1, config.begins)
         pause(w, run)
     return "ok"
 

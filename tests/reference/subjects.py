@@ -79,7 +79,7 @@ SUBJECTS = {
             "UnknownFlow", "RunNotFound", "RunFailed", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
             "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "TopicTaken", "LifespanFailed", "ContainerFailed", "StepFailed", "Diverged", "InvalidTransition", "Stale",
             "DamagedRun", "DamagedNote", "UnknownCaller", "Forbidden",
-            "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",
+            "InvalidSettings", "StoreUnavailable", "NotForkable", "NotReplicated", "AccessDenied",
         ),
     ),
     "pydantic-ai": Subject(

@@ -148,3 +148,23 @@ def test_a_submission_is_told_in_the_same_exchange(client: Client) -> None:
 def test_a_run_with_a_deadline_is_due_at_its_next_look_before_that(store: Store) -> None:
     new_run(store, deadline=1_000_000)
     assert due(store) == START + GRACE
+
+
+def test_a_fork_begins_at_its_step_with_its_turns_and_artifacts(store: Store) -> None:
+    artifacts = {f"a{number}": "x" for number in range(3)}
+    turns = [f"turn {number}" for number in range(450)]
+    assert submit(
+        store, fields={"turns": "450"}, step=16, turns=turns, artifacts=artifacts
+    ) == ("ok", "r")  # fmt: skip
+    assert hash_of(store)["step"] == "16" and messages(store) == ["r/0/16"]
+    assert store.memory("r") == turns and store.artifacts("r") == dict.fromkeys(artifacts, 1)
+    assert [event["step"] for event in events(store)] == ["16"]
+    granted = claim(store, step=16)
+    assert (granted.turns, granted.fields["step"]) == (450, "16")
+    assert_lawful(store)
+
+
+def test_a_fork_that_is_submitted_again_with_its_nonce_has_its_turns_once(store: Store) -> None:
+    for _ in range(2):
+        assert submit(store, step=2, turns=["one", "two"], fields={"turns": "2"}) == ("ok", "r")
+    assert store.memory("r") == ["one", "two"]

@@ -88,14 +88,14 @@ def submit(
 ) -> tuple[str, str]:
     """Submit a run; ``fields`` are added to its hash, ``fetchable``: with messages like Celery's; the other options are Store.submit's."""
     extra = dict(options.pop("fields", {}))
-    epoch = 0
+    epoch, step = 0, options.get("step", 0)
     if options.get("phase") == "interrupted":
-        extra = {**pause_at("Controller", "before"), "i_id": "0:0", **extra}
+        extra = {**pause_at("Controller", "before"), "i_id": f"0:{step}", **extra}
         epoch = 1
     if options.pop("fetchable", False):
         extra["goal"] = FETCHED
     fields = record(store, role, **extra)
-    text = _like({**fields, "id": run_id}, epoch, 0)
+    text = _like({**fields, "id": run_id}, epoch, step)
     return store.submit(run_id, fields, nonce=nonce or f"nonce-{run_id}", message=text, **options)
 
 
@@ -499,7 +499,10 @@ def assert_lawful(store: Store, run_id: str = "r") -> None:
     fields = hash_of(store, run_id)
     log = [int(entry["step"]) for entry in events(store, run_id, "committed")]
     where = {name: fields.get(name) for name in ("phase", "epoch", "step", "token")}
-    assert log == list(range(int(fields["step"]))), f"I1: the log is {log}, {where}"
+    begun = [int(entry["step"]) for entry in events(store, run_id, "submitted")]
+    assert log == list(range(begun[0] if begun else 0, int(fields["step"]))), (
+        f"I1: the log is {log}, {where}"
+    )
     assert indexes(store, run_id) == [INDEX[fields["phase"]]], (
         f"listed in {indexes(store, run_id)}, {where}"
     )

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workers": ("workers", "List the workers."),
     "flows": ("flows", "List the flows, or show a flow's inputs."),
     "submit": ("submit", "Submit a goal; when this returns, the run is stored."),
+    "fork": ("fork", "Play a run anew from one of its rounds on, as a new run."),
     "list": ("list", "List the runs, newest first."),
     "show": ("show", "Show the state, answer and history of a run."),
     "watch": ("watch", "Watch a run live, round by round."),

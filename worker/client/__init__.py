@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.control import RunControl
+from perdure.worker.client.fork import Forks
 from perdure.worker.client.inbox import InboxReads
 from perdure.worker.client.notes import RunNoteReads
 from perdure.worker.client.stuck import StuckRuns
@@ -12,7 +13,7 @@ from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Page
 
 
-class Client(Threads, RunControl, InboxReads, StuckRuns, BulkOperations, RunNoteReads):
+class Client(Forks, Threads, RunControl, InboxReads, StuckRuns, BulkOperations, RunNoteReads):
     """Client of the runs on one server.
 
     Args:

@@ -112,6 +112,59 @@ class ClientApi(metaclass=ABCMeta):
         """
 
     @abstractmethod
+    def fork(
+        self,
+        run: Run | str,
+        at: int,
+        *,
+        goal: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        values: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        idempotency_key: str | None = None,
+        interrupt_before: Sequence[str] | None = None,
+        interrupt_after: Sequence[str] | None = None,
+        max_rounds: int | None = None,
+        not_before: When | None = None,
+        deadline: When | None = None,
+        thread_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        budgets: Mapping[str, float] | None = None,
+        retry: Retry | Mapping[str, Any] | None = None,
+        submitted_by: str | None = None,
+        on_end: Mapping[str, Any] | str | None = None,
+        nonce: str | None = None,
+        model: str | None = None,
+    ) -> Run:
+        """Submit a run that begins with the rounds of another run before a step.
+
+        The fork has the turns of these rounds. It plays the step anew, and all that follows. What
+        the rounds before did is not done again, and the other run does not change. The code is that
+        of the workers now.
+
+        Labels, limits, pauses, model and files are those of the other run, unless they are given.
+        Its deadline, topic, thread, callback, mailbox and parent are not taken over. Budgets and
+        ``max_rounds`` count what the fork itself plays.
+
+        Args:
+            run: The other run, or its id. It may be live, or have ended.
+            at: The step that is played anew. In a flow with a Controller it must be a round of it.
+            goal: Of the fork. None: that of the other run.
+            inputs: They replace those of the same names.
+            values: What the run's code had remembered before the step. Needed if the run remembers
+                values and the step is not its newest.
+            run_id, idempotency_key, interrupt_before, interrupt_after, max_rounds, not_before,
+                deadline, thread_id, labels, budgets, retry, submitted_by, on_end, nonce, model:
+                As for ``submit``.
+
+        Raises:
+            NotForkable: The run cannot be forked there. The message says where it can be.
+            RunNotFound: No run has this id.
+            InvalidInput: The run has no such step, or values are missing.
+            UnknownFlow, UnstorableValue, UnsafeServer, RunExists, Conflict: As for ``submit``.
+        """
+
+    @abstractmethod
     def send(
         self,
         thread: str,

@@ -64,6 +64,7 @@ class AsyncClient:
         self.settings = self._client.settings
 
     submit = _in_thread(ClientApi.submit)
+    fork = _in_thread(ClientApi.fork)
     send = _in_thread(ClientApi.send)
     conversation = _in_thread(ClientApi.conversation)
 

@@ -23,7 +23,7 @@ from perdure.worker.client.tree import TreeReader
 from perdure.worker.diagnostics.why import verdict_of
 from perdure.worker.domain.event import LAST, Event, is_trimmed
 from perdure.worker.domain.prompt import PromptOfRound
-from perdure.worker.domain.record import GROUPS, KEEP_EVENTS, Record, unpack_turns
+from perdure.worker.domain.record import FORKED, GROUPS, KEEP_EVENTS, Record, unpack_turns
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
 from perdure.worker.domain.run_query import RunQuery
 from perdure.worker.domain.run_tree import RunTree
@@ -229,7 +229,8 @@ class RunReads(ClientConnection, RunResults):
         validation.flag(follow, "follow")
         fields = self._record(run_id).fields
         # A flow that keeps only its newest events says so with the run's first commit.
-        may_be_trimmed = KEEP_EVENTS in fields or (follow and fields.get("step") == "0")
+        is_new = fields.get("step") == "0" or FORKED in fields
+        may_be_trimmed = KEEP_EVENTS in fields or (follow and is_new)
         return self._events(run_id, after, follow, may_be_trimmed)
 
     def latest_events(

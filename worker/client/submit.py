@@ -138,7 +138,7 @@ class Submitter(Fleet):
                 f"and not {', '.join(OWN_KEYS)} at the end"
             )
         description = submission.description
-        role = description["nodes"][description["first"]]
+        role = description["nodes"][submission.first_node]
         fields = submission.fields(self.settings, TASKS[role], self._store.keys.queue(role))
         now = time.time()
         delay = from_now(submission.not_before, "not_before", now)
@@ -150,7 +150,7 @@ class Submitter(Fleet):
             "interrupted" if submission.interrupted_at_once else "waiting" if delay else "queued"
         )
         message = self._connection.publisher.message(
-            role, run_id, 1 if phase == "interrupted" else 0, 0
+            role, run_id, 1 if phase == "interrupted" else 0, submission.step
         )
         with traced_submission(submission.flow, run_id) as root:
             reply, detail, written = self._store.submit_and_tell(
@@ -167,6 +167,8 @@ class Submitter(Fleet):
                 topic=submission.topic,
                 said=said,
                 artifacts=submission.artifacts,
+                step=submission.step,
+                turns=() if submission.fork is None else submission.fork.packed(run_id),
             )
             root.made = reply == "ok" and (nonce is None or self._has(run_id, root.fields))
         match reply:

@@ -101,6 +101,10 @@ class FlowInfo(TypedDict, total=False):
     """The commands that a budget ``commands.NAME`` can limit."""
     allowed_models: list[str]
     """The models of which a submission may choose one. Not set: none."""
+    fork_nodes: list[str]
+    """The nodes at which a fork of a run can begin. Not set: its runs cannot be forked."""
+    own_values: list[str]
+    """The values that the flow writes itself, and that a fork begins without."""
     missing: list[str]
     """What the server lacks to run the flow."""
     inputs: Required[dict[str, Any] | None]
@@ -277,6 +281,11 @@ def describe(flow: Flow) -> dict[str, Any]:
         "inputs": flow.Inputs.model_json_schema() if flow.Inputs else None,
         "answer": None if (answers := flow.answer_type()) is None else dict(answers.schema),
         **({"allowed_models": list(models)} if (models := flow.allowed_models) else {}),
+        **(
+            {"fork_nodes": list(nodes), "own_values": list(flow.own_values)}
+            if (nodes := flow.fork_nodes)
+            else {}
+        ),
     }
 
 

@@ -68,7 +68,7 @@ class FieldPrefix:
 
 #: Newest schema version that this code reads. A worker leaves runs with a newer version to newer
 #: workers.
-SCHEMA = "7"
+SCHEMA = "8"
 #: Fields that a worker of schema version 1 would misread or refuse (everything added to CONTENT
 #: later), each with the first version that reads it. A run gets the lowest version that reads all
 #: its fields, so that older workers keep running the runs they understand.
@@ -81,6 +81,7 @@ SINCE: Mapping[str, str] = {
     "generation": "5",
     "model": "6",
     "files": "7",
+    "forked": "8",
 }
 #: Prefix of the fields that hold named values. Each value has its own field, so that a commit
 #: writes only the values that changed.
@@ -103,6 +104,8 @@ KEEP_EVENTS = "keep_events"
 FOLLOWS = "follows"
 #: Field with the references to the files that were submitted with the run.
 FILES = "files"
+#: Field with the origin of a fork: the run and the step at which it was forked.
+FORKED = "forked"
 #: Field with the names of the run's groups of child runs, one per line.
 GROUPS = "groups"
 #: Field with the number of the signals that were sent to the run. ALL_HEARD has its value as of the
@@ -146,6 +149,7 @@ CONTENT = frozenset(
         "earlier_cycles",
         "model",
         "files",
+        "forked",
     }
 )
 #: Prefixes of the fields with what the runs below a run have spent, and with what was added to its

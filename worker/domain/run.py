@@ -23,11 +23,13 @@ from perdure.worker.domain.document import (
     absent,
 )
 from perdure.worker.domain.execution_state import ExecutionState
+from perdure.worker.domain.fork import shown_origin
 from perdure.worker.domain.record import (
     ARRIVED,
     EARLIER_CYCLES,
     FILES,
     FORGOTTEN,
+    FORKED,
     GENERATION,
     KEEP_EVENTS,
     UNFINISHED,
@@ -98,6 +100,19 @@ class RunFile(TypedDict):
     """The first 16 hexadecimal digits of its SHA-256."""
 
 
+@with_config(CLOSED)
+class ForkOrigin(TypedDict):
+    """The run from which a fork has the rounds before its first one."""
+
+    run: str
+    step: int
+    """The fork's first round. It was played anew."""
+    turns: int
+    """Number of turns of the history that the fork has from it."""
+    spent: dict[str, float]
+    """What the rounds before had spent. It is not part of what the fork has spent."""
+
+
 class ShortBudget(TypedDict):
     """A budget that is used up, and the run that has it."""
 
@@ -120,6 +135,8 @@ class RunDetails(TypedDict, total=False):
     """The model that the submission chose for the run."""
     files: list[RunFile]
     """The files that were submitted with the run. Left out if there are none."""
+    forked: ForkOrigin | None
+    """Where the run was forked from another one. Set for a fork."""
     owner: MaybeText
     """The worker that runs the round in flight, or ran the last one."""
     waiting_for: MaybeText
@@ -414,6 +431,8 @@ def _details(record: Record) -> dict[str, Any]:
     }
     if FILES in record.fields:
         details["files"] = [each.data for each in record.files]
+    if FORKED in record.fields:
+        details["forked"] = shown_origin(record)
     details |= {name: _when(record, name).isoformat() for name in TIMES if record.fields.get(name)}
     if record.fields.get("phase") == "parked":
         names = awaited(record.fields)

@@ -103,6 +103,9 @@ Kind = Literal[
 #: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
 LONGEST = 10 * 365.25 * 86_400
 
+#: Name in a round's event for the number of turns before and after it, and of those that were gone.
+HISTORY = "history"
+
 #: Seconds after which a parked parent looks at its children. Each further look is twice as late.
 LOOK = 30.0
 
@@ -370,9 +373,7 @@ def _settled(
         )
         for turn in outcome.turns
     )
-    options: dict[str, str | int] = {
-        "data": canonical(storable({**outcome.summary, **event_data}, "the summary"))
-    }
+    options: dict[str, str | int] = {}
     artifacts = {
         name: text if name.startswith(BYTES) else str(storable(text, f"the artifact {name!r}"))
         for name, text in outcome.artifacts.items()
@@ -384,6 +385,11 @@ def _settled(
         changed[FORGOTTEN] = str(gone)
         options["forget"] = min(gone, record.turns) - record.forgotten
         turns = turns[max(0, gone - record.turns) :]
+    data = {**outcome.summary, **event_data}
+    if outcome.turns or FORGOTTEN in changed:
+        # A fork finds by it which turns were there before a step.
+        data[HISTORY] = [record.turns, record.turns + len(outcome.turns), record.forgotten]
+    options["data"] = canonical(storable(data, "the summary"))
     if isinstance(outcome, Renew):
         return _renew(record, flow, node, outcome, changed, turns, artifacts, options)
     if isinstance(outcome, Advance):

@@ -18,6 +18,7 @@ from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import suggest
 from perdure.flows.retry import Retry
 from perdure.worker.domain.execution_state import ExecutionState
+from perdure.worker.domain.fork import Fork
 from perdure.worker.domain.record import FILES, digest_of, version_of
 from perdure.worker.domain.settlement import LONGEST, pause_between, pause_fields
 from perdure.worker.settings import Settings
@@ -41,6 +42,7 @@ class Submission:
         checked: Whether the inputs passed the flow's own validation. A client without the flow's
             code cannot do that.
         given: The inputs as the caller passed them, without the flow's defaults.
+        fork: What the run takes over from another one, of which it is a fork.
     """
 
     flow: str
@@ -63,6 +65,7 @@ class Submission:
     topic: str | None = None
     model: str | None = None
     files: tuple[File, ...] = ()
+    fork: Fork | None = None
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
         """Validate the submission, and return the fields of the new run's Redis hash.
@@ -71,8 +74,8 @@ class Submission:
             InvalidInput: The submission is not acceptable. The message says why.
         """
         self._check(settings)
-        first = self.description["first"]
-        state = ExecutionState(current_node=first, thread_id=self.thread_id)
+        first = self.first_node
+        state = ExecutionState(current_node=first, step=self.step, thread_id=self.thread_id)
         inputs = storable(dict(self.inputs), "the inputs")
         fields = {
             **state.to_fields(),
@@ -119,7 +122,9 @@ class Submission:
             fields["retry"] = canonical(self.retry.to_data())
         pause = pause_between(None, first, self._nodes("interrupt_before"), ())
         if pause is not None:
-            fields |= pause_fields(pause) | {"i_id": "0:0"}
+            fields |= pause_fields(pause) | {"i_id": f"0:{self.step}"}
+        if self.fork is not None:
+            fields |= self.fork.fields(settings)
         if len(fields["inputs"].encode()) > settings.max_addition_bytes:
             raise InvalidInput(
                 f"the inputs take more than {settings.max_addition_bytes} bytes; "
@@ -133,6 +138,8 @@ class Submission:
         It tells a repeated submission from a different one under an equal idempotency key. It is
         equal for clients with and without the flow's code, and for every repetition of a call.
         """
+        if self.fork is not None:
+            return hashlib.sha256(canonical(self.fork.asked).encode()).hexdigest()
         try:
             inputs = storable(dict(self.given), "the inputs")
         except UnstorableValue:  # only the flow's own validation turns the value into JSON
@@ -171,15 +178,25 @@ class Submission:
     @property
     def artifacts(self) -> dict[str, str]:
         """The artifacts of the new run: the files that were submitted with it."""
-        artifacts: dict[str, str] = {}
+        artifacts: dict[str, str] = {} if self.fork is None else dict(self.fork.artifacts)
         for file in self.files:
             artifacts |= artifacts_of(file.name, file)
         return artifacts
 
     @property
+    def step(self) -> int:
+        """The step at which the run begins."""
+        return 0 if self.fork is None else self.fork.step
+
+    @property
+    def first_node(self) -> str:
+        """The node of the run's first round."""
+        return str(self.description["first"]) if self.fork is None else self.fork.node
+
+    @property
     def interrupted_at_once(self) -> bool:
         """Whether the run pauses for a person before its first round."""
-        return self.description["first"] in self._nodes("interrupt_before")
+        return self.first_node in self._nodes("interrupt_before")
 
     def _nodes(self, option: str) -> list[str]:
         nodes = getattr(self, option)

@@ -23,7 +23,16 @@ from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.outcomes import Turn
 from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
 from perdure.worker.domain.failed_attempt import may_retry
-from perdure.worker.domain.record import FILES, FOLLOWS, RETRIED, VALUE, Record, unpack_turns
+from perdure.worker.domain.fork import origins_of
+from perdure.worker.domain.record import (
+    FILES,
+    FOLLOWS,
+    FORKED,
+    RETRIED,
+    VALUE,
+    Record,
+    unpack_turns,
+)
 from perdure.worker.engine.earlier import StoredEarlier
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
@@ -33,6 +42,7 @@ from perdure.worker.errors import DamagedRun
 from perdure.worker.logs import round_logger
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store, StoreUnavailable
+from perdure.worker.store.lookups import is_below
 
 _endpoint = cache(Endpoint)  # a worker has one endpoint
 
@@ -121,6 +131,7 @@ def context_of(
             "model": record.fields.get("model"),
             "files": record.files if FILES in record.fields else (),
             "attached": {},
+            "origins": origins_of(record) if FORKED in record.fields else (),
             "traces_content": settings.trace_content,
             "remembered": {},
             "spent": {},
@@ -159,20 +170,8 @@ def _artifact(store: Store, record: Record, name: str) -> str:
         if text is not None:
             return text
     owner, _, own_name = name.partition("/")
-    if own_name and _is_below(store, owner, readers[-1]):
+    if own_name and is_below(store, owner, readers[-1]):
         text = store.artifact(owner, own_name)
         if text is not None:
             return text
     raise KeyError(f"run {record.id} has no artifact {name!r}")
-
-
-def _is_below(store: Store, run_id: str, ancestor: str) -> bool:
-    """Return whether a run is a child of another one, or of one of its children, and so on."""
-    seen: set[str] = set()
-    while run_id not in seen:
-        seen.add(run_id)
-        [fields] = store.some_fields([run_id], ["parent"])
-        run_id = fields.get("parent", run_id)
-        if run_id == ancestor:
-            return True
-    return False

@@ -202,3 +202,15 @@ def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) ->
             for child in store.held_children(run_id, nonce, name)
         ],
     )
+
+
+def is_below(store: Store, run_id: str, ancestor: str) -> bool:
+    """Return whether a run is a child of another one, or of one of its children, and so on."""
+    seen: set[str] = set()
+    while run_id not in seen:
+        seen.add(run_id)
+        [fields] = store.some_fields([run_id], ["parent"])
+        run_id = fields.get("parent", run_id)
+        if run_id == ancestor:
+            return True
+    return False

@@ -79,6 +79,8 @@ class Store(Queries):
         topic: str | None = None,
         said: str | None = None,
         artifacts: Mapping[str, str] | None = None,
+        step: int = 0,
+        turns: Sequence[str] = (),
     ) -> tuple[str, str, dict[str, str] | None]:
         """Create a run on the state server, once per idempotency key (submit_run.lua).
 
@@ -90,6 +92,8 @@ class Store(Queries):
             said: digest of the key of a message that may have been said to a run that held the
                 topic before. The new run follows the last of them.
             artifacts: of the new run, by name.
+            step: at which it begins. A fork begins at one above 0.
+            turns: of its history, as they are stored. Only a fork begins with some.
 
         Returns:
             The word of submit_run.lua, the id that it concerns, and the run's hash. The hash is
@@ -105,9 +109,13 @@ class Store(Queries):
         }
         named |= {"content": content, "idempotency_key": idempotency_key}
         named |= {"submitted_by": submitted_by, "topic": topic, "said": said}
+        named |= {
+            "step": step or None,
+            "artifacts": 2 * len(artifacts) if artifacts else None,
+        }
         keys = self.keys.of_run(run_id, idempotency_key)
         keys += [self.keys.submitted(submitted_by)] if submitted_by is not None else []
-        rest = [text for pair in (artifacts or {}).items() for text in pair]
+        rest = [*(text for pair in (artifacts or {}).items() for text in pair), *turns]
         reply = self._call("submit_run", keys, named, fields, rest, run_id)
         return reply[0], reply[1], _written(reply[2]) if len(reply) > 2 else None
 

@@ -84,7 +84,7 @@ def test_advance_names_the_next_node_and_the_message_of_the_next_step() -> None:
         got.fields["cycles"],
     ) == ("Executor", "1", "8", "1")
     assert unpack_turns("r", got.additions) == [Turn(Command("look", {"at": 1}), "seen")]
-    assert json.loads(str(got.options["data"])) == {"s": 1}
+    assert json.loads(str(got.options["data"])) == {"s": 1, "history": [7, 8, 0]}
 
 
 @pytest.mark.parametrize(

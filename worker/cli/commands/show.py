@@ -39,7 +39,7 @@ from perdure.worker.presentation.text import (
     waits_for_provider,
 )
 from perdure.worker.presentation.timeline import Row, command_text, row_of
-from perdure.worker.presentation.usage import budgets, facts, used_below, used_in_all
+from perdure.worker.presentation.usage import budgets, facts, used, used_below, used_in_all
 
 if TYPE_CHECKING:
     from perdure.flows.files import FileReference
@@ -172,6 +172,8 @@ def described(
     ]
     position = "at" if run.status.ended else "next"
     pairs.append(("step", f"{run.state.step}, {position} {run.state.current_node}"))
+    if details.get("forked"):
+        pairs.append(("forked", _origin_of(details["forked"])))
     if details.get("generation"):
         pairs.append(("generation", f"{details['generation']}: the run was renewed"))
     if details.get("forgotten"):
@@ -294,6 +296,13 @@ def _models(events: Iterable[Event]) -> str:
             plain(str(event.data["model"])) for event in events if event.data.get("model")
         )
     )
+
+
+def _origin_of(forked: Mapping[str, Any]) -> str:
+    """Return where a run was forked, as a text."""
+    spent = used(forked["spent"])
+    before = f", which had used {spent}" if spent else ""
+    return f"from {forked['run']} before step {forked['step']}{before}"
 
 
 def _left_of(details: Mapping[str, Any]) -> str:

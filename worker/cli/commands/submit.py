@@ -123,9 +123,7 @@ def submit_command(
     perdure submit countdown "try it" --input rounds=5 --watch
     perdure submit order --input item="a book"
     """
-    inputs = pairs(texts, "--input") | {
-        key: _value(key, text) for key, text in pairs(values, "--input-json").items()
-    }
+    inputs = pairs(texts, "--input") | json_pairs(values, "--input-json")
     if len(inputs) < len(texts) + len(values):
         raise click.UsageError(
             'An input is given twice. To give a list: --input-json \'KEY=["one", "two"]\'.'
@@ -195,6 +193,15 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     return values
 
 
+def json_pairs(texts: Sequence[str], option: str) -> dict[str, Any]:
+    """Parse the ``KEY=JSON`` values of an option into a dict.
+
+    Raises:
+        UsageError: A value has no key, a key occurs twice, or a value is not JSON.
+    """
+    return {key: _value(key, text, option) for key, text in pairs(texts, option).items()}
+
+
 def amounts(texts: Sequence[str], option: str) -> dict[str, float]:
     """Parse the ``NAME=AMOUNT`` values of an option into a dict of numbers.
 
@@ -210,7 +217,7 @@ def amounts(texts: Sequence[str], option: str) -> dict[str, float]:
     return numbers
 
 
-def _value(key: str, text: str) -> Any:
+def _value(key: str, text: str, option: str = "--input-json") -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -219,8 +226,10 @@ def _value(key: str, text: str) -> Any:
             "nested too deep"
             if isinstance(error, RecursionError)
             else f"{error}; for text use --input, or quote it: {quoted}"
+            if option == "--input-json"
+            else f"{error}; quote a text: {quoted}"
         )
-        raise click.UsageError(f"--input-json {key} is not JSON: {hint}.") from error
+        raise click.UsageError(f"{option} {key} is not JSON: {hint}.") from error
 
 
 def _bounds(text: str | None) -> dict[str, Any] | None:

@@ -202,11 +202,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         files: Sequence[File | str | os.PathLike[str]] | None = None,
     ) -> Run:
         not_here(submitted_by=submitted_by)
-        if on_end is not None:
-            raise InvalidInput(
-                "on_end cannot be passed over HTTP, because it names a task of an app; "
-                "submit with Client"
-            )
+        _check_no_callback(on_end)
         validation.key_over_http(idempotency_key)
         validation.mapping(inputs, "inputs")
         validation.names(interrupt_before, "interrupt_before")
@@ -237,6 +233,65 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         }
         return Run.from_dict(
             self._tell("POST", "/runs", body, repeat=True, idempotency_key=idempotency_key)
+        )
+
+    def fork(
+        self,
+        run: Run | str,
+        at: int,
+        *,
+        goal: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        values: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        idempotency_key: str | None = None,
+        interrupt_before: Sequence[str] | None = None,
+        interrupt_after: Sequence[str] | None = None,
+        max_rounds: int | None = None,
+        not_before: When | None = None,
+        deadline: When | None = None,
+        thread_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        budgets: Mapping[str, float] | None = None,
+        retry: Retry | Mapping[str, Any] | None = None,
+        submitted_by: str | None = None,
+        on_end: Mapping[str, Any] | str | None = None,
+        nonce: str | None = None,
+        model: str | None = None,
+    ) -> Run:
+        not_here(submitted_by=submitted_by)
+        _check_no_callback(on_end)
+        validation.step(at)
+        validation.key_over_http(idempotency_key)
+        validation.mapping(inputs, "inputs")
+        validation.mapping(values, "values")
+        validation.names(interrupt_before, "interrupt_before")
+        validation.names(interrupt_after, "interrupt_after")
+        validation.mapping(labels, "labels", of_texts=True)
+        options: dict[str, Any] = {
+            "goal": goal,
+            "inputs": None if inputs is None else dict(inputs),
+            "values": None if values is None else dict(values),
+            "interrupt_before": None if interrupt_before is None else list(interrupt_before),
+            "interrupt_after": None if interrupt_after is None else list(interrupt_after),
+            "max_rounds": max_rounds,
+            "not_before": _told(not_before, "not_before"),
+            "deadline": _told(deadline, "deadline"),
+            "thread_id": thread_id,
+            "model": model,
+            "labels": None if labels is None else dict(labels),
+            "budgets": None if budgets is None else validation.budgets(budgets, "budgets"),
+            "retry": None if (tight := tightening(retry)) is None else tight.to_data(),
+        }
+        body = {
+            "at": at,
+            "run_id": uuid.uuid4().hex[:16] if run_id is None else run_id,
+            "nonce": uuid.uuid4().hex if nonce is None else nonce,
+            **{name: value for name, value in options.items() if value is not None},
+        }
+        path = path_of(run.id if isinstance(run, Run) else run, "fork")
+        return Run.from_dict(
+            self._tell("POST", path, body, repeat=True, idempotency_key=idempotency_key)
         )
 
     def send(
@@ -436,3 +491,12 @@ class RemoteBulk(RemoteReads, BulkOperations):
 
 def _done(told: list[dict[str, Any]]) -> list[Done]:
     return [Done.from_dict(each) for each in told]
+
+
+def _check_no_callback(on_end: object) -> None:
+    """Raise InvalidInput if a submission over HTTP names a callback."""
+    if on_end is not None:
+        raise InvalidInput(
+            "on_end cannot be passed over HTTP, because it names a task of an app; "
+            "submit with Client"
+        )

@@ -8,8 +8,9 @@
 --       an idempotency key), [idempotency_key], phase (queued | waiting | interrupted), [delay]
 --       (until the start of a waiting run), [deadline] (ms from now), [topic] (that the run takes),
 --       [said] (the key of a message that may have been said to a run that held the topic before),
---       message, =field... After "--": the artifacts that the run has from the beginning, as names and
---       texts
+--       [step] (at which a fork begins; 0 by default), message, =field... After "--": the artifacts that the
+--       run has from the beginning, as names and texts ([artifacts] is the number of both together), then the
+--       turns of a fork
 -- Returns
 --   ok ID [WRITTEN]     The run is made. WRITTEN has the run's fields as one text (parts/grant.lua):
 --                       the number of texts, then names and values. A repeated submission gets
@@ -77,9 +78,12 @@ local refusal = unpushable(k, run.queue)
 if refusal then return refusal end
 
 run.id, run.nonce, run.message, run.deadline = arg.id, arg.nonce, arg.message, arg.deadline and whole(now + number(arg.deadline))
+run.step = arg.step
 set_fields(k)
 begin_run(k, run, now)
-in_parts('HSET', k.artifacts, ARGV, rest + 1, #ARGV)
+local artifacts = rest + (arg.artifacts or 0)
+in_parts('HSET', k.artifacts, ARGV, rest + 1, artifacts)
+in_parts('RPUSH', k.memory, ARGV, artifacts + 1, #ARGV)
 if arg.content then
   call('SET', k.idem, arg.content .. ' ' .. arg.id)
   set(k, 'idem', arg.idempotency_key)

@@ -225,6 +225,50 @@ class Submit(Asked):
     """
 
 
+class ForkOne(Asked):
+    """A fork of a run: the step that is played anew, and what is different."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"at": 16, "inputs": {"city": "Bergen"}}]}
+    )
+
+    at: Annotated[int, Field(ge=0, lt=10**15), BeforeValidator(whole)]
+    """The step that is played anew. The fork has the turns of the rounds before."""
+    goal: str | None = None
+    """null: the goal of the other run."""
+    inputs: dict[str, Any] | None = None
+    """They replace those of the same names."""
+    values: dict[str, Any] | None = None
+    """What the run had remembered before the step.
+
+    Needed if the run remembers values and the step is not its newest.
+    """
+    run_id: Annotated[str, Field(pattern=f"^{RUN_ID.pattern}$")] | None = None
+    """An id of your own."""
+    nonce: Annotated[str, Field(pattern=f"^{NONCE.pattern}$")] | None = None
+    """A random text for this call alone, as for a submission."""
+    interrupt_before: list[str] | None = None
+    """Nodes before which the run pauses for a person. null: those of the other run."""
+    interrupt_after: list[str] | None = None
+    """Nodes after which the run pauses for a person. null: those of the other run."""
+    max_rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS), BeforeValidator(whole)] | None = None
+    """Maximum number of cycles, of those that the fork plays. null: that of the other run."""
+    not_before: When = None
+    """Earliest start: a time, or seconds from now."""
+    deadline: When = None
+    """Time by which the run must have ended: a time, or seconds from now."""
+    thread_id: str | None = None
+    """Your name for the conversation that the run belongs to."""
+    model: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+    """The model that the run asks. null: that of the other run."""
+    labels: dict[str, str] | None = None
+    """null: those of the other run."""
+    budgets: Amounts | None = None
+    """Limits of what the fork itself spends. null: those of the other run."""
+    retry: dict[str, int | float | str | list[str]] | None = None
+    """Stricter limits for the flow's retry policies. null: those of the other run."""
+
+
 class Stop(Asked):
     """How to stop, and why."""
 

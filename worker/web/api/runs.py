@@ -25,6 +25,7 @@ from perdure.worker.web.api.requests import (
     AskedStep,
     DeleteMany,
     Deletion,
+    ForkOne,
     Keep,
     Limits,
     Listing,
@@ -253,6 +254,43 @@ def raise_limits(run_id: RunId, runs: Runs, body: Limits) -> Response:
 def retry_run(run_id: RunId, runs: Runs, body: RetryOne | None = None) -> Response:
     """Retry an errored run from the step that failed."""
     return Json(runs.retry(run_id, (body or RetryOne()).children).to_dict())
+
+
+@router.post(
+    "/runs/{run_id}/fork",
+    operation_id="fork_run",
+    status_code=201,
+    response_model=Run,
+    response_description="The fork, which may already exist under this idempotency key.",
+    responses={
+        201: {
+            "headers": {
+                "Location": {"description": "The run's path.", "schema": {"type": "string"}}
+            }
+        },
+        **problems(
+            *BODY_PROBLEMS, *CHANGE_PROBLEMS, "unknown-flow", "invalid-input", "unstorable-value",
+            "run-not-found", "not-forkable", "stale", "run-exists", "conflict", "damaged-run",
+            "unsafe-server",
+            unknown_flow=422,
+        ),
+    },
+)  # fmt: skip
+def fork_run(
+    run_id: RunId, body: ForkOne, request: Request, runs: Runs, idempotency_key: Key = None
+) -> Response:
+    """Submit a run that begins with the rounds of another run before a step, and plays it anew.
+
+    What the rounds before did is not done again. The other run does not change. With an
+    `Idempotency-Key`, the call can be repeated safely.
+    """
+    options = {name: getattr(body, name) for name in body.model_fields_set}
+    try:
+        run = runs.fork(run_id, **options, idempotency_key=idempotency_key)
+    except UnknownFlow as error:
+        return unknown_flow(error)
+    place = request.url.path.removesuffix(f"/{run_id}/fork")
+    return Json(run.to_dict(), 201, {"Location": f"{place}/{run.id}"})
 
 
 @router.post(

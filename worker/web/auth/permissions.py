@@ -348,7 +348,28 @@ class AuthorizedClient:
             options["idempotency_key"] = self._own(options["idempotency_key"])
         if options.get("topic"):
             options["topic"] = self._own(options["topic"])
-        run = self.client.submit(flow, goal, inputs, **options, submitted_by=self.caller.name)
+        return self._own_run(
+            self.client.submit(flow, goal, inputs, **options, submitted_by=self.caller.name)
+        )
+
+    def fork(self, run: str, at: int, **options: Any) -> Run:
+        """Submit a fork of a run that the HTTP caller may read. It belongs to the caller.
+
+        Raises:
+            RunExists: A run of another owner has the same id.
+        """
+        self._owned(run, Scope.SUBMIT)
+        self.caller.require(Scope.READ)
+        if options.get("idempotency_key"):
+            options["idempotency_key"] = self._own(options["idempotency_key"])
+        return self._own_run(self.client.fork(run, at, **options, submitted_by=self.caller.name))
+
+    def _own_run(self, run: Run) -> Run:
+        """Return a run that was submitted just now.
+
+        Raises:
+            RunExists: It is another owner's.
+        """
         if run.details.get("submitted_by") != self.caller.name:
             # The submission matched an existing run of another owner, by its id and a guessable
             # nonce. Returning it would show that run to the caller.

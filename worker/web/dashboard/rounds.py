@@ -15,6 +15,7 @@ from perdure.worker.errors import ArtifactNotFound, InvalidInput
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.dashboard.documents import part_of, text_of, tree_of
+from perdure.worker.web.dashboard.fork import form_of
 from perdure.worker.web.dashboard.outline import outline_of
 from perdure.worker.web.dashboard.page import PageRoute, page
 from perdure.worker.web.dashboard.run import nodes_of
@@ -63,6 +64,7 @@ def one_round(request: Request, run_id: str, step: int, runs: Runs) -> Response:
         number=turn and turn[0],
         asks_model=bool(committed and committed.event.data.get("prompt")),
         is_last=step >= run.state.step,
+        forking=form_of(runs, run, here[-1].event.node, step),
     )
 
 

@@ -1,0 +1,394 @@
+"""Forks: a run begins with the rounds of another one before a step, whose effects do not happen again, and plays the rest anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from multiprocessing import get_context
+from typing import Any
+
+import pytest
+
+from perdure import (
+    CircularFlow,
+    Client,
+    Command,
+    Conflict,
+    ControllerExecutorFlow,
+    File,
+    Finish,
+    InvalidInput,
+    Node,
+    NotForkable,
+    RemoteClient,
+    Renew,
+    RoundContext,
+    RunNotFound,
+    Settings,
+    Steps,
+    command,
+    register,
+    workflow,
+)
+from tests.support.driving import Driver, driving
+from tests.support.html_checks import Markup
+from tests.support.own_registry import own_registry
+from tests.support.page_visitor import Visitor
+from tests.support.runs import hash_of
+from tests.support.threaded_server import serving
+
+#: What commands and steps have done, in this process.
+DONE: Counter[str] = Counter()
+ROUNDS = 4
+
+
+class Adder(ControllerExecutorFlow):
+    """Adds 1, 2, 3, ... and the input, and says what it has seen."""
+
+    max_result = 100
+
+    def decide(self, context: RoundContext) -> Any:
+        done = len(context.history)
+        if done == ROUNDS:
+            seen = [turn.observation for turn in context.history]
+            return Finish([context.goal, *[each if type(each) is int else "long" for each in seen]])
+        context.spend(tokens=10)
+        return Command("add", {"number": done})
+
+    @command
+    def add(self, context: RoundContext, number: int) -> Any:
+        DONE[f"add {number}"] += 1
+        by = context.inputs.get("by", 1)
+        return "x" * 300 if by == "long" and number == 0 else number + (1 if by == "long" else by)
+
+
+class Remembers(Adder):
+    """The same, and remembers a value."""
+
+    def decide(self, context: RoundContext) -> Any:
+        context.remember("seen", len(context.history))
+        return super().decide(context)
+
+
+class Forgets(Adder):
+    """The same, and keeps one turn."""
+
+    keep_turns = 1
+
+
+class Renews(ControllerExecutorFlow):
+    """Is renewed once."""
+
+    topology = (*ControllerExecutorFlow.topology, Node("After", "after"))
+
+    def decide(self, context: RoundContext) -> Any:
+        return Finish("done") if context.values.get("again") else Command("look")
+
+    @command
+    def look(self, context: RoundContext) -> str:
+        return "seen"
+
+    def after(self, state: dict[str, Any], context: RoundContext) -> Any:
+        return Renew(values={"again": True})
+
+
+class Ring(CircularFlow):
+    """Has no history."""
+
+    topology = (Node("Only", "end"),)
+
+    def end(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        return {self.early_exit_key: True, "answer": "played"}
+
+
+def does(name: str) -> str:
+    DONE[name] += 1
+    return name
+
+
+def journey(steps: Steps, city: str = "Oslo") -> list[str]:
+    """Five steps, with chance between them."""
+    first = steps.random()
+    seen = [steps.step(does, f"book {first}", name="book")]
+    second = str(steps.uuid())
+    seen.append(steps.step(does, f"pay {second}", name="pay"))
+    seen.append(steps.step(does, f"go to {city}", name="go"))
+    third = str(steps.uuid())
+    return [*seen, third]
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    own_registry(monkeypatch, "adder", "remembers", "forgets", "renews", "ring", "journey")
+    DONE.clear()
+    for name, flow in (
+        ("adder", Adder), ("remembers", Remembers), ("forgets", Forgets), ("renews", Renews), ("ring", Ring),
+    ):  # fmt: skip
+        register(name)(flow)
+    workflow("journey")(journey)
+
+
+@pytest.fixture
+def driver(settings: Settings) -> Iterator[Driver]:
+    with driving(settings) as made:
+        yield made
+
+
+def played(client: Client, driver: Driver, flow: str, goal: str = "g", **inputs: Any) -> str:
+    run = client.submit(flow, goal, inputs)
+    driver.play()
+    assert client.get(run.id).status.value == "completed", client.get(run.id).error
+    DONE.clear()
+    return run.id
+
+
+def history(client: Client, run_id: str) -> list[Any]:
+    return list(client.transcript(run_id)["history"])
+
+
+@pytest.mark.parametrize("flow", ["adder", "journey"])
+def test_a_fork_at_each_round_has_the_turns_before_and_plays_the_rest(
+    client: Client, driver: Driver, flow: str
+) -> None:
+    old = played(client, driver, flow)
+    before = hash_of(driver.engine.store, old)
+    whole = history(client, old)
+    rounds = [
+        event for event in client.events(old, follow=False)
+        if event.type == "committed" and (event.node == "Controller" or flow == "journey")
+    ]  # fmt: skip
+    assert len(rounds) >= 3
+    for event in rounds:
+        DONE.clear()
+        fork = client.fork(old, event.step)
+        taken = history(client, fork.id)
+        assert (fork.state.step, fork.state.current_node) == (event.step, event.node)
+        assert taken == whole[: len(taken)]
+        driver.play()
+        ended = client.get(fork.id)
+        assert (
+            ended.status.value == "completed"
+            and ended.state.step
+            == len(
+                [each for each in client.events(fork.id, follow=False) if each.type == "committed"]
+            )
+            + event.step
+        )
+        assert DONE.total() == len(whole) - len(taken), "what was taken over is not done again"
+        assert len(history(client, fork.id)) == len(whole)
+        if flow == "adder":
+            assert ended.answer == client.get(old).answer and history(client, fork.id) == whole
+    assert hash_of(driver.engine.store, old) == before, "the other run does not change"
+
+
+def test_goal_inputs_and_labels_may_be_others_and_what_is_not_given_is_that_of_the_run(
+    client: Client, driver: Driver
+) -> None:
+    old = client.submit("adder", "g", {"by": 1, "kept": 5}, labels={"a": "b"}, max_rounds=50)
+    driver.play()
+    fork = client.fork(old, 4, goal="another", inputs={"by": 10})
+    assert (dict(fork.inputs), dict(fork.labels)) == ({"by": 10, "kept": 5}, {"a": "b"})
+    assert client.fork(old, 4, labels={"c": "d"}).labels == {"c": "d"}
+    driver.play()
+    assert client.get(fork.id).answer == ["another", 1, 2, 12, 13]
+    assert client.get(old.id).answer == ["g", 1, 2, 3, 4]
+
+
+def test_what_the_rounds_before_spent_is_shown_and_not_counted(
+    client: Client, driver: Driver
+) -> None:
+    old = played(client, driver, "adder")
+    fork = client.fork(old, 6, budgets={"tokens": 15})
+    assert fork.details["forked"] == {"run": old, "step": 6, "turns": 3, "spent": {"tokens": 30}}
+    driver.play()
+    assert client.get(fork.id).details["spent"] == {"tokens": 10}
+
+
+def test_an_artifact_that_a_turn_names_is_there_when_the_run_is_deleted(
+    client: Client, driver: Driver
+) -> None:
+    run = client.submit("adder", "g", {"by": "long"}, files=[File("a.txt", b"text")])
+    driver.play()
+    fork = client.fork(run, 2, inputs={"by": 1})
+    client.delete(run.id)
+    driver.play()
+    assert client.artifact(fork.id, "1-add") == "x" * 300
+    assert client.file(fork.id, "a.txt").content == b"text"
+    assert client.get(fork.id).answer == ["g", "long", 2, 3, 4]
+
+
+def test_a_fork_of_a_fork_has_the_rounds_of_both(client: Client, driver: Driver) -> None:
+    old = played(client, driver, "adder")
+    first = client.fork(old, 2, inputs={"by": 10})
+    driver.play()
+    second = client.fork(first, 4, inputs={"by": 100})
+    driver.play()
+    assert client.get(second.id).answer == ["g", 1, 11, 102, 103]
+    with pytest.raises(NotForkable, match="fork that one") as caught:
+        client.fork(second, 2)
+    assert first.id in str(caught.value)
+
+
+def test_chance_before_the_step_is_that_of_the_run_and_new_behind_it(
+    client: Client, driver: Driver
+) -> None:
+    old = played(client, driver, "journey", goal="")
+    last = client.get(old).state.step
+    step = next(
+        event.step for event in client.events(old, follow=False)
+        if event.type == "committed" and event.data.get("did") == ["go"]
+    )  # fmt: skip
+    assert step < last
+    fork = client.fork(old, step, inputs={"city": "Bergen"})
+    driver.play()
+    was, now = client.get(old).answer, client.get(fork.id).answer
+    assert now[:2] == was[:2] and now[2] == "go to Bergen" and now[3] != was[3]
+    assert dict(DONE) == {"go to Bergen": 1}
+
+
+def test_values_must_be_given_unless_the_step_is_the_newest(client: Client, driver: Driver) -> None:
+    old = played(client, driver, "remembers")
+    with pytest.raises(InvalidInput, match=r"remembers values \(seen\)"):
+        client.fork(old, 4)
+    fork = client.fork(old, 4, values={"seen": 7})
+    assert client.values(fork.id) == {"seen": 7}
+    assert client.values(client.fork(old, 4, values={}).id) == {}
+    with pytest.raises(InvalidInput, match="'command' cannot be given"):
+        client.fork(old, 4, values={"command": "add"})
+    assert client.values(client.fork(old, 0).id) == {}
+    driver.play()
+    live = client.submit("remembers", "g")
+    for _ in range(2):
+        message = driver.take()
+        assert message is not None
+        driver.engine.rounds.run(*message)
+    assert client.values(client.fork(live, 2).id) == {"seen": 0}
+
+
+def test_gone_turns_and_renewals_are_refused_with_the_steps_that_are_left(
+    client: Client, driver: Driver
+) -> None:
+    with pytest.raises(NotForkable, match="the turns before it are gone"):
+        client.fork(played(client, driver, "forgets"), 4)
+    old = played(client, driver, "renews")
+    with pytest.raises(NotForkable, match="it can be forked at 3") as caught:
+        client.fork(old, 0)
+    assert caught.value.code == "not-forkable"
+    assert client.fork(old, 3, values={"again": True}).state.step == 3
+
+
+def test_a_round_of_another_node_and_a_step_to_come_are_refused(
+    client: Client, driver: Driver
+) -> None:
+    old = played(client, driver, "adder")
+    with pytest.raises(NotForkable, match="node Executor: a fork begins at Controller"):
+        client.fork(old, 3)
+    with pytest.raises(InvalidInput, match="no step 9 to begin at"):
+        client.fork(old, 9)
+    with pytest.raises(RunNotFound):
+        client.fork("nothing", 0)
+
+
+def test_a_flow_without_a_history_is_refused(client: Client, driver: Driver) -> None:
+    with pytest.raises(NotForkable, match="'ring' do not follow from a history"):
+        client.fork(played(client, driver, "ring"), 0)
+
+
+def test_rounds_whose_events_do_not_tell_their_turns_are_refused(
+    client: Client, driver: Driver
+) -> None:
+    """As those of an earlier release."""
+    old = played(client, driver, "adder")
+    store = driver.engine.store
+    key = store.keys.events(old)
+    entries = [(entry_id, dict(entry)) for entry_id, entry in store.redis.xrange(key)]
+    store.redis.delete(key)
+    for entry_id, entry in entries:
+        if "history" in (data := json.loads(entry.get("data") or "{}")) and int(entry["step"]) < 4:
+            del data["history"]
+            entry["data"] = json.dumps(data)
+        store.redis.xadd(key, entry, id=entry_id)
+    with pytest.raises(NotForkable, match="not known"):
+        client.fork(old, 2)
+    assert client.fork(old, 6).state.step == 6
+
+
+def test_an_idempotency_key_makes_one_fork(client: Client, driver: Driver) -> None:
+    old = played(client, driver, "adder")
+    made = client.fork(old, 4, goal="x", idempotency_key="k")
+    assert client.fork(old, 4, goal="x", idempotency_key="k").id == made.id
+    with pytest.raises(Conflict):
+        client.fork(old, 2, goal="x", idempotency_key="k")
+
+
+def fork_and_die(settings: Settings, old: str, at: int) -> None:
+    """Fork a run in a process that is killed while the server has the submission, or before."""
+    with closing(Client(settings=settings)) as client:
+        script = client._store._call
+
+        def call(name: str, *args: Any) -> Any:
+            if name == "submit_run" and at == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            answer = script(name, *args)
+            if name == "submit_run":
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
+
+        client._store._call = call  # type: ignore[method-assign]
+        client.fork(old, 4, run_id="fork", idempotency_key="k")
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["before", "behind"])
+def test_a_kill_amid_a_fork_loses_nothing_and_doubles_nothing(
+    client: Client, driver: Driver, settings: Settings, at: int
+) -> None:
+    old = played(client, driver, "adder")
+    process = get_context("fork").Process(target=fork_and_die, args=(settings, old, at))
+    process.start()
+    process.join(20)
+    assert process.exitcode == -signal.SIGKILL
+    fork = client.fork(old, 4, run_id="fork", idempotency_key="k")
+    driver.sweep_and_play()
+    driver.play()
+    assert client.get(fork.id).answer == client.get(old).answer
+    assert history(client, fork.id) == history(client, old)
+    assert dict(DONE) == {"add 2": 1, "add 3": 1}
+
+
+def test_a_fork_whose_worker_dies_goes_on_with_all_its_turns(
+    client: Client, driver: Driver
+) -> None:
+    old = played(client, driver, "adder")
+    fork = client.fork(old, 4)
+    message = driver.take()
+    assert message is not None and message == (fork.id, 0, 4)
+    driver.dies_before_its_commit(*message)
+    assert len(history(client, fork.id)) == 2
+
+
+def test_a_fork_over_http_is_the_same_and_is_told(
+    client: Client, driver: Driver, settings: Settings
+) -> None:
+    old = played(client, driver, "adder")
+    with serving(settings) as url:
+        with closing(RemoteClient(url)) as remote:
+            fork = remote.fork(old, 4, inputs={"by": 10})
+            driver.play()
+            assert remote.get(fork.id).answer == ["g", 1, 2, 12, 13]
+            assert remote.get(fork.id).details["forked"]["run"] == old
+            with pytest.raises(NotForkable):
+                remote.fork(old, 3)
+        with Visitor(url) as visitor:
+            page = visitor.see(f"/runs/{fork.id}")
+            assert Markup(page.html).faults == [] and "before step 4" in page.text
+            page = visitor.see(f"/runs/{old}/steps/4")
+            assert Markup(page.html).faults == []
+            page = visitor.send(page, f"/runs/{old}/fork", inputs='{"by": 100}')
+            assert page.status == 200 and "forked from" in page.text
+            driver.play()
+            newest = client.runs(limit=1).runs[0]
+            assert newest.answer == ["g", 1, 2, 102, 103] and newest.details["forked"]["step"] == 4

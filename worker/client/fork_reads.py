@@ -1,0 +1,231 @@
+"""What a fork takes over from a run, read from the run's history, events and artifacts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.flows.conversation import ARTIFACT, packed
+from perdure.flows.files import BYTES, TYPE, artifact_name
+from perdure.flows.json_values import canonical
+from perdure.flows.outcomes import Turn
+from perdure.worker.domain.event import FIRST, Event
+from perdure.worker.domain.fork import Fork, origins_of, shown_origin
+from perdure.worker.domain.record import (
+    FILES,
+    FOLLOWS,
+    FORKED,
+    UNFINISHED,
+    Record,
+    unpack_turns,
+)
+from perdure.worker.domain.settlement import HISTORY
+from perdure.worker.domain.submission import RUN_ID
+from perdure.worker.errors import InvalidInput, NotForkable
+from perdure.worker.presentation.text import count
+from perdure.worker.store import Store
+from perdure.worker.store.lookups import is_below
+from perdure.worker.store.thread_messages import earlier_messages
+
+#: Steps that an error names at most.
+MOST_STEPS = 20
+#: A name of an artifact of a run below, as a turn has it: ``RUN/NAME``.
+BELOW = re.compile(rf"({RUN_ID.pattern})/(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ForkPoint:
+    """A run before one of its steps.
+
+    Attributes:
+        step: The step.
+        node: Its node.
+        turns: Number of turns before it, with those that are gone.
+        spent: What the rounds before had spent.
+    """
+
+    step: int
+    node: str
+    turns: int
+    spent: dict[str, float]
+
+
+def moment_of(
+    record: Record, events: Sequence[Event], step: int, nodes: Sequence[str]
+) -> ForkPoint:
+    """Return a run as it was before a step, from its events.
+
+    Args:
+        nodes: At which a fork can begin.
+
+    Raises:
+        InvalidInput: The run has no such step.
+        NotForkable: A fork cannot begin there, or what came before is not known any more.
+    """
+    run_id, begun = record.id, _beginning(record)
+    is_over = record.fields.get("phase") == "completed" and UNFINISHED not in record.fields
+    last = record.step - 1 if is_over else record.step
+    if step > last:
+        raise InvalidInput(
+            f"run {run_id} has no step {step} to begin at: it has "
+            f"{count(record.step, 'committed round')}"
+            f"{' and is completed' if is_over else ''}; {_steps_text(record, events, nodes)}"
+        )
+    if step < begun:
+        other = shown_origin(record)["run"]
+        raise NotForkable(
+            f"run {run_id} is itself a fork and begins at step {begun}. The rounds before are "
+            f"those of run {other}: fork that one"
+        )
+    node = record.node if step == record.step else _node_of(events, step)
+    turns = None if node is None else _turns_before(record, events, step)
+    if node is None or turns is None:
+        raise NotForkable(
+            f"run {run_id} cannot be forked at step {step}: the turns before it are gone or not "
+            "known (keep_turns or keep_events of the flow, a renewal, or rounds of an earlier "
+            f"release of Perdure); {_steps_text(record, events, nodes)}"
+        )
+    if node not in nodes:
+        raise NotForkable(
+            f"run {run_id} cannot be forked at step {step}, node {node}: a fork begins at "
+            f"{' or '.join(nodes)}; {_steps_text(record, events, nodes)}"
+        )
+    spent: dict[str, float] = {}
+    for event in events:
+        for name in record.spent if event.step < step else ():
+            if isinstance(amount := event.data.get(name), int | float):
+                spent[name] = spent.get(name, 0) + amount
+    return ForkPoint(step, node, turns, spent)
+
+
+def read_fork(store: Store, record: Record, moment: ForkPoint, values: dict[str, Any]) -> Fork:
+    """Return what a fork takes over from a run that is as it was before a step."""
+    gone = min(record.forgotten, moment.turns)
+    stored = store.memory(record.id, 0, moment.turns - gone) if moment.turns > gone else []
+    turns = unpack_turns(record.id, stored)
+    follows = record.fields.get(FOLLOWS)
+    artifacts = _artifacts(store, record, turns, values)
+    if follows is not None:
+        artifacts[ARTIFACT] = packed(earlier_messages(store, record)[0])
+    return Fork(
+        run_id=record.id,
+        step=moment.step,
+        node=moment.node,
+        turns=turns,
+        forgotten=gone,
+        values=values,
+        artifacts=artifacts,
+        files=record.fields.get(FILES, ""),
+        follows=follows,
+        spent=moment.spent,
+        origins=origins_of(record),
+    )
+
+
+def _beginning(record: Record) -> int:
+    """Return the step at which a run began."""
+    return int(shown_origin(record)["step"]) if FORKED in record.fields else 0
+
+
+def _node_of(events: Sequence[Event], step: int) -> str | None:
+    """Return the node of a committed round, or None if its event is gone."""
+    found = (each.node for each in events if each.type == "committed" and each.step == step)
+    return next(found, None)
+
+
+def _turns_before(record: Record, events: Sequence[Event], step: int) -> int | None:
+    """Return the number of turns before a step, with those that were gone then.
+
+    Returns:
+        The number. None if it is not certain, or if turns that were there then are gone now.
+    """
+    if step == record.step:
+        return record.turns
+    if any(event.type == "renewed" and event.step >= step for event in events):
+        return None
+    noted = [
+        (event.step, *event.data[HISTORY])
+        for event in events
+        if event.type == "committed" and isinstance(event.data.get(HISTORY), list)
+    ]
+    before = [each for each in noted if each[0] < step]
+    behind = [each for each in noted if each[0] >= step]
+    # The turns of a round of an earlier release are not noted. They would be missing here.
+    known_before = before[-1][2] if before else _first_turns(record, events)
+    known_behind = behind[0][1] if behind else record.turns
+    if known_before is None and behind and behind[0][0] == step:
+        known_before = known_behind
+    if known_before != known_behind:
+        return None
+    gone_then = behind[0][3] if behind else record.forgotten
+    return known_before if gone_then == record.forgotten else None
+
+
+def _first_turns(record: Record, events: Sequence[Event]) -> int | None:
+    """Return with how many turns a run began. None if its first events are gone."""
+    if not events or events[0].type != FIRST:
+        return None
+    origins = origins_of(record)
+    return origins[-1][1] if origins else 0
+
+
+def _steps_text(record: Record, events: Sequence[Event], nodes: Sequence[str]) -> str:
+    """Return the steps at which a run can be forked, as the end of a sentence."""
+    committed = [each for each in events if each.type == "committed" and each.node in nodes]
+    steps = [
+        event.step
+        for event in committed[-MOST_STEPS - 1 :]
+        if _turns_before(record, events, event.step) is not None
+    ]
+    is_over = record.fields.get("phase") == "completed" and UNFINISHED not in record.fields
+    if not is_over and record.node in nodes:
+        steps.append(record.step)
+    if not steps:
+        return "none of its rounds is left to begin at"
+    newest = ", ".join(map(str, steps[-MOST_STEPS:]))
+    return f"it can be forked at {'its newest steps ' if len(steps) > MOST_STEPS else ''}{newest}"
+
+
+def _artifacts(
+    store: Store, record: Record, turns: Sequence[Turn], values: dict[str, Any]
+) -> dict[str, str]:
+    """Return the artifacts that turns name, and the files that were submitted with the run.
+
+    Those of runs below it get names under which a fork finds them among its own.
+    """
+    named: list[Any] = [values, record.inputs, [each.name for each in record.files]]
+    for turn in turns:
+        command = turn.command
+        named.append([turn.observation, command and [dict(command.args), dict(command.extras)]])
+    text = canonical(named)
+    wanted: set[str] = set()
+    for name in store.artifacts(record.id):
+        own = name.replace(BYTES, "", 1) if BYTES in name else name
+        if canonical(own)[1:-1] in text:
+            wanted |= {name, name.replace(BYTES, TYPE, 1)} if BYTES in name else {name}
+    artifacts = {
+        name: found
+        for name in sorted(wanted)
+        if (found := store.artifact(record.id, name)) is not None
+    }
+    for name in sorted(set(_texts(named))):
+        match = BELOW.fullmatch(name)
+        if match is None or name in artifacts or not is_below(store, match[1], record.id):
+            continue
+        for prefix in ("", BYTES, TYPE):
+            whole = artifact_name(prefix, name)
+            child, _, own = whole.partition("/")
+            if (found := store.artifact(child, own)) is not None:
+                artifacts[whole] = found
+    return artifacts
+
+
+def _texts(data: Any) -> Iterator[str]:
+    """Return the texts in JSON data that may be the name of an artifact."""
+    if isinstance(data, str) and len(data) <= 1000:
+        yield data
+    elif isinstance(data, dict | list | tuple):
+        for each in data.values() if isinstance(data, dict) else data:
+            yield from _texts(each)

@@ -1,0 +1,131 @@
+"""Fork: what a new run takes over from another one, whose rounds before a step it begins with.
+
+All of it is written with the submission of the new run, in one step. So a fork has the turns from
+its beginning, and needs nothing of the other run later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.flows.context import REMARKS
+from perdure.flows.files import MOST_TOGETHER
+from perdure.flows.json_values import canonical, storable
+from perdure.flows.outcomes import Turn
+from perdure.worker.domain.record import (
+    FILES,
+    FOLLOWS,
+    FORGOTTEN,
+    FORKED,
+    VALUE,
+    Record,
+    pack_turn,
+)
+from perdure.worker.errors import InvalidInput, NotForkable
+from perdure.worker.settings import Settings
+
+
+@dataclass(frozen=True)
+class Fork:
+    """What a fork takes over.
+
+    Attributes:
+        run_id: Id of the other run.
+        step: The step at which the fork begins.
+        node: The node of this step.
+        turns: The turns before it, without those that are gone.
+        forgotten: Number of the oldest turns that are gone.
+        values: Named values at this step.
+        artifacts: Artifacts that the turns name, and the files of the run.
+        files: The references to these files, as they are stored. Empty for none.
+        follows: The run before the other one in its thread, or None.
+        spent: What the rounds before had spent.
+        origins: The runs of which the other one is a fork, oldest first, as ``origins_of``.
+        asked: What the caller asked for, as JSON data, to tell a repeated call from another one.
+    """
+
+    run_id: str
+    step: int
+    node: str
+    turns: Sequence[Turn] = ()
+    forgotten: int = 0
+    values: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+    files: str = ""
+    follows: str | None = None
+    spent: Mapping[str, float] = field(default_factory=dict)
+    origins: Sequence[tuple[str, int]] = ()
+    asked: Mapping[str, Any] = field(default_factory=dict)
+
+    def fields(self, settings: Settings) -> dict[str, str]:
+        """Return the fields of the new run's hash that tell of its history.
+
+        Raises:
+            InvalidInput: The values are too large.
+        """
+        count = self.forgotten + len(self.turns)
+        origin = {
+            "run": self.run_id,
+            "step": self.step,
+            "turns": len(self.turns),
+            "spent": dict(self.spent),
+            "origins": [[run_id, turns] for run_id, turns in (*self.origins, (self.run_id, count))],
+        }
+        fields = {"turns": str(count), FORKED: canonical(origin)}
+        if self.forgotten:
+            fields[FORGOTTEN] = str(self.forgotten)
+        if self.files:
+            fields[FILES] = self.files
+        if self.follows is not None:
+            fields[FOLLOWS] = self.follows
+        values = {
+            VALUE + name: canonical(storable(value, f"the value {name!r}"))
+            for name, value in self.values.items()
+        }
+        size = sum(len(text.encode()) for text in values.values())
+        if size > settings.max_state_bytes:
+            raise InvalidInput(
+                f"values: they take {size} bytes; the limit is {settings.max_state_bytes} "
+                "(max_state_bytes)"
+            )
+        remarks = [
+            place for place, turn in enumerate(self.turns, self.forgotten) if turn.said is not None
+        ]
+        if remarks:
+            values[VALUE + REMARKS] = canonical(remarks)
+        return fields | values
+
+    def packed(self, run_id: str) -> list[str]:
+        """Return the turns as they are stored in the history of the new run.
+
+        Raises:
+            NotForkable: They are too large together with the artifacts.
+        """
+        packed = [pack_turn(turn, run_id) for turn in self.turns]
+        texts = [*packed, *self.artifacts.values()]
+        size = sum(len(text.encode("utf-8", "surrogateescape")) for text in texts)
+        if size > MOST_TOGETHER:
+            raise NotForkable(
+                f"run {self.run_id} cannot be forked at step {self.step}: the turns before it take "
+                f"{size:,} bytes, with the artifacts that they name; the limit is "
+                f"{MOST_TOGETHER:,}. Fork it at an earlier step"
+            )
+        return packed
+
+
+def origins_of(record: Record) -> list[tuple[str, int]]:
+    """Return the runs of which a run is a fork, oldest first; empty if it is none.
+
+    Each has the number of turns up to which the history is that of this run.
+    """
+    if FORKED not in record.fields:
+        return []
+    return [(run_id, turns) for run_id, turns in record.mapping(FORKED)["origins"]]
+
+
+def shown_origin(record: Record) -> dict[str, Any]:
+    """Return where a run was forked, as clients see it."""
+    origin = record.mapping(FORKED)
+    return {name: origin.get(name) for name in ("run", "step", "turns", "spent")}

@@ -1,0 +1,86 @@
+"""The form on a round's page that forks the run from this round."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from perdure.worker.domain.run import Run
+from perdure.worker.errors import InvalidInput
+from perdure.worker.web.auth import AuthorizedClient
+from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.dashboard.page import Filled, PageRoute, back
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@dataclass(frozen=True)
+class ForkForm:
+    """What a form that forks a run begins with.
+
+    Attributes:
+        key: The idempotency key, so that a form that is sent twice makes one run.
+        inputs: The inputs of the run, as JSON.
+        remembered: The names of the values that the run remembers.
+    """
+
+    key: str
+    inputs: str
+    remembered: list[str]
+
+
+def form_of(runs: AuthorizedClient, run: Run, node: str, step: int) -> ForkForm | None:
+    """Return the form that forks a run from a round. None if no fork can begin there."""
+    flow = runs.flows().get(run.flow)
+    if flow is None or node not in flow.get("fork_nodes", ()):
+        return None
+    if step == run.state.step:
+        remembered = []
+    else:
+        own = flow.get("own_values", [])
+        remembered = sorted(name for name in runs.values(run.id) if name not in own)
+    inputs = json.dumps(dict(run.inputs), indent=2, ensure_ascii=False)
+    return ForkForm(uuid.uuid4().hex, inputs, remembered)
+
+
+@router.post("/runs/{run_id}/fork")
+def fork(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
+    """Submit a fork of a run. A form that is sent twice makes one fork.
+
+    Raises:
+        InvalidInput: The step is no number, or a field is no JSON object.
+    """
+    at = filled.get("at", "")
+    if not at.isdecimal():
+        raise InvalidInput(f"at: expected the number of a step, got {at[:60]!r}")
+    goal = filled.get("goal", "").strip()
+    made = runs.fork(
+        run_id,
+        int(at),
+        goal=goal or None,
+        inputs=_object(filled.get("inputs", ""), "the inputs"),
+        values=_object(filled.get("values", ""), "the values"),
+        idempotency_key=filled.get("key") or None,
+    )
+    return back(
+        request, "runs", made.id, notice=f"Run {made.id} was forked from {run_id}, step {at}."
+    )
+
+
+def _object(text: str, what: str) -> dict[str, Any] | None:
+    """Return the JSON object of a form field, or None if the field is empty."""
+    if not text.strip():
+        return None
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(
+            f"{what}: expected a JSON object, got {text[:60]!r} ({error})"
+        ) from error
+    if not isinstance(data, dict):
+        raise InvalidInput(f"{what}: expected a JSON object, got {text[:60]!r}")
+    return data
