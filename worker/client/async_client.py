@@ -64,6 +64,7 @@ class AsyncClient:
         self.settings = self._client.settings
 
     submit = _in_thread(ClientApi.submit)
+    again = _in_thread(ClientApi.again)
     send = _in_thread(ClientApi.send)
     conversation = _in_thread(ClientApi.conversation)
 
