@@ -64,7 +64,7 @@ def examine(process: AppConnection, local_time: Callable[[], float] = time.time)
         *app_findings(process.app, process.owns_app),
         dead_letters(inspection, store.keys.dead_letters),
         quarantined_runs(inspection),
-        notifications(store),
+        notifications(inspection, store),
         flows_loaded(registry.load_failures(), own_flows_lacking()),
         model_key(settings),
         sandbox(settings),

@@ -238,9 +238,16 @@ def quarantined_runs(inspection: Inspection) -> Finding:
 LATE_SECONDS = 120.0
 
 
-def notifications(store: Queries) -> Finding:
+def notifications(inspection: Inspection, store: Queries) -> Finding:
     """Check for notifications that were given up, that fail, or that no worker delivers."""
     check, records = "notifications", NotificationRecords(store)
+    unreadable = unknown(
+        check,
+        "the notifications cannot be read",
+        f"Allow this user to read {store.keys.notifications('*')}",
+    )
+    if inspection.damage is None:  # It may not read any key, or this is no server for it.
+        return unreadable
     try:
         rules = records.rules()
         dead, newest = records.dead_count(), records.dead(1)
@@ -248,11 +255,7 @@ def notifications(store: Queries) -> Finding:
         waiting = records.get([first for first, _ in firsts.values()])
         backlog, now = records.backlog(rules), store.time()
     except AccessDenied:
-        return unknown(
-            check,
-            "the notifications cannot be read",
-            f"Allow this user to read {store.keys.notifications('*')}",
-        )
+        return unreadable
     if dead:
         last = f"; the newest: {newest[0].rule}: {newest[0].error}" if newest else ""
         return warning(
