@@ -179,6 +179,10 @@ ROWS = [
     api("GET /queues",                         READ,             "",        200),
     api("GET /dead-letters",                   ADMIN,            "",        200),
     api("GET /notifications",                  ADMIN,            "",        200),
+    api("POST /notifications/send",            ADMIN,            "",        200),
+    api("GET /notifications/{notification}",   ADMIN,            "",        404),  # there is none
+    api("DELETE /notifications/{notification}", ADMIN,           "",        404),  # there is none
+    api("POST /notification-rules/{rule}/test", ADMIN,           "",        404),  # there is none
     api("POST /notifications/{notification}/send", ADMIN,        "",        404),  # there is none
     api("GET /workers",                        READ,             "",        200),
     api("GET /notes",                          ADMIN,            "",        200),

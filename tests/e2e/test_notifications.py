@@ -10,16 +10,20 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from perdure import Client
 from perdure.worker.app import make_app
 from perdure.worker.cli.main import run as perdure
 from perdure.worker.client.notifications import Notifications
+from perdure.worker.client.remote import RemoteClient
 from perdure.worker.domain.notification import moment, trial_notification
 from perdure.worker.engine import notifier as notifiers
 from perdure.worker.engine.notifier import Notifier
+from perdure.worker.errors import NotificationNotFound
 from perdure.worker.messaging.notification_senders import NotificationSender
+from perdure.worker.metrics.exposition import exposition
 from perdure.worker.notification_rules import NotificationRule
 from perdure.worker.settings import Settings
 from perdure.worker.store.notifications import NotificationRecords
@@ -27,6 +31,7 @@ from tests.support.in_process_server import csrf_of, room_on
 from tests.support.pending_interrupts import ASKED
 from tests.support.runs import claim, commit_end, fail_round, pause_here
 from tests.support.servers import CrashableServer, until
+from tests.support.threaded_server import serving
 from tests.support.webhook_receiver import SECRET, Receiver, listening, rules
 from tests.support.workers import workers
 
@@ -415,3 +420,76 @@ def test_a_worker_is_killed_while_it_delivers_and_another_one_delivers_the_rest(
         for message_id, data in receiver.accepted:
             ids[data["data"]["run_id"]].add(message_id)
         assert all(len(each) == 1 for each in ids.values())
+
+
+def given_up(client: Client, receiver: Receiver, start: Notifies) -> str:
+    """A notification that was given up, because its receiver said 410; its id."""
+    receiver.replies[:] = [410]
+    start(ops=to(receiver))
+    ended(client, "done")
+    until(lambda: client.notifications.dead() != [], "its end")
+    return client.notifications.dead()[0].id
+
+
+def test_doctor_metrics_and_the_navigation_tell_of_what_was_given_up(
+    client: Client,
+    settings: Settings,
+    receiver: Receiver,
+    notifying: Notifies,
+) -> None:
+    def finding() -> Any:
+        return next(each for each in client.doctor() if each.check == "notifications")
+
+    assert finding().level.value == "ok"
+    lost = given_up(client, receiver, notifying)
+    assert finding().level.value == "warning"
+    assert "1 notification could not be delivered" in finding().sentence
+    text = exposition(client)[0].decode()
+    for line in (
+        'perdure_notifications_total{outcome="dead",rule="ops"} 1.0',
+        'perdure_notifications_total{outcome="failed",rule="ops"} 1.0',
+        'perdure_notifications_waiting{rule="ops"} 0.0',
+        "perdure_notifications_dead 1.0",
+    ):
+        assert line in text
+    receiver.replies[:] = [204]
+    with serving(settings) as url:
+        assert "1<span" in httpx2.get(f"{url}/overview").text.partition('">Notifications')[2]
+        remote = RemoteClient(url)
+        told = remote.notifications
+        assert [each.id for each in told.dead()] == [lost] and told.get(lost) is not None
+        told.send_again([lost])
+        until(lambda: told.get(lost) is None, "its delivery")
+        tried = told.try_rule("ops")
+        until(lambda: told.get(tried.id) is None, "the delivery of the trial")
+        for refused in (
+            lambda: told.send_again(["msg_none"]),
+            lambda: told.delete(["msg_none"]),
+            lambda: told.try_rule("none"),
+        ):
+            with pytest.raises(NotificationNotFound):
+                refused()
+        assert told.send_dead_again() == 0 and told.waiting() == []
+        remote.close()
+    assert 'outcome="delivered",rule="ops"} 2.0' in exposition(client)[0].decode()
+    assert finding().level.value == "ok"
+
+
+def test_the_doctor_tells_of_a_receiver_that_fails_and_of_rules_that_no_worker_has(
+    client: Client, receiver: Receiver, notifying: Notifies
+) -> None:
+    receiver.replies[:] = [500]
+    notifier = notifying(ops=to(receiver))
+    ended(client, "done")
+    until(lambda: any(each.attempts for each in client.notifications.waiting()), "a failure")
+    [found] = [each for each in client.doctor() if each.check == "notifications"]
+    assert (
+        found.level.value == "warning" and "receivers of notifications fail: ops" in found.sentence
+    )
+    notifier.stop()
+    store = client._store
+    records = NotificationRecords(store)
+    late = trial_notification("ops", "msg_late", moment(store.time()))
+    records.add([late], {}, store.time() - 300_000)
+    [found] = [each for each in client.doctor() if each.check == "notifications"]
+    assert "no worker delivers" in found.sentence

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "server": ("server", "Serve the HTTP API and the dashboard."),
     "workers": ("workers", "List the workers."),
     "flows": ("flows", "List the flows, or show a flow's inputs."),
+    "again": ("again", "Submit a run once more, changed or as it was."),
     "submit": ("submit", "Submit a goal; when this returns, the run is stored."),
     "fork": ("fork", "Play a run anew from one of its rounds on, as a new run."),
     "list": ("list", "List the runs, newest first."),

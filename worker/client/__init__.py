@@ -7,6 +7,7 @@ from perdure.worker.client.control import RunControl
 from perdure.worker.client.fork import Forks
 from perdure.worker.client.inbox import InboxReads
 from perdure.worker.client.notes import RunNoteReads
+from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.stuck import StuckRuns
 from perdure.worker.client.threads import Threads
 from perdure.worker.domain.interrupt import Inbox
@@ -29,6 +30,11 @@ class Client(Forks, Threads, RunControl, InboxReads, StuckRuns, BulkOperations, 
         NotReplicated: From submit, request_stop, resume, add, retry, signal and delete, if
             ``wait_replicas`` is set. The operation was done, but not on enough replicas in time.
     """
+
+    @property
+    def notifications(self) -> Notifications:
+        """The notifications that wait for delivery or are dead."""
+        return Notifications(self)
 
 
 __all__ = ["Client", "Inbox", "Page"]

@@ -751,6 +751,48 @@ class ClientApi(metaclass=ABCMeta):
         The deletion of runs deletes no notes. What a run has read of them stays in its history.
         """
 
+    def again(
+        self,
+        run_id: str,
+        *,
+        flow: str | None = None,
+        goal: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+        submitted_by: str | None = None,
+    ) -> Run:
+        """Submit a run once more, as a new run, with its inputs, labels, budgets, model and files.
+
+        The new run uses the code that the workers have now.
+
+        Args:
+            flow: Another flow, such as a version that is registered beside the first one. None
+                means the run's own.
+            goal: Another goal. None means the run's own.
+            inputs: Inputs that take the place of those of the same name.
+            idempotency_key, submitted_by: As in ``submit``.
+
+        Raises:
+            RunNotFound: There is no such run.
+            UnknownFlow: Neither this client nor a live worker knows the flow.
+            InvalidInput: The inputs do not fit the flow.
+        """
+        from perdure.worker.client.again import changed_budgets
+
+        run = self.get(run_id)
+        name = flow or run.flow
+        return self.submit(
+            name,
+            goal or run.goal or None,
+            {**run.inputs, **(inputs or {})},
+            labels=run.labels or None,
+            budgets=changed_budgets(run, self.flows().get(name, {})) or None,
+            model=run.details.get("model"),
+            files=[self.file(run_id, each.name) for each in self.files(run_id)] or None,
+            idempotency_key=idempotency_key,
+            submitted_by=submitted_by,
+        )
+
     # Operations on all matching runs, as they were when the call began
 
     @abstractmethod
@@ -762,12 +804,21 @@ class ClientApi(metaclass=ABCMeta):
         now: datetime | None = None,
         submitted_by: str | None = None,
         labels: Mapping[str, str] | None = None,
+        query: str | None = None,
+        limit: int | None = None,
     ) -> list[str]:
         """Return the ids of the runs of this status, flow and submitter, with these labels.
+
+        It is a dry run of the operations below.
 
         Args:
             older_than: Only runs that have not changed for this long before ``now``.
             now: An aware datetime. None means this machine's time.
+            query: A query line, as in ``runs``. Its order does not matter.
+            limit: Maximum number of ids. None means all.
+
+        Raises:
+            InvalidInput: The query cannot be read.
         """
 
     @abstractmethod
@@ -779,13 +830,21 @@ class ClientApi(metaclass=ABCMeta):
         reason: str | None = None,
         requested_by: str | None = None,
         submitted_by: str | None = None,
+        query: str | None = None,
+        limit: int | None = None,
     ) -> list[StopReceipt]:
-        """Stop all live runs of a flow, of a status (queued, running or interrupted), or of both.
+        """Stop the live runs of a flow, of a status, or that match a query; all that is given.
 
-        Child runs are stopped with their parents, not by themselves.
+        Child runs are stopped with their parents, not by themselves, unless the query has
+        ``children:yes``.
+
+        Args:
+            status: queued, running or interrupted.
+            query: A query line, as in ``runs``.
+            limit: Maximum number of runs to stop. None means all.
 
         Raises:
-            InvalidInput: Neither flow nor status is given.
+            InvalidInput: Neither flow, status nor query is given, or the query cannot be read.
         """
 
     @abstractmethod
@@ -815,10 +874,20 @@ class ClientApi(metaclass=ABCMeta):
         """
 
     @abstractmethod
-    def retry_many(self, flow: str | None = None, submitted_by: str | None = None) -> list[Done]:
+    def retry_many(
+        self,
+        flow: str | None = None,
+        submitted_by: str | None = None,
+        query: str | None = None,
+        limit: int | None = None,
+    ) -> list[Done]:
         """Retry all errored runs (of one flow, if given) at their failed step.
 
         Child runs are retried with their parents, not by themselves.
+
+        Args:
+            query: Only runs that match this query line, as in ``runs``.
+            limit: Maximum number of runs to retry. None means all.
 
         Returns:
             A result for each run. A run that changed meanwhile is left as it is, and its result
@@ -828,18 +897,26 @@ class ClientApi(metaclass=ABCMeta):
     @abstractmethod
     def delete_many(
         self,
-        status: RunStatus | str,
+        status: RunStatus | str | None = None,
         flow: str | None = None,
         older_than: timedelta | None = None,
         submitted_by: str | None = None,
+        query: str | None = None,
+        limit: int | None = None,
     ) -> list[Done]:
         """Delete all runs of an ended status (completed, errored or stopped).
+
+        Args:
+            query: Only runs that match this query line, as in ``runs``. With a query, ``status``
+                may be left out.
+            limit: Maximum number of runs to delete. None means all.
 
         Returns:
             A result for each run, as ``retry_many`` returns them.
 
         Raises:
-            InvalidInput: Another status is given, or none.
+            InvalidInput: Another status is given, or neither a status nor a query, or the query
+                cannot be read.
         """
 
     # Flows, workers and the server

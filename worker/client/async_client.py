@@ -65,6 +65,7 @@ class AsyncClient:
 
     submit = _in_thread(ClientApi.submit)
     fork = _in_thread(ClientApi.fork)
+    again = _in_thread(ClientApi.again)
     send = _in_thread(ClientApi.send)
     conversation = _in_thread(ClientApi.conversation)
 

@@ -1,16 +1,17 @@
-"""BulkOperations: client operations on all runs of a flow or a status.
+"""BulkOperations: client operations on all runs of a flow or a status, or that a query matches.
 
 Each run is still stopped, retried or deleted individually.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
+from perdure.worker.domain.query_line import with_term
 from perdure.worker.domain.run import Done, RunStatus
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.errors import (
@@ -23,6 +24,7 @@ from perdure.worker.errors import (
     Stale,
 )
 
+ENDED = tuple(status for status in RunStatus if status.ended)
 LIVE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.INTERRUPTED)
 #: Errors of a signal that concern one run, so that the others still get theirs.
 NOT_SIGNALLED = (InvalidTransition, RunNotFound, DamagedRun, MailboxFull, Conflict)
@@ -45,16 +47,25 @@ class BulkOperations(ClientApi):
         now: datetime | None = None,
         submitted_by: str | None = None,
         labels: Mapping[str, str] | None = None,
+        query: str | None = None,
+        limit: int | None = None,
     ) -> list[str]:
         before = validation.moment_before(older_than, now)
+        validation.optional_texts(query=query)
+        if limit is not None:
+            validation.limit(limit)
+        # An order by duration or cost would be that of the first page only.
+        line = with_term(query, "sort", None) if query else None
         ids: list[str] = []
         cursor: str | None = None
         while True:
-            page = self.runs(status, flow, PAGE, cursor, labels=labels, submitted_by=submitted_by)
+            page = self.runs(
+                status, flow, PAGE, cursor, labels=labels, submitted_by=submitted_by, query=line
+            )
             ids += [run.id for run in page if before is None or run.updated_at < before]
             cursor = page.cursor
-            if cursor is None:
-                return list(dict.fromkeys(ids))
+            if cursor is None or (limit is not None and len(set(ids)) >= limit):
+                return list(dict.fromkeys(ids))[:limit]
 
     def request_stop_many(
         self,
@@ -64,17 +75,15 @@ class BulkOperations(ClientApi):
         reason: str | None = None,
         requested_by: str | None = None,
         submitted_by: str | None = None,
+        query: str | None = None,
+        limit: int | None = None,
     ) -> list[StopReceipt]:
-        _some_filter("stop", flow, status)
+        _some_filter("stop", flow, status, query)
         validation.mode(mode)
         validation.notes(reason=reason, requested_by=requested_by)
         one = validation.status(status)
         statuses = LIVE if one is None else (one,)
-        ids = dict.fromkeys(
-            run_id
-            for each in statuses
-            for run_id in self.matching(each, flow, submitted_by=submitted_by)
-        )
+        ids = self._of_statuses(statuses, flow, submitted_by, query, limit)
         receipts = []
         for run_id in ids:
             try:
@@ -116,9 +125,15 @@ class BulkOperations(ClientApi):
                 done.append(Done(run_id))
         return done
 
-    def retry_many(self, flow: str | None = None, submitted_by: str | None = None) -> list[Done]:
+    def retry_many(
+        self,
+        flow: str | None = None,
+        submitted_by: str | None = None,
+        query: str | None = None,
+        limit: int | None = None,
+    ) -> list[Done]:
         done = []
-        for run_id in self.matching(RunStatus.ERRORED, flow, submitted_by=submitted_by):
+        for run_id in self._of_statuses((RunStatus.ERRORED,), flow, submitted_by, query, limit):
             try:
                 self.retry(run_id)
             except (InvalidTransition, Stale, RunNotFound, DamagedRun) as error:
@@ -129,19 +144,22 @@ class BulkOperations(ClientApi):
 
     def delete_many(
         self,
-        status: RunStatus | str,
+        status: RunStatus | str | None = None,
         flow: str | None = None,
         older_than: timedelta | None = None,
         submitted_by: str | None = None,
+        query: str | None = None,
+        limit: int | None = None,
     ) -> list[Done]:
         chosen = validation.status(status)
-        if chosen is None or not chosen.ended:
+        if (chosen is None and not query) or (chosen is not None and not chosen.ended):
             came = "of any status" if chosen is None else f"that are {chosen.value}"
             raise InvalidInput(
                 f"only completed, errored and stopped runs can be deleted, not runs {came}"
             )
         done = []
-        for run_id in self.matching(chosen, flow, older_than, submitted_by=submitted_by):
+        statuses = ENDED if chosen is None else (chosen,)
+        for run_id in self._of_statuses(statuses, flow, submitted_by, query, limit, older_than):
             try:
                 self.delete(run_id)
             except (InvalidTransition, RunNotFound, DamagedRun) as error:
@@ -150,7 +168,36 @@ class BulkOperations(ClientApi):
                 done.append(Done(run_id))
         return done
 
+    def _of_statuses(
+        self,
+        statuses: Iterable[RunStatus],
+        flow: str | None,
+        submitted_by: str | None,
+        query: str | None,
+        limit: int | None,
+        older_than: timedelta | None = None,
+    ) -> list[str]:
+        """Return the ids of the runs that have one of these statuses and match all else."""
+        ids: dict[str, None] = {}
+        for status in statuses:
+            left = None if limit is None else limit - len(ids)
+            if left is not None and left <= 0 and limit:
+                break
+            ids |= dict.fromkeys(
+                self.matching(
+                    status,
+                    flow,
+                    older_than,
+                    submitted_by=submitted_by,
+                    query=query,
+                    limit=left,
+                )
+            )
+        return list(ids)
 
-def _some_filter(what: str, flow: str | None, status: RunStatus | str | None) -> None:
-    if flow is None and status is None:
-        raise InvalidInput(f"expected a flow, a status, or both, to choose the runs to {what}")
+
+def _some_filter(
+    what: str, flow: str | None, status: RunStatus | str | None, query: str | None
+) -> None:
+    if flow is None and status is None and not query:
+        raise InvalidInput(f"expected a flow, a status or a query, to choose the runs to {what}")

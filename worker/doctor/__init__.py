@@ -16,6 +16,7 @@ from perdure.worker.doctor.app_checks import (
     flows_loaded,
     handover,
     model_key,
+    notifications,
     quarantined_runs,
     sandbox,
 )
@@ -63,6 +64,7 @@ def examine(process: AppConnection, local_time: Callable[[], float] = time.time)
         *app_findings(process.app, process.owns_app),
         dead_letters(inspection, store.keys.dead_letters),
         quarantined_runs(inspection),
+        notifications(inspection, store),
         flows_loaded(registry.load_failures(), own_flows_lacking()),
         model_key(settings),
         sandbox(settings),

@@ -30,6 +30,17 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
         value=look.dead,
     )
     yield gauge(
+        "perdure_notifications_waiting",
+        "Notifications that are still to be delivered.",
+        ("rule",),
+        [((rule,), size) for rule, size in gathered.backlog.items()],
+    )
+    yield gauge(
+        "perdure_notifications_dead",
+        "Notifications whose delivery was given up; the oldest of very many are dropped.",
+        value=look.dead_notifications,
+    )
+    yield gauge(
         "perdure_flow_paused",
         "1 for each flow that is paused.",
         ("flow",),

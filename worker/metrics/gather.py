@@ -1,6 +1,6 @@
 """Data for the metrics, read in two exchanges with the state server.
 
-A broker on another server takes one exchange more.
+A broker on another server takes one exchange more, and so do rules of notifications.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from perdure.worker.domain.fleet import WorkerInfo
 from perdure.worker.metrics.families import number
 from perdure.worker.store.keys import role_of
 from perdure.worker.store.metrics import MetricsRead
+from perdure.worker.store.notifications import NotificationRecords
 
 T = TypeVar("T")
 
@@ -33,6 +34,7 @@ class MetricsSnapshot:
         oldest: Seconds for which the run of the oldest message has been queued, by role. Only if
             the queues are on the state server.
         broker: Whether the broker answered.
+        backlog: Number of notifications that are still to be delivered, by rule.
     """
 
     look: MetricsRead
@@ -41,6 +43,7 @@ class MetricsSnapshot:
     lengths: Mapping[str, int]
     oldest: Mapping[str, float]
     broker: bool
+    backlog: Mapping[str, int]
 
     @property
     def flows(self) -> list[str]:
@@ -70,7 +73,8 @@ def gather(client: Client) -> MetricsSnapshot:
     workers = [_worker(*each) for each in look.workers]
     heartbeat = client.settings.heartbeat_seconds
     alive = [worker for worker in workers if worker.is_alive(look.now, heartbeat)]
-    return MetricsSnapshot(look, workers, alive, lengths, oldest, broker)
+    backlog = NotificationRecords(client._store).backlog(look.rules)
+    return MetricsSnapshot(look, workers, alive, lengths, oldest, broker, backlog)
 
 
 def _ages(client: Client, look: MetricsRead) -> dict[str, float]:

@@ -15,7 +15,15 @@ from perdure.worker.metrics.families import Labels, counter, written
 from perdure.worker.metrics.gather import MetricsSnapshot
 
 #: Number of labels of each figure, by its name.
-SIZES = {"rounds": 3, "took": 3, "took_ms": 2, "waited": 2, "waited_ms": 1, "spent": 2}
+SIZES = {
+    "rounds": 3,
+    "took": 3,
+    "took_ms": 2,
+    "waited": 2,
+    "waited_ms": 1,
+    "spent": 2,
+    "notified": 2,
+}
 Figures = Mapping[str, Mapping[Labels, float]]
 
 
@@ -43,6 +51,13 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
         ("queue",),
         figures["waited"],
         figures["waited_ms"],
+    )
+    yield counter(
+        "perdure_notifications",
+        "Attempts to deliver notifications, by rule and outcome: delivered or failed; "
+        "dead for those that were given up.",
+        ("rule", "outcome"),
+        sorted(figures["notified"].items()),
     )
     yield counter(
         "perdure_tokens",

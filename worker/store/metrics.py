@@ -36,6 +36,8 @@ class MetricsRead:
         workers: name, last heartbeat and announcement (JSON) of each worker.
         dead: the number of dead letters.
         paused: the names of the paused flows.
+        rules: the names of the rules by which workers look for events to notify of.
+        dead_notifications: the number of notifications whose delivery was given up.
     """
 
     now: int
@@ -49,6 +51,8 @@ class MetricsRead:
     workers: list[tuple[str, float, str]]
     dead: int
     paused: list[str]
+    rules: list[str]
+    dead_notifications: int
 
 
 class MetricRecords:
@@ -106,13 +110,16 @@ class MetricRecords:
             pipe.hgetall(keys.announcements)
             pipe.llen(keys.dead_letters)
             pipe.hkeys(keys.paused)
+            pipe.hkeys(keys.notifications("looked"))
+            pipe.zcard(keys.notifications("dead"))
             for index in (*INDEXES, *CHILD_INDEXES):
                 pipe.zcard(keys.index(index))
             for name in lists:
                 pipe.llen(name)
                 pipe.lrange(name, -1, -1)
             replies: list[Any] = pipe.execute()
-        (seconds, micros), queues, rounds, due, first, beats, infos, dead, paused, *rest = replies
+        (seconds, micros), queues, rounds, due, first, beats, infos, dead, *rest = replies
+        paused, looked, dead_notifications, *rest = rest
         count = len(INDEXES)
         listed = [
             own + child for own, child in zip(rest[:count], rest[count : 2 * count], strict=True)
@@ -132,4 +139,6 @@ class MetricRecords:
             workers=[(name, float(beat), infos[name]) for name, beat in beats if name in infos],
             dead=dead,
             paused=sorted(paused),
+            rules=sorted({name.partition(":")[0] for name in looked}),
+            dead_notifications=dead_notifications,
         )

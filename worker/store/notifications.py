@@ -8,6 +8,7 @@ one delivers, under the same id. So nothing here needs a script.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -123,6 +124,7 @@ class NotificationRecords:
             pipe.zrem(self._key(f"due:{sent.rule}"), sent.id)
             pipe.hdel(self._key("records"), sent.id)
             pipe.zadd(self._key("done"), {sent.id: now})
+            self._count(pipe, sent, "delivered")
             pipe.execute()
 
     def drop(self, rule: str, notification_id: str) -> None:
@@ -135,6 +137,7 @@ class NotificationRecords:
         with self._store._answered(), self._store.redis.pipeline() as pipe:
             pipe.hset(self._key("records"), failed.id, failed.packed())
             pipe.zadd(self._key(f"due:{failed.rule}"), {failed.id: due})
+            self._count(pipe, failed, "failed")
             pipe.execute()
 
     def give_up(self, failed: Notification, now: int) -> None:
@@ -144,6 +147,8 @@ class NotificationRecords:
             pipe.zrem(self._key(f"due:{dead.rule}"), dead.id)
             pipe.hset(self._key("records"), dead.id, dead.packed())
             pipe.zadd(self._key("dead"), {dead.id: now})
+            self._count(pipe, dead, "failed")
+            self._count(pipe, dead, "dead")
             pipe.zrange(self._key("dead"), 0, -MOST_DEAD - 1)
             oldest = cast(list[str], pipe.execute()[-1])
         self._forget(oldest)
@@ -193,6 +198,35 @@ class NotificationRecords:
         """Return the names of all rules by which a worker has looked for events."""
         return sorted({name.partition(":")[0] for name in self.looked()})
 
+    def backlog(self, rules: Sequence[str]) -> dict[str, int]:
+        """Return how many notifications of each of these rules are still to be delivered."""
+        if not rules:
+            return {}
+        with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
+            for rule in rules:
+                pipe.zcard(self._key(f"due:{rule}"))
+            counts: list[int] = pipe.execute()
+        return dict(zip(rules, counts, strict=True))
+
+    def dead_count(self) -> int:
+        """Return how many notifications are dead."""
+        with self._store._answered():
+            return self._store.redis.zcard(self._key("dead"))
+
+    def longest_due(self, rules: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """Return, by rule, the id of the notification that is due first, and its time (ms)."""
+        if not rules:
+            return {}
+        with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
+            for rule in rules:
+                pipe.zrange(self._key(f"due:{rule}"), 0, 0, withscores=True)
+            firsts: list[Any] = pipe.execute()
+        return {
+            rule: (first[0][0], int(first[0][1]))
+            for rule, first in zip(rules, firsts, strict=True)
+            if first
+        }
+
     def is_stored(self, notification_id: str) -> bool:
         """Return whether a notification is still to be delivered, or dead."""
         with self._store._answered():
@@ -206,6 +240,10 @@ class NotificationRecords:
             )
             if old:
                 self._store.redis.zrem(self._key("done"), *cast(list[str], old))
+
+    def _count(self, pipe: Any, counted: Notification, outcome: str) -> None:
+        """Count an attempt, among the totals of the metrics (worker/metrics/rounds.py)."""
+        pipe.hincrby(self._store.keys.metrics, json.dumps(["notified", counted.rule, outcome]), 1)
 
     def _forget(self, ids: Sequence[str]) -> None:
         if ids:

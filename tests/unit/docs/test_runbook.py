@@ -42,6 +42,7 @@ def test_every_row_of_the_doctor_is_in_its_table() -> None:
         connection(settings, "").check,
         dead_letters(told, "").check,
         quarantined_runs(told).check,
+        "notifications",
         flows_loaded({}, {}).check,
         sandbox(settings).check,
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from perdure.worker.cli import output
-from perdure.worker.cli.commands.submit import amounts, json_pairs, pairs
+from perdure.worker.cli.commands.submit import amounts, inputs_of, json_pairs, pairs
 from perdure.worker.cli.commands.watch import watch_until_end
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for, known_id
@@ -79,7 +79,7 @@ def fork_command(
             old_id,
             step,
             goal=goal,
-            inputs=pairs(texts, "--input") | json_pairs(inputs, "--input-json") or None,
+            inputs=inputs_of(texts, inputs) or None,
             values={} if no_values else json_pairs(values, "--value") or None,
             run_id=run_id,
             idempotency_key=idempotency_key,

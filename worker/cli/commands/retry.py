@@ -18,6 +18,14 @@ from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for, known_id
 from perdure.worker.presentation.text import count
 
+query_option = click.option(
+    "--query", metavar="LINE", help="Only runs that match this query line, as in `perdure list`."
+)
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Print the ids of the matching runs, and change nothing."
+)
+#: Statuses of the runs that can be deleted.
+ENDED = ("completed", "errored", "stopped")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
@@ -45,6 +53,7 @@ def each(
     *,
     yes: bool,
     as_json: bool,
+    dry_run: bool = False,
 ) -> None:
     """Retry, signal or delete several runs one after the other, and print the result for each.
 
@@ -59,7 +68,11 @@ def each(
             Conflict. That run is reported as unchanged.
         yes: Whether to skip the question.
         as_json: Whether to print one JSON document.
+        dry_run: Whether to print the ids and to change nothing.
     """
+    if dry_run:
+        print_matching(ids, as_json)
+        return
     from perdure.worker.client.bulk import NOT_SIGNALLED
     from perdure.worker.errors import Stale
 
@@ -67,7 +80,7 @@ def each(
     if ask and not click.confirm(f"{verb} {count(len(ids), 'run')}?"):
         click.echo("cancelled; nothing was changed")
         return
-    results = []
+    results: list[dict[str, str | None]] = []
     for run_id in ids:
         why_not = None
         try:
@@ -83,13 +96,27 @@ def each(
         output.document(results)
     elif not ids:
         click.echo("no matching runs")
+    elif left := sum(result["why_not"] is not None for result in results):
+        click.echo(f"{count(left, 'run')} of {len(results):,} unchanged, see above", err=True)
+
+
+def print_matching(ids: Sequence[str], as_json: bool) -> None:
+    """Print the ids of the runs on which a command with --dry-run would act."""
+    if as_json:
+        output.document(list(ids))
+        return
+    for run_id in ids:
+        click.echo(run_id)
+    click.echo(f"{count(len(ids), 'run')}; nothing was changed", err=True)
 
 
 @click.command("retry")
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--flow", metavar="FLOW", help="Retry all errored runs of this flow.")
 @click.option("--all", "all_of_them", is_flag=True, help="Retry all errored runs.")
+@query_option
 @click.option("--only", is_flag=True, help="Do not retry its errored children first.")
+@dry_run_option
 @yes_option
 @json_option
 @url_option
@@ -97,27 +124,31 @@ def retry_command(
     run_id: str | None,
     flow: str | None,
     all_of_them: bool,
+    query: str | None,
     only: bool,
+    dry_run: bool,
     yes: bool,
     as_json: bool,
     url: str | None,
 ) -> None:
-    """Retry the errored RUN at the step that failed, or many with --flow or --all.
+    """Retry the errored RUN at the step that failed, or many with --flow, --query or --all.
 
     If the step waited for child runs, those that errored are retried first. If RUN still waits
     for children that are held back, these are retried.
     """
-    if (run_id is None) == (flow is None and not all_of_them):
-        raise click.UsageError("Give either the RUN to retry, or --flow or --all.")
+    has_filter = flow is not None or query is not None or all_of_them
+    if (run_id is not None) == has_filter or (dry_run and not has_filter):
+        raise click.UsageError("Give either the RUN to retry, or --flow, --query or --all.")
     with client_for(url) as client:
         if run_id is None:
             each(
-                client.matching("errored", flow),
+                client.matching("errored", flow, query=query),
                 "Retry",
                 "is retried",
                 partial(client.retry, children=not only),
                 yes=yes,
                 as_json=as_json,
+                dry_run=dry_run,
             )
             return
         run_id = known_id(client, run_id)
@@ -135,50 +166,61 @@ def retry_command(
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option(
     "--status",
-    type=click.Choice(("completed", "errored", "stopped")),
+    type=click.Choice(ENDED),
     help="Delete all runs with this status.",
 )
-@click.option("--flow", metavar="FLOW", help="With --status: only runs of this flow.")
+@query_option
+@click.option("--flow", metavar="FLOW", help="With --status or --query: only runs of this flow.")
 @click.option(
     "--older-than",
     metavar="AGE",
     callback=age,
-    help="With --status: only runs that ended longer ago than this: 90s, 30m, 12h, 7d, 2w.",
+    help="With --status or --query: only runs that ended longer ago: 90s, 30m, 12h, 7d, 2w.",
 )
 @click.option("--tree", is_flag=True, help="With RUN: the runs below it too.")
+@dry_run_option
 @yes_option
 @json_option
 @url_option
 def delete_command(
     run_id: str | None,
     status: str | None,
+    query: str | None,
     flow: str | None,
     older_than: timedelta | None,
     tree: bool,
+    dry_run: bool,
     yes: bool,
     as_json: bool,
     url: str | None,
 ) -> None:
-    """Delete RUN with its history, or many runs with --status.
+    """Delete RUN with its history, or many runs with --status or --query.
 
     Only ended runs can be deleted: completed, errored or stopped. What they have kept for later
     runs stays (perdure notes).
     """
     if tree and run_id is None:
         raise click.UsageError("--tree needs the RUN to delete.")
-    if (run_id is None) == (status is None) or (status is None and (flow or older_than)):
+    has_filter = status is not None or query is not None
+    if (run_id is not None) == has_filter or (not has_filter and (flow or older_than or dry_run)):
         raise click.UsageError(
-            "Give either the RUN to delete, or --status (with --flow or --older-than, if needed)."
+            "Give either the RUN to delete, or --status or --query (with --flow or --older-than, "
+            "if needed)."
         )
     with client_for(url) as client:
         if run_id is None:
             each(
-                client.matching(status, flow, older_than),
+                [
+                    match
+                    for one in ([status] if status else ENDED)
+                    for match in client.matching(one, flow, older_than, query=query)
+                ],
                 "Delete",
                 "is deleted",
                 client.delete,
                 yes=yes,
                 as_json=as_json,
+                dry_run=dry_run,
             )
             return
         run_id = known_id(client, run_id)

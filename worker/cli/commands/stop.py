@@ -1,4 +1,4 @@
-"""The command ``stop``: one run, or all live runs of a flow or a status."""
+"""The command ``stop``: one run, or all live runs of a flow, a status or a query."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from perdure.flows.errors import PerdureError
 from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
+from perdure.worker.cli.commands.retry import dry_run_option, print_matching, query_option
 from perdure.worker.cli.options import STATUSES, flow_option, json_option, url_option
 from perdure.worker.cli.target import client_for, known_id
 from perdure.worker.errors import DamagedRun, InvalidTransition, RunNotFound
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 @click.option("--by", metavar="NAME", help="Who stops it. [default: your login name]")
 @flow_option
 @click.option("--status", type=click.Choice(STATUSES[:3]), help="Only runs with this status.")
+@query_option
+@dry_run_option
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @url_option
@@ -42,17 +45,20 @@ def stop_command(
     by: str | None,
     flow: str | None,
     status: str | None,
+    query: str | None,
+    dry_run: bool,
     yes: bool,
     as_json: bool,
     url: str | None,
 ) -> None:
-    """Stop RUN with its child runs, or all live runs with --flow or --status.
+    """Stop RUN with its child runs, or all live runs with --flow, --status or --query.
 
     The round in flight finishes first, unless --now is given. A stopped run keeps its state.
     `perdure resume` continues it.
     """
-    if (run_id is None) == (flow is None and status is None):
-        raise click.UsageError("Give either the RUN to stop, or --flow or --status.")
+    has_filter = any(each is not None for each in (flow, status, query))
+    if (run_id is not None) == has_filter or (dry_run and not has_filter):
+        raise click.UsageError("Give either the RUN to stop, or --flow, --status or --query.")
     mode: StopMode = "now" if now else "graceful"
     with client_for(url) as client:
         by = by or name_for(client)
@@ -74,9 +80,12 @@ def stop_command(
             dict.fromkeys(
                 match
                 for each in ([status] if status else LIVE)
-                for match in client.matching(each, flow)
+                for match in client.matching(each, flow, query=query)
             )
         )
+        if dry_run:
+            print_matching(ids, as_json)
+            return
         ask = bool(ids) and not yes and sys.stdin.isatty() and sys.stdout.isatty()
         if ask and not click.confirm(f"Stop {count(len(ids), 'run')}?"):
             click.echo("cancelled; nothing was stopped")

@@ -123,11 +123,7 @@ def submit_command(
     perdure submit countdown "try it" --input rounds=5 --watch
     perdure submit order --input item="a book"
     """
-    inputs = pairs(texts, "--input") | json_pairs(values, "--input-json")
-    if len(inputs) < len(texts) + len(values):
-        raise click.UsageError(
-            'An input is given twice. To give a list: --input-json \'KEY=["one", "two"]\'.'
-        )
+    inputs = inputs_of(texts, values)
     with client_for(url) as client, exporting(), _json_hint(texts):
         run = client.submit(
             flow,
@@ -174,6 +170,20 @@ def _json_hint(texts: Sequence[str]) -> Iterator[None]:
         raise InvalidInput(
             f"{error}. --input takes text; for JSON use --input-json {shlex.quote(json_like)}"
         ) from error
+
+
+def inputs_of(texts: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
+    """Return the inputs that the options ``--input`` and ``--input-json`` give.
+
+    Raises:
+        UsageError: One of them cannot be read, or is given twice.
+    """
+    inputs = pairs(texts, "--input") | json_pairs(values, "--input-json")
+    if len(inputs) < len(texts) + len(values):
+        raise click.UsageError(
+            'An input is given twice. To give a list: --input-json \'KEY=["one", "two"]\'.'
+        )
+    return inputs
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure.worker.client.remote.events import RemoteEvents
 from perdure.worker.client.remote.fleet import RemoteFleet
 from perdure.worker.client.remote.notes import RemoteNotes
+from perdure.worker.client.remote.notifications import RemoteNotifications
 from perdure.worker.client.remote.runs import RemoteBulk, RemoteControl, RemoteSubmitter
 
 
@@ -40,6 +41,11 @@ class RemoteClient(
         UnknownCaller: From every method, if the server does not accept the token.
         Forbidden: From every method, if the token has no permission for it.
     """
+
+    @property
+    def notifications(self) -> RemoteNotifications:
+        """The notifications that wait for delivery or are dead."""
+        return RemoteNotifications(self)
 
 
 __all__ = ["RemoteClient"]

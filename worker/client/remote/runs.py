@@ -457,26 +457,42 @@ class RemoteBulk(RemoteReads, BulkOperations):
         reason: str | None = None,
         requested_by: str | None = None,
         submitted_by: str | None = None,
+        query: str | None = None,
+        limit: int | None = None,
     ) -> list[StopReceipt]:
         not_here(requested_by=requested_by, submitted_by=submitted_by)
+        if query or limit is not None:  # One request for each run, so none takes long.
+            return super().request_stop_many(flow, status, mode, reason, query=query, limit=limit)
         validation.mode(mode)
         validation.notes(reason=reason)
         wanted = validation.status(status)
         body = {"flow": flow, "status": wanted and wanted.value, "mode": mode, "reason": reason}
         return [StopReceipt.from_dict(each) for each in self._tell("POST", "/stops", body)]
 
-    def retry_many(self, flow: str | None = None, submitted_by: str | None = None) -> list[Done]:
+    def retry_many(
+        self,
+        flow: str | None = None,
+        submitted_by: str | None = None,
+        query: str | None = None,
+        limit: int | None = None,
+    ) -> list[Done]:
         not_here(submitted_by=submitted_by)
+        if query or limit is not None:
+            return super().retry_many(flow, query=query, limit=limit)
         return _done(self._tell("POST", "/retries", {"flow": flow}))
 
     def delete_many(
         self,
-        status: RunStatus | str,
+        status: RunStatus | str | None = None,
         flow: str | None = None,
         older_than: timedelta | None = None,
         submitted_by: str | None = None,
+        query: str | None = None,
+        limit: int | None = None,
     ) -> list[Done]:
         not_here(submitted_by=submitted_by)
+        if query or limit is not None:
+            return super().delete_many(status, flow, older_than, query=query, limit=limit)
         validation.moment_before(older_than, None)
         wanted = validation.status(status)
         seconds = None if older_than is None else older_than.total_seconds()

@@ -14,10 +14,12 @@ from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueIn
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.notification import Notification
 from perdure.worker.domain.verdict import Finding, Verdict
-from perdure.worker.errors import UnknownFlow
+from perdure.worker.errors import NotificationNotFound, UnknownFlow
 from perdure.worker.web.api.requests import InboxPlace, PauseFlow
 from perdure.worker.web.api.responses import (
+    NotificationDeleted,
     NotificationDue,
+    NotificationsDue,
     Paused,
     Unpaused,
 )
@@ -108,6 +110,61 @@ def send_notification(notification: NotificationId, runs: Runs) -> Response:
     """Send a notification again, now, whether it is dead or waits for its next attempt."""
     runs.notifications.send_again([notification])
     return Json({"id": notification, "due": True})
+
+
+@router.post(
+    "/notifications/send",
+    operation_id="send_dead_notifications",
+    response_model=NotificationsDue,
+    responses=problems(),
+)
+def send_dead_notifications(runs: Runs) -> Response:
+    """Send all dead notifications again."""
+    return Json({"due": runs.notifications.send_dead_again()})
+
+
+@router.get(
+    "/notifications/{notification}",
+    operation_id="get_notification",
+    response_model=Notification,
+    responses=problems("notification-not-found"),
+)
+def get_notification(notification: NotificationId, runs: Runs) -> Response:
+    """Return a notification that waits or is dead. A delivered notification is not found."""
+    found = runs.notifications.get(notification)
+    if found is None:
+        raise NotificationNotFound(
+            f"no notification {notification[:100]!r}: it was delivered, or never was"
+        )
+    return Json(found.to_dict())
+
+
+@router.delete(
+    "/notifications/{notification}",
+    operation_id="delete_notification",
+    response_model=NotificationDeleted,
+    responses=problems("notification-not-found"),
+)
+def delete_notification(notification: NotificationId, runs: Runs) -> Response:
+    """Delete a dead notification. It is then never sent."""
+    runs.notifications.delete([notification])
+    return Json({"id": notification, "deleted": True})
+
+
+@router.post(
+    "/notification-rules/{rule}/test",
+    operation_id="try_notification_rule",
+    response_model=Notification,
+    responses=problems("notification-not-found"),
+)
+def try_notification_rule(
+    rule: Annotated[str, Path(description="The rule's name.", examples=["on-call"])], runs: Runs
+) -> Response:
+    """Make a worker send a notification of the type `test` by a rule.
+
+    Once it was delivered, `GET /notifications/ID` no longer finds it.
+    """
+    return Json(runs.notifications.try_rule(rule).to_dict())
 
 
 @router.get("/doctor", operation_id="examine", response_model=list[Finding], responses=problems())

@@ -337,11 +337,21 @@ class Limits(Asked):
     """Amounts by the name of the budget."""
 
 
+#: A request with a query acts on this many runs at most.
+MOST_OF_QUERY = 1000
+QueryLine = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
+Batch = Annotated[int, Field(ge=1, le=MOST_OF_QUERY)]
+
+
 class StopMany(Stop):
-    """The runs to stop: those of a flow, of a status, or of both. At least one is required."""
+    """The live runs to stop: of a flow, a status, a query, or all three. One is required."""
 
     flow: FlowName | None = None
     status: Literal["queued", "running", "interrupted"] | None = None
+    query: QueryLine | None = None
+    """Only runs that match this query line, as `q` of `GET /runs`."""
+    limit: Batch | None = None
+    """Maximum number of runs to stop. null: all, or with a query 1,000."""
 
 
 class RetryMany(Asked):
@@ -349,17 +359,25 @@ class RetryMany(Asked):
 
     flow: FlowName | None
     """The flow whose errored runs are retried. null: all flows. It must be given."""
+    query: QueryLine | None = None
+    """Only runs that match this query line, as `q` of `GET /runs`."""
+    limit: Batch | None = None
+    """Maximum number of runs to retry. null: all, or with a query 1,000."""
 
 
 class DeleteMany(Asked):
-    """The ended runs to delete."""
+    """The ended runs to delete. A status or a query is required."""
 
-    status: Literal["completed", "errored", "stopped"]
+    status: Literal["completed", "errored", "stopped"] | None = None
     flow: FlowName | None = None
     older_than_seconds: (
         Annotated[float, Field(ge=0, le=LONGEST), BeforeValidator(as_seconds)] | None
     ) = None
     """Only runs that have not changed for this many seconds."""
+    query: QueryLine | None = None
+    """Only runs that match this query line, as `q` of `GET /runs`."""
+    limit: Batch | None = None
+    """Maximum number of runs to delete. null: all, or with a query 1,000."""
 
 
 class PauseFlow(Asked):

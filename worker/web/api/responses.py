@@ -116,3 +116,16 @@ class NotificationDue(ResponseBody):
 
     id: str
     due: Literal[True]
+
+
+class NotificationsDue(ResponseBody):
+    """How many notifications are due now."""
+
+    due: int
+
+
+class NotificationDeleted(ResponseBody):
+    """The notification is deleted."""
+
+    id: str
+    deleted: Literal[True]

@@ -22,6 +22,7 @@ from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import UnknownFlow
 from perdure.worker.web.api.requests import (
+    MOST_OF_QUERY,
     AskedStep,
     DeleteMany,
     Deletion,
@@ -358,21 +359,26 @@ BULK_PROBLEMS = problems(*BODY_PROBLEMS, *CHANGE_PROBLEMS, "invalid-input")
     responses=BULK_PROBLEMS,
 )
 def stop_runs(body: StopMany, runs: Runs) -> Response:
-    """Stop all live runs of a flow, a status, or both."""
-    return Json(
-        [
-            receipt.to_dict()
-            for receipt in runs.request_stop_many(body.flow, body.status, body.mode, body.reason)
-        ]
+    """Stop all live runs of a flow, of a status, or that match a query.
+
+    With a query, at most 1,000 are stopped. If there are as many results, repeat the request.
+    `GET /runs` with the same query shows beforehand which runs these are.
+    """
+    receipts = runs.request_stop_many(
+        body.flow, body.status, body.mode, body.reason, body.query, _batch(body)
     )
+    return Json([receipt.to_dict() for receipt in receipts])
 
 
 @bulk_router.post(
     "/retries", operation_id="retry_runs", response_model=list[Done], responses=BULK_PROBLEMS
 )
 def retry_runs(body: RetryMany, runs: Runs) -> Response:
-    """Retry errored runs: all of them, or those of one flow."""
-    return _bulk_response(runs.retry_many(body.flow))
+    """Retry errored runs: all of them, or those of one flow, or that match a query.
+
+    With a query, at most 1,000 are retried. If there are as many results, repeat the request.
+    """
+    return _bulk_response(runs.retry_many(body.flow, body.query, _batch(body)))
 
 
 @bulk_router.post(
@@ -382,9 +388,18 @@ def retry_runs(body: RetryMany, runs: Runs) -> Response:
     responses=BULK_PROBLEMS,
 )
 def delete_runs(body: DeleteMany, runs: Runs) -> Response:
-    """Delete runs of an ended status, optionally only those of one flow or above an age."""
+    """Delete ended runs of a status, or that match a query, or of both.
+
+    A flow or an age narrows it. With a query, at most 1,000 are deleted. If there are as many
+    results, repeat the request.
+    """
     age = None if body.older_than_seconds is None else timedelta(seconds=body.older_than_seconds)
-    return _bulk_response(runs.delete_many(body.status, body.flow, age))
+    return _bulk_response(runs.delete_many(body.status, body.flow, age, body.query, _batch(body)))
+
+
+def _batch(body: StopMany | RetryMany | DeleteMany) -> int | None:
+    """Return how many runs a request may act on. A search is bounded, so that it ends in time."""
+    return MOST_OF_QUERY if body.query is not None and body.limit is None else body.limit
 
 
 def _bulk_response(done: Iterable[Done]) -> Response:

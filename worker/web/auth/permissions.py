@@ -42,6 +42,7 @@ from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import DamagedRun, RunExists, RunNotFound
 from perdure.worker.metrics.exposition import exposition
+from perdure.worker.store.notifications import NotificationRecords
 from perdure.worker.web.auth.authenticate import Caller, Scope
 
 #: Runs that are looked at for one page at most (``python -m benchmarks search``). So the cost of a
@@ -125,6 +126,10 @@ class AuthorizedClient:
         """Return how many runs wait for a person; 0 if the caller sees only runs of their own."""
         self.caller.require(Scope.READ)
         return 0 if self.caller.sees_only else self.client._store.interrupted_count()
+
+    def dead_notifications(self) -> int:
+        """Return how many notifications were given up; 0 if the caller may not see them."""
+        return NotificationRecords(self.client._store).dead_count() if self.caller.is_admin else 0
 
     def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
         """Return how many runs ended in each part of the last seconds, for an admin."""
@@ -426,10 +431,12 @@ class AuthorizedClient:
         self._owned(run_id, Scope.SUBMIT)
         return self.client.retry(run_id, children)
 
-    def retry_many(self, flow: str | None = None) -> list[Done]:
-        """Retry all errored runs that the HTTP caller may see, or those of one flow."""
+    def retry_many(
+        self, flow: str | None = None, query: str | None = None, limit: int | None = None
+    ) -> list[Done]:
+        """Retry all errored runs that the HTTP caller may see, or those of one flow or query."""
         self.caller.require(Scope.SUBMIT)
-        return self.client.retry_many(flow, self.caller.sees_only)
+        return self.client.retry_many(flow, self.caller.sees_only, query, limit)
 
     # answer
 
@@ -468,11 +475,13 @@ class AuthorizedClient:
         status: RunStatus | str | None = None,
         mode: StopMode = "graceful",
         reason: str | None = None,
+        query: str | None = None,
+        limit: int | None = None,
     ) -> list[StopReceipt]:
-        """Stop all live runs of a flow, a status, or both, that the HTTP caller may see."""
+        """Stop the live runs of a flow, a status or a query that the HTTP caller may see."""
         self.caller.require(Scope.STOP)
         return self.client.request_stop_many(
-            flow, status, mode, reason, self.caller.name, self.caller.sees_only
+            flow, status, mode, reason, self.caller.name, self.caller.sees_only, query, limit
         )
 
     # signal
@@ -511,14 +520,19 @@ class AuthorizedClient:
         self.client.delete(run_id, tree)
 
     def delete_many(
-        self, status: RunStatus | str, flow: str | None = None, older_than: timedelta | None = None
+        self,
+        status: RunStatus | str | None = None,
+        flow: str | None = None,
+        older_than: timedelta | None = None,
+        query: str | None = None,
+        limit: int | None = None,
     ) -> list[Done]:
-        """Delete all runs of an ended status, if the HTTP caller is an admin.
+        """Delete the runs of an ended status or of a query, if the HTTP caller is an admin.
 
         ``flow`` and ``older_than`` can limit the deletion to fewer runs.
         """
         self.caller.require(Scope.ADMIN)
-        return self.client.delete_many(status, flow, older_than)
+        return self.client.delete_many(status, flow, older_than, query=query, limit=limit)
 
     def note_namespaces(self, prefix: str, limit: int, after: str | None) -> list[NoteNamespace]:
         """Return the namespaces that have notes, if the HTTP caller is an admin."""

@@ -31,6 +31,8 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 MOST = 1000
 #: Number of runs that the page names before it acts.
 SHOWN = 100
+#: Number of runs of which the report names the reason, and the characters of one.
+NAMED, REASON = 2, 140
 #: Errors that concern one run, so that the action goes on with the others.
 OF_ONE_RUN = (InvalidTransition, Stale, RunNotFound, DamagedRun)
 
@@ -141,12 +143,18 @@ def act(
     if len(ids) > MOST:
         raise InvalidInput(f"expected at most {MOST:,} runs, got {len(ids):,}")
     results: Counter[str] = Counter()
+    refused: list[str] = []
     for run_id in dict.fromkeys(ids):
         try:
             results[chosen_action.act(runs, run_id, form)] += 1
-        except OF_ONE_RUN:
-            results["left unchanged: the state has changed meanwhile, or the run is damaged"] += 1
+        except OF_ONE_RUN as error:
+            refused.append(f"{run_id}: {error}"[:REASON])
     notice = " ".join(f"{count(number, 'run')} {what}." for what, number in results.items())
+    if refused:
+        more = f" and {len(refused) - NAMED:,} more" if len(refused) > NAMED else ""
+        notice += (
+            f" {count(len(refused), 'run')} left unchanged: {'; '.join(refused[:NAMED])}{more}"
+        )
     return back(request, "runs", notice=notice or "No run was chosen.", q=form.get("q", ""))
 
 

@@ -66,7 +66,7 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
         theme=theme if theme in THEMES else "",
         notice=unquote(request.cookies.get(NOTICE, "")),
         # A server that does not answer is not asked once more.
-        waits_for_people=_waits_for_people(request, authorized_client) if code < 500 else 0,
+        badges=_badges(request, authorized_client) if code < 500 else {},
         **context,
     )
     response = HTMLResponse(text, code)
@@ -76,15 +76,21 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
     return response
 
 
-def _waits_for_people(request: Request, authorized_client: Any) -> int:
-    """Return how many runs wait for a person, for the badge of the inbox; 0 if it is not known."""
+def _badges(request: Request, authorized_client: Any) -> dict[str, int]:
+    """Return the numbers in the navigation, by page: what waits for people, and dead notifications.
+
+    What is not known is left out.
+    """
     # A part of a page has no navigation.
     if authorized_client is None or "part" in request.query_params:
-        return 0
+        return {}
     try:
-        return int(authorized_client.waits_for_people())
+        return {
+            "inbox": authorized_client.waits_for_people(),
+            "notifications": authorized_client.dead_notifications(),
+        }
     except PerdureError:
-        return 0
+        return {}
 
 
 def back(request: Request, *parts: str, notice: str = "", **query: str) -> RedirectResponse:

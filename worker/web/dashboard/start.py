@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from perdure.worker.client.again import changed_budgets, differences
 from perdure.worker.domain.fleet import shown
 from perdure.worker.domain.run import Run
 from perdure.worker.errors import Conflict, InvalidInput, RunExists, UnknownFlow
@@ -30,10 +31,14 @@ INPUT = "input."
 
 @dataclass
 class Started:
-    """A form for a new run: what the user entered, and the faults by field."""
+    """A form for a new run: what the user entered, and the faults by field.
+
+    ``before`` is the run that is submitted again.
+    """
 
     filled: Mapping[str, str] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
+    before: Run | None = None
 
     def text(self, name: str, at_first: str = "") -> str:
         """Return what the user entered in a form field, or ``at_first`` if the form is new."""
@@ -48,13 +53,15 @@ class Started:
 def choose(request: Request, runs: Runs, flow: str = "", again: str = "") -> Response:
     """Show the flows, and the form of the chosen flow.
 
-    With ``again``, the form is filled in with what that run was submitted with.
+    With ``again``, the form is filled in with what that run was submitted with. Another flow may
+    be chosen for it, such as a version that is registered beside the first one.
     """
     if not again:
         return _page(request, runs, flow, Started())
     run = runs.get(again)
-    info = runs.flows().get(run.flow)
-    return _page(request, runs, run.flow, Started(_filled_again(run, info) if info else {}))
+    info = runs.flows().get(flow or run.flow)
+    form = Started(_filled_again(run, info) if info else {}, before=run)
+    return _page(request, runs, flow or run.flow, form)
 
 
 @router.post("/start")
@@ -104,9 +111,7 @@ def _filled_again(run: Run, info: Mapping[str, Any]) -> dict[str, str]:
         "goal": run.goal,
         "labels": "\n".join(f"{name}={value}" for name, value in run.labels.items()),
         "budgets": "\n".join(
-            f"{name}={limit:g}"
-            for name, limit in run.details.get("budgets", {}).items()
-            if name not in ("cycles", "seconds") and limit != info.get("budgets", {}).get(name)
+            f"{name}={limit:g}" for name, limit in changed_budgets(run, info).items()
         ),
         "model": str(run.details.get("model") or ""),
     }
@@ -131,6 +136,8 @@ def _page(request: Request, runs: Runs, name: str, form: Started, status: int = 
         "fields": fields,
         "form": form,
         "key": key,
+        "before": form.before,
+        "differences": differences(form.before, chosen) if form.before and chosen else [],
         "INPUT": INPUT,
     }
     return page(request, "start.html", status, **context)

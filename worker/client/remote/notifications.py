@@ -1,0 +1,87 @@
+"""The notifications over HTTP: what waits for delivery, and what is dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from urllib.parse import quote
+
+from perdure.worker.client import validation
+from perdure.worker.client.remote.connection import RemoteConnection
+from perdure.worker.domain.notification import Notification
+from perdure.worker.errors import NotificationNotFound
+
+#: Maximum notifications that the server returns at once.
+PAGE = 1000
+
+
+class RemoteNotifications:
+    """The methods of ``Notifications``, over the HTTP API. The token needs the scope ``admin``."""
+
+    def __init__(self, client: RemoteConnection) -> None:
+        self._ask, self._tell = client._ask, client._tell
+
+    def dead(self, limit: int = 50) -> list[Notification]:
+        """Return the newest dead notifications: those whose delivery was given up."""
+        return self._listed(limit, None)
+
+    def waiting(self, limit: int = 50) -> list[Notification]:
+        """Return notifications that are still to be delivered, the next ones first."""
+        return self._listed(limit, "false")
+
+    def get(self, notification_id: str) -> Notification | None:
+        """Return a notification that waits or is dead, or None: it was delivered, or never was."""
+        try:
+            return Notification.from_dict(self._ask(_path(notification_id)))
+        except NotificationNotFound:
+            return None
+
+    def send_again(self, notification_ids: Sequence[str]) -> None:
+        """Make notifications due now, whether they are dead or wait for their next attempt.
+
+        Raises:
+            NotificationNotFound: One of them neither waits nor is dead. The others are due.
+        """
+        _each(notification_ids, lambda path: self._tell("POST", f"{path}/send"))
+
+    def send_dead_again(self) -> int:
+        """Make all dead notifications due now, and return their number."""
+        return int(self._tell("POST", "/notifications/send")["due"])
+
+    def delete(self, notification_ids: Sequence[str]) -> None:
+        """Delete dead notifications.
+
+        Raises:
+            NotificationNotFound: One of them is not dead. The others are deleted.
+        """
+        _each(notification_ids, lambda path: self._tell("DELETE", path))
+
+    def try_rule(self, rule: str) -> Notification:
+        """Make a notification of the type ``test`` for a rule, due now, and return it.
+
+        Raises:
+            NotificationNotFound: No worker has ever had a rule of this name.
+        """
+        validation.text(rule, "rule")
+        path = f"/notification-rules/{quote(rule, safe='')}/test"
+        return Notification.from_dict(self._tell("POST", path))
+
+    def _listed(self, limit: int, dead: str | None) -> list[Notification]:
+        validation.limit(limit)
+        found = self._ask("/notifications", limit=min(limit, PAGE), dead=dead)
+        return [Notification.from_dict(each) for each in found]
+
+
+def _path(notification_id: str) -> str:
+    validation.text(notification_id, "notification_id")
+    return f"/notifications/{quote(notification_id, safe='')}"
+
+
+def _each(notification_ids: Sequence[str], act: Callable[[str], object]) -> None:
+    missing: NotificationNotFound | None = None
+    for each in notification_ids:
+        try:
+            act(_path(each))
+        except NotificationNotFound as error:
+            missing = error
+    if missing is not None:
+        raise missing
