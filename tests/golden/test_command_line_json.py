@@ -141,6 +141,11 @@ def test_exit_codes_and_shapes_are_those_of_the_golden_file(commands: Shell) -> 
                 lambda: commands("show", "held", "--json").json["phase"] == "waiting",
                 "the run of the paused flow to wait",
             )
+        if step == "workers":  # the announcement before may name a run that has ended since
+            until(
+                lambda: all(not each["holds"] for each in commands("workers", "--json").json),
+                "the worker to hold no run",
+            )
         done = commands(
             *(text.format(token=token) if text == "{token}" else text for text in arguments)
         )
