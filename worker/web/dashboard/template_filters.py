@@ -80,8 +80,8 @@ def progress(reported: Any) -> str:
     )
 
 
-def mean(seconds: float) -> str:
-    """Return a mean duration for people, which may be less than a millisecond."""
+def fine_duration(seconds: float) -> str:
+    """Return a duration for people: of a round, which may take less than a millisecond."""
     return duration(seconds) if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"
 
 
@@ -154,7 +154,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "duration": duration,
     "exact": exact,
     "lines": lines,
-    "mean": mean,
+    "fine_duration": fine_duration,
     "memory": memory_text,
     "money": money,
     "names_text": names_text,
