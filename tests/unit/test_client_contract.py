@@ -8,15 +8,21 @@ import pytest
 
 from perdure import AsyncClient, Client, RemoteClient
 from perdure.worker.client.api import ClientApi
+from perdure.worker.client.async_notifications import AsyncNotifications
+from perdure.worker.client.notifications import Notifications
+from perdure.worker.client.remote.notifications import RemoteNotifications
 
-METHODS = sorted(ClientApi.__abstractmethods__)
+METHODS = sorted({"again", *ClientApi.__abstractmethods__})
+#: What a client has beside its methods.
+ATTRIBUTES = {"settings", "notifications"}
 CLIENTS = (Client, RemoteClient, AsyncClient)
+NOTIFICATIONS = (Notifications, RemoteNotifications, AsyncNotifications)
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
 def test_a_client_has_the_methods_of_the_contract_and_no_others(client: type) -> None:
     own = {name for name in dir(client) if not name.startswith("_")}
-    assert own - {"settings"} == set(METHODS)
+    assert own - ATTRIBUTES == set(METHODS)
     assert not getattr(client, "__abstractmethods__", None)
 
 
@@ -40,3 +46,12 @@ def test_a_method_is_documented_by_the_contract(client: type, name: str) -> None
 def test_a_method_of_the_async_client_is_a_coroutine_or_an_async_iterator(name: str) -> None:
     method = getattr(AsyncClient, name)
     assert inspect.iscoroutinefunction(method) != inspect.isasyncgenfunction(method)
+
+
+@pytest.mark.parametrize("notifications", NOTIFICATIONS, ids=lambda each: each.__name__)
+def test_the_notifications_of_all_clients_have_the_same_methods(notifications: type) -> None:
+    names = {name for name in dir(Notifications) if not name.startswith("_")}
+    assert {name for name in dir(notifications) if not name.startswith("_")} == names
+    for name in names:
+        expected = inspect.signature(getattr(Notifications, name)).parameters
+        assert list(inspect.signature(getattr(notifications, name)).parameters) == list(expected)

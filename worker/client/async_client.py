@@ -14,6 +14,7 @@ from uuid import uuid4
 from perdure.flows.outcomes import ASK
 from perdure.worker.client import Client, validation
 from perdure.worker.client.api import ClientApi
+from perdure.worker.client.async_notifications import AsyncNotifications
 from perdure.worker.client.results import answer_of, has_ended, id_of, rests, still
 from perdure.worker.client.steer import PATIENCE, pauses, seconds_of, too_late
 from perdure.worker.domain.event import LAST, Event
@@ -62,6 +63,11 @@ class AsyncClient:
     ) -> None:
         self._client = Client(url, settings, app)
         self.settings = self._client.settings
+
+    @property
+    def notifications(self) -> AsyncNotifications:
+        """The notifications that wait for delivery or are dead."""
+        return AsyncNotifications(self._client.notifications)
 
     submit = _in_thread(ClientApi.submit)
     fork = _in_thread(ClientApi.fork)

@@ -1,0 +1,47 @@
+"""The notifications of an AsyncClient: the methods of ``Notifications``, as coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from perdure.worker.client.notifications import Notifications
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _in_thread(
+    method: Callable[Concatenate[Notifications, P], T],
+) -> Callable[Concatenate[AsyncNotifications, P], Coroutine[Any, Any, T]]:
+    """Return an asynchronous version of a method, which runs it in a thread."""
+
+    @wraps(method, updated=())
+    async def call(self: AsyncNotifications, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        bound: Callable[P, T] = getattr(self._notifications, method.__name__)
+        return await asyncio.to_thread(bound, *args, **kwargs)
+
+    call.__qualname__ = f"AsyncNotifications.{method.__name__}"
+    call.__module__ = __name__
+    return call
+
+
+class AsyncNotifications:
+    """The notifications on a server, for programs with an event loop.
+
+    Args:
+        notifications: Those of a ``Client``.
+    """
+
+    def __init__(self, notifications: Notifications) -> None:
+        self._notifications = notifications
+
+    dead = _in_thread(Notifications.dead)
+    waiting = _in_thread(Notifications.waiting)
+    get = _in_thread(Notifications.get)
+    send_again = _in_thread(Notifications.send_again)
+    send_dead_again = _in_thread(Notifications.send_dead_again)
+    delete = _in_thread(Notifications.delete)
+    try_rule = _in_thread(Notifications.try_rule)
