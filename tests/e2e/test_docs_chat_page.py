@@ -11,9 +11,12 @@ import pytest
 from fastapi import FastAPI
 
 from perdure import Client
+from perdure.flows import registry
 from perdure.worker.settings import Settings
 from tests.support.browser import browsing, chromium, grave_findings, keep_picture
+from tests.support.driving import driving
 from tests.support.example_flows import chatting  # noqa: F401 -- registers flows
+from tests.support.own_registry import own_registry
 from tests.support.servers import until
 from tests.support.threaded_server import serving_app
 from tests.support.workers import workers
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
 
 MODULE = "tests.support.example_flows.chatting"
 TEXT = (Path(__file__).parents[2] / "docs/guides/chat-page.md").read_text("utf-8")
-[APP] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+BLOCKS = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
+APP = BLOCKS["chat_app.py"]
 [PAGE] = re.findall(r"```html\n(.*?)```", TEXT, re.DOTALL)
 
 
@@ -50,12 +54,30 @@ def page(app: FastAPI) -> Iterator[Page]:
         yield opened
 
 
+def test_the_agent_talks_and_books_what_a_person_approves(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "assistant.py").write_text(BLOCKS["assistant.py"], "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    own_registry(monkeypatch)
+    registry.load_modules(("assistant",))
+    with driving(settings.model_copy(update={"flow_modules": ("assistant",)})) as driver:
+        talk = driver.client.submit("assistant", "Hello")
+        book = driver.client.submit("assistant", "Please book it")
+        driver.play()
+        assert "Where do you want to go?" in str(driver.client.result(talk, 5))
+        driver.client.resume(book.id, "approve")
+        driver.play()
+        assert driver.client.result(book, 5) == "Done: booked the 08:10 to Oslo."
+
+
 @pytest.mark.slow
 def test_a_person_chats_approves_and_sees_a_lost_attempt_taken_back(
     page: Page, client: Client, settings: Settings
 ) -> None:
     from playwright.sync_api import expect
 
+    page.set_viewport_size({"width": 420, "height": 420})
     page.goto("/")
     assert grave_findings(page) == []
     page.get_by_label("Message").fill("tea, after a failure")
@@ -69,6 +91,7 @@ def test_a_person_chats_approves_and_sees_a_lost_attempt_taken_back(
             'look_up {"item": "tea, after a failure"}'
         )
         expect(page.get_by_role("button", name="Refuse")).to_be_visible()
+        assert is_uncovered(page, "Refuse")
         keep_picture(page, "chat-page-asks")
         assert grave_findings(page) == []
         page.get_by_role("button", name="Approve").click()
@@ -96,3 +119,12 @@ def test_a_person_chats_approves_and_sees_a_lost_attempt_taken_back(
     until(lambda: client.unread(newest.id) == {"say": 1}, "the message to the live run")
     page.reload()
     expect(page.locator(".person").last).to_have_text("cold, please")
+
+
+def is_uncovered(page: Page, name: str) -> bool:
+    """Return whether a button is on the screen, with nothing in front of it."""
+    script = """button => {
+        const {x, y, width, height} = button.getBoundingClientRect()
+        return document.elementFromPoint(x + width / 2, y + height / 2) === button
+    }"""
+    return bool(page.get_by_role("button", name=name).evaluate(script))
