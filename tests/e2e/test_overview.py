@@ -72,6 +72,25 @@ def test_the_first_page_says_what_needs_attention_and_what_has_ended(
     assert "completed 1 in the last hour" in sound(visitor.see("/overview?span=hour")).text
 
 
+def test_latency_tokens_and_money_over_time_are_charts_with_their_figures(
+    visitor: Visitor, settings: Settings
+) -> None:
+    assert "No tokens in the last day" in sound(visitor.see("/overview")).text
+    app_settings = settings.model_copy(
+        update={
+            "flow_modules": ("tests.support.example_flows.thinking",),
+            "heartbeat_seconds": 60.0,
+            "max_rounds": 4,
+        }
+    )
+    with Client(settings=app_settings) as client:
+        engine = runtime_of(client)
+        inputs = {"notes": [], "tokens": 700, "money": 0.25, "seconds": 0.0}
+        run = client.submit("thinking", "Think", inputs)
+        begin_rounds(client, engine, run.id)
+        engine.write_stats()
+
+
 def test_a_run_is_submitted_again_with_changed_inputs(visitor: Visitor, client: Client) -> None:
     first = client.submit("countdown", "Count", {"rounds": 7}, labels={"team": "till"})
     page = sound(visitor.see(f"/start?again={first.id}"))
