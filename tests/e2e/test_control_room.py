@@ -13,6 +13,7 @@ import pytest
 from perdure import Client, Run
 from perdure.flows import registry
 from perdure.worker.domain.fleet import describe
+from perdure.worker.engine.round_stats import RoundStats
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
@@ -135,6 +136,10 @@ def test_rows_that_arrive_move_nothing_by_themselves(
         for address in ("/runs", "/overview"):
             page.goto(address)
             page.wait_for_load_state()
+            figures = RoundStats()
+            figures.round("countdown", "Controller", "continued", 1_000)
+            figures.spent("countdown", {"tokens": 9, "money": 0.5})
+            figures.flush(live_store)
             new = client.submit("countdown", f"New on {address}", interrupt_before=["Controller"])
             expect(page.locator("main")).to_contain_text(f"New on {address}")
             page.wait_for_timeout(300)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perdure.worker.domain.metric_history import PARTS, SPANS, part_ms
 from perdure.worker.engine.round_stats import RoundStats
 from perdure.worker.store import Store
 from tests.support.roles import locked_server
@@ -38,6 +39,48 @@ def test_rounds_are_added_up_and_written_once(store: Store) -> None:
         ("spent", "ring", "tokens"): "3",
         ("spent", "ring", "money"): "0.5",
     }
+
+
+def test_the_parts_of_a_span_hold_what_was_written_in_their_time_and_expire(store: Store) -> None:
+    figures, begin = RoundStats(), store.now or 0
+    for hours, tokens in ((0, 1), (23, 2), (23, 4), (100, 8)):
+        store.now = begin + hours * 3_600_000
+        figures.round("ring", "Controller", "continued", 500)
+        figures.waited("executor", 7)
+        figures.spent("ring", {"tokens": tokens, "money": 0.5, "requests": 1})
+        figures.flush(store)
+    spent = {span: store.figures.history(span).of("tokens") for span in SPANS}
+    assert {span: [sum(of), len(of)] for span, of in ((s, spent[s]["ring"]) for s in SPANS)} == {
+        "hour": [8, 48],
+        "day": [8, 48],
+        "week": [15, 48],
+    }
+    week = store.figures.history("week")
+    assert week.parts[-1] == {
+        ("rounds", "ring"): 1,
+        ("took_ms", "ring"): 500,
+        ("waits", "executor"): 1,
+        ("waited_ms", "executor"): 7,
+        ("tokens", "ring"): 8,
+        ("money", "ring"): 0.5,
+    }
+    assert week.begins[-1] <= store.now < week.begins[-1] + part_ms("week")
+    assert sum(week.of("rounds")["ring"]) == 4 and week.of("nothing") == {}
+    keys = list(store.redis.scan_iter(f"{store.keys.metrics}:*"))
+    assert len(keys) == 9
+    for key in keys:
+        length = (PARTS + 1) * part_ms(str(key).split(":")[-2])
+        assert length - 60_000 < store.redis.pttl(key) <= length
+
+
+def test_a_damaged_part_of_the_history_shows_what_is_whole(store: Store) -> None:
+    figures = RoundStats()
+    figures.spent("ring", {"tokens": 3, "money": 0.5})
+    figures.flush(store)
+    key = store.keys.metric_history("hour", (store.now or 0) // part_ms("hour"))
+    wrong = {"x": "1", '["tokens"]': "1", '["tokens", 1]': "1", '["money", "ring"]': "inf"}
+    store.redis.hset(key, mapping=wrong)
+    assert store.figures.history("hour").parts[-1] == {("tokens", "ring"): 3}
 
 
 def test_figures_are_kept_while_the_server_is_away(store: Store, tmp_path: Path) -> None:

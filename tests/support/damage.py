@@ -61,7 +61,7 @@ class Lab:
 
     def held(self) -> Held:
         # Figures are written by the heartbeat, whenever it comes, and are nobody's but their own.
-        keys = sorted(key for key in self.raw.keys("*") if key != b"lab:metrics")
+        keys = sorted(key for key in self.raw.keys("*") if not key.startswith(b"lab:metrics"))
         with self.raw.pipeline() as pipe:
             for key in keys:
                 pipe.dump(key)

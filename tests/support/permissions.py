@@ -48,6 +48,7 @@ OURS = {
     "announcements": "perdure:workers:info",
     "letters": "perdure:dead",
     "figures": "perdure:metrics",
+    "figure_history": "perdure:metrics:day:9",
     "tokens": "perdure:tokens",
     "web_key": "perdure:web:key",
     "filters": "perdure:filters:ada",
@@ -63,7 +64,9 @@ FOREIGN = (
 SHARED = frozenset(
     {"run", "memory", "events", "artifacts", "group", "due", "queues", "index", "paused", "list"}
 )
-SEEN = frozenset({"workers", "announcements", "letters", "figures", "notifications"})
+SEEN = frozenset(
+    {"workers", "announcements", "letters", "figures", "figure_history", "notifications"}
+)
 NOTES = frozenset({"notes", "notes_order", "notes_index"})
 OF_A_RUN = frozenset({"run", "memory", "events", "artifacts", "group"})
 
@@ -161,6 +164,7 @@ ROLES = {
                 only("notifications"): "hset hdel zadd zrem set get del",
                 only("sign_in"): "set",
                 only("figures"): "hincrby hincrbyfloat",
+                only("figure_history"): "hincrby hincrbyfloat pexpire",
             }
         ),
     ),
@@ -203,7 +207,7 @@ EXAMPLES = {
     "rpop": "rpop KEY", "lrem": "lrem KEY -1 x", "xadd": "xadd KEY * f 1",
     "zadd": "zadd KEY 1 x", "zrem": "zrem KEY x", "zrangebyscore": "zrangebyscore KEY 0 1", "zremrangebyscore": "zremrangebyscore KEY 0 1",
     "zscan": "zscan KEY 0", "get": "get KEY", "set": "set KEY 1", "del": "del KEY", "persist": "persist KEY",
-    "pexpireat": "pexpireat KEY 9",
+    "pexpireat": "pexpireat KEY 9", "pexpire": "pexpire KEY 9",
 }  # fmt: skip
 
 

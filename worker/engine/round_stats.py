@@ -14,6 +14,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
+from perdure.worker.domain.metric_history import summed
 from perdure.worker.store import AccessDenied, Store, StoreUnavailable
 
 logger = logging.getLogger("perdure.metrics")
@@ -79,10 +80,16 @@ class RoundStats:
         if not amounts:
             return
         try:
-            store.figures.add({json.dumps(name): amount for name, amount in amounts.items()})
+            store.figures.add(
+                {json.dumps(name): amount for name, amount in amounts.items()}, summed(amounts)
+            )
         except AccessDenied as error:
             if not self._denied:
-                logger.warning("figures of rounds are lost, /metrics will not show them: %s", error)
+                logger.warning(
+                    "figures of rounds are lost, /metrics or the dashboard's charts "
+                    "will not show them: %s",
+                    error,
+                )
             self._denied = True
         except StoreUnavailable as error:
             logger.debug("figures of rounds wait for the server: %s", error)

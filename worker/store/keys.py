@@ -216,6 +216,13 @@ class Keys:
         """
         return f"{self.prefix}:metrics"
 
+    def metric_history(self, span: str, number: int) -> str:
+        """Return the key of the hash of the workers' sums in one part of a span.
+
+        A field is a figure's name and label (a JSON list). domain/metric_history.py has the spans.
+        """
+        return f"{self.prefix}:metrics:{span}:{number}"
+
     @property
     def dead_letters(self) -> str:
         """Key of the bounded list of dead letters: messages that workers refused as invalid.

@@ -5,13 +5,16 @@ The cost of a read does not depend on the number of runs.
 
 from __future__ import annotations
 
+import json
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import redis
 
+from perdure.worker.domain.metric_history import PARTS, SPANS, MetricHistory, parsed, part_ms
 from perdure.worker.store.connection import is_denied
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 
@@ -61,11 +64,19 @@ class MetricRecords:
     def __init__(self, store: Queries) -> None:
         self._store = store
 
-    def add(self, amounts: Mapping[str, float]) -> None:
+    def add(
+        self,
+        amounts: Mapping[str, float],
+        recent: Mapping[tuple[str, str], float] | None = None,
+    ) -> None:
         """Add amounts to the totals of the metrics on the state server, by the metric's field.
 
         All are sent in one exchange. A total that is not a number any more is left unchanged, and
         the log says so at debug level.
+
+        Args:
+            recent: What the current part of each span of the history gets. This process's clock
+                decides which part that is.
 
         Raises:
             StoreUnavailable: the server does not answer.
@@ -73,11 +84,15 @@ class MetricRecords:
         """
         key = self._store.keys.metrics
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
-            for name, amount in amounts.items():
-                if isinstance(amount, int):
-                    pipe.hincrby(key, name, amount)
-                else:
-                    pipe.hincrbyfloat(key, name, amount)
+            _increase(pipe, key, amounts)
+            if recent:
+                fields = {json.dumps(name): amount for name, amount in recent.items()}
+                for span in SPANS:
+                    number = self._local_time() // part_ms(span)
+                    _increase(pipe, self._store.keys.metric_history(span, number), fields)
+                    pipe.pexpire(
+                        self._store.keys.metric_history(span, number), (PARTS + 1) * part_ms(span)
+                    )
             answers = pipe.execute(raise_on_error=False) if amounts else []
             refused = [answer for answer in answers if isinstance(answer, redis.ResponseError)]
             for error in refused:
@@ -91,6 +106,28 @@ class MetricRecords:
                     key,
                     refused[0],
                 )
+
+    def history(self, span: str) -> MetricHistory:
+        """Return the figures of a span's parts; the last part is the current one.
+
+        The cost does not depend on the number of runs: one hash for each part.
+
+        Raises:
+            StoreUnavailable: the server does not answer.
+            DamagedRun: a key is of a wrong type.
+        """
+        last = self._store.time() // part_ms(span)
+        numbers = range(last - PARTS + 1, last + 1)
+        with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
+            for number in numbers:
+                pipe.hgetall(self._store.keys.metric_history(span, number))
+            replies: list[Any] = pipe.execute()
+        begins = [number * part_ms(span) for number in numbers]
+        return MetricHistory(begins, [parsed(fields) for fields in replies])
+
+    def _local_time(self) -> int:
+        now = self._store.now
+        return now if now is not None else int(time.time() * 1000)
 
     def look(self) -> MetricsRead:
         """Return everything that a scrape of the metrics needs, read in one exchange.
@@ -142,3 +179,11 @@ class MetricRecords:
             rules=sorted({name.partition(":")[0] for name in looked}),
             dead_notifications=dead_notifications,
         )
+
+
+def _increase(pipe: Any, key: str, amounts: Mapping[str, float]) -> None:
+    for name, amount in amounts.items():
+        if isinstance(amount, int):
+            pipe.hincrby(key, name, amount)
+        else:
+            pipe.hincrbyfloat(key, name, amount)

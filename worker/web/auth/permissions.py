@@ -29,6 +29,7 @@ from perdure.worker.doctor import Finding
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.metric_history import MetricHistory
 from perdure.worker.domain.note_namespace import NoteNamespace
 from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.record import unpack_turns
@@ -140,6 +141,11 @@ class AuthorizedClient:
         """Return the totals of the workers' metrics, by field, for an admin."""
         self.caller.require(Scope.ADMIN)
         return self.client._store.figures.look().rounds
+
+    def metric_history(self, span: str) -> MetricHistory:
+        """Return the figures of rounds over a span of time, for an admin."""
+        self.caller.require(Scope.ADMIN)
+        return self.client._store.figures.history(span)
 
     def several(self, run_ids: Iterable[str]) -> list[Run]:
         """Return the runs with these ids that exist and that the HTTP caller may see."""

@@ -11,22 +11,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from perdure.worker.domain.metric_history import PARTS, SPANS
 from perdure.worker.domain.verdict import Verdict, VerdictCode
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.dashboard.charts import Chart, flow_charts, mean_charts
 from perdure.worker.web.dashboard.fleet import HEADS, run_words
 from perdure.worker.web.dashboard.page import PageRoute, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-#: Points in time of a chart. Each costs the state server two counts in a sorted set, about 20 µs.
-BUCKETS = 48
-#: Seconds that the charts cover, by the name in the address.
-SPANS: Mapping[str, int] = {"hour": 3_600, "day": 86_400, "week": 604_800}
 #: Rows of the list of what needs attention. The pages Inbox and Stuck have all.
 ROWS = 20
-#: Height and width of a chart in its own units.
-HIGH, WIDE = 40, 480
 
 
 @dataclass(frozen=True)
@@ -57,28 +53,6 @@ class FlowTotals:
         return self.took_ms / self.rounds / 1000 if self.rounds else 0.0
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A small chart: amounts in equal parts of a time, oldest first."""
-
-    amounts: Sequence[int]
-
-    @property
-    def total(self) -> int:
-        """The sum of the chart's amounts."""
-        return sum(self.amounts)
-
-    @property
-    def path(self) -> str:
-        """The data of an SVG path with a bar for each amount of the chart."""
-        most, width = max(self.amounts, default=0) or 1, WIDE / (len(self.amounts) or 1)
-        return "".join(
-            f"M{number * width:g} {HIGH}v{-max(HIGH * amount / most, 1):.1f}h{width - 1:g}V{HIGH}z"
-            for number, amount in enumerate(self.amounts)
-            if amount
-        )
-
-
 @router.get("/overview")
 def overview(request: Request, runs: Runs, span: Annotated[str, Query()] = "day") -> Response:
     """Show what needs attention, the workers, and the charts of a time.
@@ -88,6 +62,7 @@ def overview(request: Request, runs: Runs, span: Annotated[str, Query()] = "day"
     span = span if span in SPANS else "day"
     alive = [worker for worker in runs.workers() if worker["alive"]]
     sees_all = runs.caller.sees_only is None
+    history = runs.metric_history(span) if sees_all else None
     return page(
         request,
         "overview.html",
@@ -98,9 +73,11 @@ def overview(request: Request, runs: Runs, span: Annotated[str, Query()] = "day"
         queues=runs.queues(),
         span=span,
         spans=tuple(SPANS),
-        charts=charts_of(runs.ended_counts(SPANS[span], BUCKETS)) if sees_all else {},
+        charts=charts_of(runs.ended_counts(SPANS[span], PARTS)) if sees_all else {},
+        means=mean_charts(history) if history else [],
+        spent=flow_charts(history) if history else [],
         totals=totals_of(runs.metric_totals()) if sees_all else {},
-        bucket_seconds=SPANS[span] / BUCKETS,
+        bucket_seconds=SPANS[span] / PARTS,
     )
 
 

@@ -1,0 +1,77 @@
+"""The figures of rounds over time: sums in equal parts of the last hour, day and week.
+
+Each span has parts of its own, so a chart reads as many hashes as it has points. A part's name is
+its number since 1970. Its hash expires when no chart shows it any more. So the memory is bounded by
+spans, parts, flows and queues.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+#: Seconds that charts cover, by name.
+SPANS: Mapping[str, int] = {"hour": 3_600, "day": 86_400, "week": 604_800}
+#: Points in time of a chart.
+PARTS = 48
+#: The buckets of a histogram: its field of a part is the count of all of them.
+_COUNTS = {"waited": "waits"}
+#: The amounts that a part has with the first of their labels, the flow or the queue's role.
+_SUMS = frozenset({"rounds", "took_ms", "waited_ms"})
+#: The spent amounts that a part has.
+_SPENT = frozenset({"tokens", "money"})
+
+Amounts = Mapping[tuple[str, str], float]
+
+
+@dataclass(frozen=True)
+class MetricHistory:
+    """The figures of a span, oldest part first.
+
+    Attributes:
+        begins: When each part begins, in ms of the server's clock.
+        parts: The sums of each part, by their name and the flow or the queue's role.
+    """
+
+    begins: Sequence[int]
+    parts: Sequence[Amounts]
+
+    def of(self, name: str) -> dict[str, list[float]]:
+        """Return the amounts of one name in each part, by flow or queue."""
+        labels = sorted({label for part in self.parts for what, label in part if what == name})
+        return {label: [part.get((name, label), 0) for part in self.parts] for label in labels}
+
+
+def part_ms(span: str) -> int:
+    """Return the length of one part of a span in ms."""
+    return SPANS[span] * 1000 // PARTS
+
+
+def summed(amounts: Mapping[tuple[str, ...], float]) -> dict[tuple[str, str], float]:
+    """Return what a part of the history keeps of the metrics of rounds, by name and label."""
+    sums: dict[tuple[str, str], float] = defaultdict(int)
+    for (name, label, *rest), amount in amounts.items():
+        if name in _SUMS:
+            sums[name, label] += amount
+        elif name in _COUNTS:
+            sums[_COUNTS[name], label] += amount
+        elif name == "spent" and rest[0] in _SPENT:
+            sums[rest[0], label] += amount
+    return dict(sums)
+
+
+def parsed(fields: Mapping[str, str]) -> Amounts:
+    """Return the amounts of a stored part. Fields that another program wrote are ignored."""
+    amounts: dict[tuple[str, str], float] = {}
+    for field, text in fields.items():
+        try:
+            name, label = json.loads(field)
+            amount = float(text)
+        except (ValueError, TypeError, RecursionError):
+            continue
+        if isinstance(name, str) and isinstance(label, str) and 0 <= amount < math.inf:
+            amounts[name, label] = amount
+    return amounts
