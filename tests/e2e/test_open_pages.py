@@ -21,7 +21,7 @@ from tests.support.servers import until
 
 PROCESSES, RUNS = 2, 10
 #: Open pages: those of runs, which hold a stream each, and those that only load themselves again.
-RUN_PAGES, OTHER_PAGES = 170, {"/overview": 10, "/inbox": 10, "/runs": 10}
+RUN_PAGES, OTHER_PAGES = 185, {"/overview": 5, "/inbox": 5, "/runs": 5}
 #: Commands of this test itself, and of opening a connection.
 OWN = ("client|list", "client|setinfo", "client|setname", "hello", "info", "select", "xadd")
 LIVE = re.compile(r'data-live-events="([^"]+)"')
@@ -84,7 +84,7 @@ def test_two_hundred_open_pages_cost_redis_one_blocked_read_a_process(prefix: st
             seen = [Watched() for _ in readers]
             pairs = zip(readers, seen, strict=True)
             reading = [asyncio.create_task(listen(reader, each)) for reader, each in pairs]
-            for step in range(5):
+            for step in range(3):
                 await asyncio.to_thread(happens, step)
                 arrived = lambda count=step + 1: all(  # noqa: E731
                     each.types.count("committed") == count for each in seen
