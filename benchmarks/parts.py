@@ -34,7 +34,7 @@ PARTS = {
     "growth": "how the cost of a round grows with the rounds of its run",
     "long_run": "the memory and the speed of a run of 100,000 rounds that bounds its history",
     "listing": "a page of the list of runs over HTTP",
-    "search": "searches of the list of runs over HTTP, by each key",
+    "search": "searches of the list of runs over HTTP, and the dashboard's pages in a browser",
     "parked": "what runs cost that wait for a person",
     "parked_on_signals": "what runs cost that wait for a signal",
     "waits": "from a signal to its node, how late a sleep ends, and many signals at once",

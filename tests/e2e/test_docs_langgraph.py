@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Client, Settings
+from perdure import Client, InvalidFlow, InvalidInput, RunNotFound, Settings, UnknownFlow
 from perdure.flows import registry
+from perdure.langgraph import graph_of
+from tests.support.command_line import CommandLine
 from tests.support.driving import driving
 from tests.support.own_registry import own_registry
+from tests.support.threaded_server import serving
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/langgraph.md").read_text("utf-8")
@@ -88,3 +92,73 @@ def test_the_page_looks_back_at_a_run_and_forks_it(
 
 def test_the_page_names_the_limit_of_a_round() -> None:
     assert Settings().max_addition_bytes == 256 * 1024
+
+
+def test_the_command_of_the_page_lists_the_checkpoints(
+    client: Client, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_registry(monkeypatch, "trader")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "trader.py").write_text(EXAMPLES["trader.py"], "utf-8")
+    monkeypatch.delitem(sys.modules, "trader", raising=False)
+    registry.load_modules(["trader"])
+    with driving(settings) as driver:
+        run = client.submit("trader", "buy the cheapest animal")
+        driver.play()
+        client.resume(run.id, "no")
+        driver.play()
+    perdure = CommandLine(tmp_path, settings, PERDURE_FLOW_MODULES="trader")
+    rows = [line.split("\t") for line in perdure("history", run.id[:6]).out.splitlines()]
+    [page] = re.findall(r"\$ perdure history RUN\n(.*?)```", TEXT, re.DOTALL)
+    heads, *shown = page.splitlines()
+    assert heads.split() == ["step", "next", "source", "at", "checkpoint"]
+    without_times = [[step, following, source] for step, following, source, _, _ in rows]
+    assert [" ".join(row).split() for row in without_times] == [line.split()[:-3] for line in shown]
+    graph = graph_of(client, run.id)
+    states = list(graph.get_state_history(graph.config))
+    with serving(settings) as url:
+        documents = [
+            perdure("history", run.id, "--json").json,
+            perdure("history", run.id, "--json", "--url", url).json,
+        ]
+    assert documents[0] == documents[1]
+    assert documents[0] == [
+        {
+            "step": state.metadata and state.metadata["step"],
+            "checkpoint": state.config["configurable"]["checkpoint_id"],
+            "parent": state.parent_config and state.parent_config["configurable"]["checkpoint_id"],
+            "source": state.metadata and state.metadata["source"],
+            "next": list(state.next),
+            "at": state.created_at,
+        }
+        for state in states
+    ]
+    assert perdure("history", run.id, "--limit", "2", "--json").json == documents[0][:2]
+
+
+def test_a_run_without_checkpoints_is_refused_by_the_command(
+    client: Client, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = client.submit("countdown", "no graph")
+    perdure = CommandLine(tmp_path, settings)
+    done = perdure("history", other.id)
+    assert done.code == InvalidInput.exit_code and "is not a graph of register_graph" in done.err
+    assert perdure("history", "nosuch").code == RunNotFound.exit_code
+    own_registry(monkeypatch, "trader")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "trader.py").write_text(EXAMPLES["trader.py"], "utf-8")
+    monkeypatch.delitem(sys.modules, "trader", raising=False)
+    registry.load_modules(["trader"])
+    run = client.submit("trader", "buy the cheapest animal")
+    done = perdure("history", run.id)
+    assert done.code == UnknownFlow.exit_code and "PERDURE_FLOW_MODULES" in done.err
+    # A package of this name that cannot be imported stands for one that is not installed.
+    bare = tmp_path / "bare"
+    (bare / "langgraph").mkdir(parents=True)
+    missing = "raise ModuleNotFoundError(\"No module named 'langgraph'\", name='langgraph')\n"
+    (bare / "langgraph" / "__init__.py").write_text(missing, "utf-8")
+    paths = {"PYTHONPATH": f"{bare}{os.pathsep}{ROOT}"}
+    done = perdure("history", run.id, variables=paths)
+    assert done.code == InvalidFlow.exit_code and "pip install 'perdure[langgraph]'" in done.err
+    done = perdure("history", run.id, variables={**paths, "PERDURE_FLOW_MODULES": "trader"})
+    assert done.code == InvalidFlow.exit_code and "pip install 'perdure[langgraph]'" in done.err

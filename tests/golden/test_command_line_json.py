@@ -61,6 +61,8 @@ STEPS: dict[str, tuple[str, ...]] = {
     "watch completed": ("watch", "done", "--json"),
     "watch errored": ("watch", "fails", "--json"),
     "watch interrupted": ("watch", "asks", "--json"),
+    "history of no graph": ("history", "done", "--json"),
+    "history unknown run": ("history", "nosuch", "--json"),
     "list": ("list", "--json"),
     "list by status": ("list", "--status", "errored", "--json"),
     "list by flow": ("list", "--flow", "nosuch", "--json"),

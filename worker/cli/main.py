@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("show", "Show the state, answer and history of a run."),
     "watch": ("watch", "Watch a run live, round by round."),
     "wait": ("watch", "Wait until a run ends or asks something."),
+    "history": ("history", "List the checkpoints of a LangGraph graph's run."),
     "tree": ("tree", "List the runs that a run has started, and theirs."),
     "why": ("why", "Explain the state of a run, and what to do."),
     "inbox": ("inbox", "List the runs that wait for a person, and how to answer."),

@@ -1,0 +1,146 @@
+"""The command ``history``: the checkpoints of a run of a LangGraph graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import click
+
+from perdure.worker.cli import output
+from perdure.worker.cli.celery_command import engine_here
+from perdure.worker.cli.options import json_option, run_argument, url_option
+from perdure.worker.cli.target import client_for, known_id
+from perdure.worker.presentation.text import moment, plain
+
+if TYPE_CHECKING:
+    from perdure.worker.client.api import ClientApi
+
+COLUMNS = ("step", "next", "source", "at", "checkpoint")
+
+
+class CheckpointInfo(TypedDict):
+    """A checkpoint of a run's graph.
+
+    Attributes:
+        step: number of the superstep, from -1 on.
+        checkpoint: its id.
+        parent: id of the checkpoint before it, or None.
+        source: what has made it: ``input``, ``loop``, ``update`` or ``fork``.
+        next: the nodes that run next. Empty if none follows.
+        at: the time, in ISO 8601.
+    """
+
+    step: int
+    checkpoint: str
+    parent: str | None
+    source: str
+    next: list[str]
+    at: str
+
+
+@click.command("history")
+@run_argument
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="The most checkpoints to list.",
+)
+@json_option
+@url_option
+def history_command(run_id: str, limit: int, as_json: bool, url: str | None) -> None:
+    """List the checkpoints of RUN, a run of a LangGraph graph, newest first.
+
+    The module of the graph must be among flow_modules (PERDURE_FLOW_MODULES). Needs the extra
+    `langgraph`. For the history of other runs, see `perdure show RUN --transcript`.
+    """
+    with client_for(url) as client:
+        found = checkpoints(client, known_id(client, run_id), limit)
+    if as_json:
+        output.document(found)
+        return
+    rows = [
+        (
+            str(each["step"]),
+            plain(", ".join(each["next"])),
+            plain(each["source"]),
+            moment(each["at"]),
+            each["checkpoint"],
+        )
+        for each in found
+    ]
+    output.table(COLUMNS, rows, "next", "the run has no checkpoint yet", ("source", "at"))
+
+
+def checkpoints(client: ClientApi, run_id: str, limit: int) -> list[CheckpointInfo]:
+    """Return the newest checkpoints of a run's graph, newest first. Those of subgraphs are not in.
+
+    Raises:
+        RunNotFound: No run has this id.
+        InvalidInput: The run is not one of a graph, or its graph keeps no history.
+        UnknownFlow: This process does not know the run's flow.
+        InvalidFlow: The extra ``langgraph`` is not installed, or a flow module cannot be imported.
+    """
+    flow = client.get(run_id).flow
+    _register_flows()
+    graph_of = _graph_reader(run_id, flow)
+    from perdure.flows.registry import FlowNotFound
+    from perdure.worker.errors import UnknownFlow
+
+    try:
+        graph = graph_of(client, run_id)
+    except FlowNotFound as error:
+        raise UnknownFlow(
+            f"the history of run {run_id} is read with the graph of its flow {flow!r}, which this "
+            "process does not know. Name its module in flow_modules (PERDURE_FLOW_MODULES), or run "
+            f"this where its workers run. {error}"
+        ) from error
+    return [_info(state) for state in graph.get_state_history(graph.config, limit=limit)]
+
+
+def _register_flows() -> None:
+    """Register the flows of this process: those of the user's Celery app, or of the settings."""
+    engine = engine_here()
+    if engine is not None:
+        engine.find_flows()
+        return
+    from perdure.worker.settings import find_flows, load_settings
+
+    find_flows(load_settings())
+
+
+def _graph_reader(run_id: str, flow: str) -> Any:
+    """Return the function ``graph_of``.
+
+    Raises:
+        InvalidFlow: The extra ``langgraph`` is not installed.
+    """
+    from perdure.flows.errors import InvalidFlow
+    from perdure.flows.registry import EXTRAS
+
+    try:
+        from perdure.flows.adapters.graph_reader import graph_of
+    except ModuleNotFoundError as error:
+        if EXTRAS.get((error.name or "").partition(".")[0]) != "langgraph":
+            raise
+        raise InvalidFlow(
+            f"run {run_id} is of the flow {flow!r}. The checkpoints of a LangGraph graph are read "
+            "with the extra `langgraph`, which is not installed here: "
+            "pip install 'perdure[langgraph]'. For the history of other runs: "
+            f"perdure show {run_id} --transcript"
+        ) from error
+    return graph_of
+
+
+def _info(state: Any) -> CheckpointInfo:
+    """Return what is listed of a state of the graph, a ``StateSnapshot``."""
+    parent = state.parent_config and state.parent_config["configurable"]["checkpoint_id"]
+    return {
+        "step": state.metadata["step"],
+        "checkpoint": state.config["configurable"]["checkpoint_id"],
+        "parent": parent or None,
+        "source": state.metadata["source"],
+        "next": list(state.next),
+        "at": state.created_at,
+    }
