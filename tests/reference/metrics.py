@@ -15,9 +15,9 @@ from tests.reference.markdown import page, paragraph, table, text
 EMPTY = MetricsSnapshot(
     MetricsRead(
         now=1, queues={"swept_at": "1"}, rounds={}, listed={}, due=0, first_due=None,
-        lengths={}, heads={}, workers=[], dead=0, paused=[], rules=[], dead_notifications=0,
+        lengths={}, heads={}, workers=[], dead=0, paused=[], rules=[],
     ),
-    workers=[], alive=[], lengths={}, oldest={}, broker=True, backlog={},
+    workers=[], alive=[], lengths={}, oldest={}, broker=True, backlog={}, dead_notifications=0,
 )  # fmt: skip
 
 

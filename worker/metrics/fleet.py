@@ -38,7 +38,7 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
     yield gauge(
         "perdure_notifications_dead",
         "Notifications whose delivery was given up; the oldest of very many are dropped.",
-        value=look.dead_notifications,
+        value=gathered.dead_notifications,
     )
     yield gauge(
         "perdure_flow_paused",

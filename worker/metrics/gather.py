@@ -35,6 +35,7 @@ class MetricsSnapshot:
             the queues are on the state server.
         broker: Whether the broker answered.
         backlog: Number of notifications that are still to be delivered, by rule.
+        dead_notifications: Number of notifications whose delivery was given up.
     """
 
     look: MetricsRead
@@ -44,6 +45,7 @@ class MetricsSnapshot:
     oldest: Mapping[str, float]
     broker: bool
     backlog: Mapping[str, int]
+    dead_notifications: int
 
     @property
     def flows(self) -> list[str]:
@@ -73,8 +75,11 @@ def gather(client: Client) -> MetricsSnapshot:
     workers = [_worker(*each) for each in look.workers]
     heartbeat = client.settings.heartbeat_seconds
     alive = [worker for worker in workers if worker.is_alive(look.now, heartbeat)]
-    backlog = NotificationRecords(client._store).backlog(look.rules)
-    return MetricsSnapshot(look, workers, alive, lengths, oldest, broker, backlog)
+    records = NotificationRecords(client._store)
+    backlog = records.backlog(look.rules)
+    # Without a rule there never was a notification, and a scrape does not ask.
+    dead = records.dead_count() if look.rules else 0
+    return MetricsSnapshot(look, workers, alive, lengths, oldest, broker, backlog, dead)
 
 
 def _ages(client: Client, look: MetricsRead) -> dict[str, float]:

@@ -40,7 +40,6 @@ class MetricsRead:
         dead: the number of dead letters.
         paused: the names of the paused flows.
         rules: the names of the rules by which workers look for events to notify of.
-        dead_notifications: the number of notifications whose delivery was given up.
     """
 
     now: int
@@ -55,7 +54,6 @@ class MetricsRead:
     dead: int
     paused: list[str]
     rules: list[str]
-    dead_notifications: int
 
 
 class MetricRecords:
@@ -148,7 +146,6 @@ class MetricRecords:
             pipe.llen(keys.dead_letters)
             pipe.hkeys(keys.paused)
             pipe.hkeys(keys.notifications("looked"))
-            pipe.zcard(keys.notifications("dead"))
             for index in (*INDEXES, *CHILD_INDEXES):
                 pipe.zcard(keys.index(index))
             for name in lists:
@@ -156,7 +153,7 @@ class MetricRecords:
                 pipe.lrange(name, -1, -1)
             replies: list[Any] = pipe.execute()
         (seconds, micros), queues, rounds, due, first, beats, infos, dead, *rest = replies
-        paused, looked, dead_notifications, *rest = rest
+        paused, looked, *rest = rest
         count = len(INDEXES)
         listed = [
             own + child for own, child in zip(rest[:count], rest[count : 2 * count], strict=True)
@@ -177,7 +174,6 @@ class MetricRecords:
             dead=dead,
             paused=sorted(paused),
             rules=sorted({name.partition(":")[0] for name in looked}),
-            dead_notifications=dead_notifications,
         )
 
 
