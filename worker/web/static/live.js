@@ -45,7 +45,11 @@ const steady = (() => {
     }
   };
   const change = (work) => { begin(); try { work(); } finally { end(); } };
-  return { begin, end, change };
+  // One change at a time: a busy browser has not painted yet where a thing that glides is by now, so whatever
+  // moves it then makes it jump. `updating` says that a change is on its way.
+  const free = () => !made.updating && !document.getAnimations().some((each) => each.id === "steady");
+  const made = { begin, end, change, free, updating: false };
+  return made;
 })();
 
 (() => {
@@ -55,7 +59,7 @@ const steady = (() => {
   const SOONEST = 500; // minimum milliseconds between two updates, however many events come
   const { live, liveSeconds = "2", liveEvents } = document.body.dataset;
   const away = document.getElementById("away");
-  let last = Date.now(), waiting = 0, busy = false, source = null;
+  let last = Date.now(), waiting = 0, source = null;
   if (!live) return;
 
   // Unfolded parts stay open, text being typed is kept, and a form for the same question is not replaced.
@@ -68,14 +72,14 @@ const steady = (() => {
     clearTimeout(waiting);
     waiting = 0;
     if (document.hidden) return;
-    if (busy) return updateSoon();
-    busy = true;
+    if (!steady.free()) return updateSoon();
+    steady.updating = true;
     last = Date.now();
     const [first, ...others] = live.split(",");
     htmx.ajax("GET", location.href, {
       source: document.body, target: first, select: first, swap: "morph:outerHTML",
       selectOOB: others.map((part) => `${part}:morph`).join(","),
-    }).catch(() => {}).finally(() => { busy = false; }); // the event listeners below report errors
+    }).catch(() => {}).finally(() => { steady.updating = false; }); // the event listeners below report errors
   };
 
   const updateSoon = () => {
@@ -102,7 +106,7 @@ const steady = (() => {
   for (const name of ["htmx:responseError", "htmx:sendError"]) document.body.addEventListener(name, () => { if (away.hidden) steady.change(() => { away.hidden = false; }); });
   document.body.addEventListener("htmx:afterOnLoad", (event) => { if (event.detail.successful && !away.hidden) steady.change(() => { away.hidden = true; }); });
   document.body.addEventListener("htmx:beforeSwap", () => steady.begin());
-  document.body.addEventListener("htmx:afterSwap", () => steady.end());
+  document.body.addEventListener("htmx:afterSwap", () => { document.dispatchEvent(new Event("perdure:swapped")); steady.end(); });
   document.addEventListener("perdure:update", updateSoon);
   listen();
 })();

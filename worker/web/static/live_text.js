@@ -27,7 +27,7 @@
     return section;
   };
 
-  const draw = () => {
+  const draw = (swapping) => {
     drawing = 0;
     const box = document.getElementById("live-text");
     const round = box && rounds.get(Number(box.dataset.step));
@@ -61,11 +61,12 @@
     };
     const follows = box.scrollTop + box.clientHeight >= box.scrollHeight - 24;
     // The box has one height, so only its coming and going moves what is below.
-    if ((box.childNodes.length > 0) === (round !== undefined)) fill();
-    else steady.change(fill);
+    if (swapping || (box.childNodes.length > 0) === (round !== undefined)) fill();
+    else if (steady.free()) steady.change(fill);
+    else drawSoon();
     if (follows) box.scrollTop = box.scrollHeight;
   };
-  const drawSoon = () => { if (!drawing) drawing = requestAnimationFrame(draw); };
+  const drawSoon = () => { if (!drawing) drawing = requestAnimationFrame(() => draw(false)); };
 
   const hear = {
     text: ({ step, attempt, kind, part, text }) => {
@@ -95,5 +96,5 @@
   });
   // The stream begins anew, with the text of the round so far.
   document.addEventListener("perdure:listens", () => { rounds = new Map(); });
-  document.body.addEventListener("htmx:afterSwap", draw);
+  document.addEventListener("perdure:swapped", () => draw(true));
 })();
