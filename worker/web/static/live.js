@@ -12,7 +12,7 @@
 const steady = (() => {
   const MOVES = "footer, main > *, main > section > *, .standing > *, .tile > *, .verdicts > li, .rows > .row, .row > *, tbody > tr, tr > *";
   const still = matchMedia("(prefers-reduced-motion: reduce)");
-  let before = null;
+  let before = null, moving = 0;
   const begin = () => {
     before = new Map();
     for (const each of document.querySelectorAll(MOVES)) {
@@ -39,15 +39,16 @@ const steady = (() => {
       const [ofX, ofY] = moved.get(above) ?? [0, 0];
       if (Math.abs(x - ofX) >= 1 || Math.abs(y - ofY) >= 1) steps.push([each, x - ofX, y - ofY]);
     }
-    for (const [each, x, y] of steps) {
+    const glides = steps.map(([each, x, y]) =>
       each.animate([{ transform: `translate(${x}px, ${y}px)` }, { transform: "none" }],
-        { id: "steady", duration: still.matches ? 1 : 160, easing: "ease-out" });
-    }
+        { id: "steady", duration: still.matches ? 1 : 160, easing: "ease-out" }).finished);
+    moving += 1;
+    Promise.allSettled(glides).then(() => requestAnimationFrame(() => requestAnimationFrame(() => { moving -= 1; })));
   };
   const change = (work) => { begin(); try { work(); } finally { end(); } };
-  // One change at a time: a busy browser has not painted yet where a thing that glides is by now, so whatever
-  // moves it then makes it jump. `updating` says that a change is on its way.
-  const free = () => !made.updating && !document.getAnimations().some((each) => each.id === "steady");
+  // One change at a time: what is moved while it glides, or in the frame in which its glide ends, jumps.
+  // `updating` says that a change is on its way.
+  const free = () => !made.updating && moving === 0;
   const made = { begin, end, change, free, updating: false };
   return made;
 })();
