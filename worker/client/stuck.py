@@ -11,10 +11,10 @@ from perdure.flows.flow import Role
 from perdure.worker.client import validation
 from perdure.worker.client.read import RunReads
 from perdure.worker.diagnostics.run_case import number
+from perdure.worker.diagnostics.why import verdict_of
 from perdure.worker.domain.fleet import DeadLetter, QueueInfo
 from perdure.worker.domain.verdict import Verdict, VerdictCode
-from perdure.worker.errors import RunNotFound
-from perdure.worker.store.lookups import QueueLength, due_first, lines, oldest
+from perdure.worker.store.lookups import QueueLength, due_first, lines, look_at_all, oldest
 
 #: Verdicts that need no action: the run continues by itself or waits on purpose.
 MOVING = (
@@ -28,6 +28,8 @@ MOVING = (
     VerdictCode.HELD_AFTER_STOP_NOW,
     VerdictCode.MESSAGE_LOST,
 )
+#: How many runs are read in one exchange: each may have large inputs.
+AT_ONCE = 25
 
 
 class StuckRuns(RunReads):
@@ -40,18 +42,17 @@ class StuckRuns(RunReads):
         live += oldest(self._store, "live:children", limit)
         errored = [run_id for run_id, _ in self._store.listed("errored", limit)]
         ids = list(dict.fromkeys([*live, *errored]))
-        whose = self._store.some_fields(ids, ["submitted_by"])
-        verdicts = []
-        for run_id, fields in zip(ids, whose, strict=True):
-            if submitted_by not in (None, fields.get("submitted_by")):
-                continue
-            try:
-                verdict = self.why(run_id)
-            except RunNotFound:  # deleted since the index was read
-                continue
-            if _stands_still(verdict):
-                verdicts.append(verdict)
-        return verdicts
+        if submitted_by is not None:
+            whose = self._store.some_fields(ids, ["submitted_by"])
+            pairs = zip(ids, whose, strict=True)
+            ids = [run_id for run_id, fields in pairs if fields.get("submitted_by") == submitted_by]
+        lengths = self._connection.publisher.lengths() if self._store.outbox else None
+        verdicts = (
+            verdict_of(snapshot, self.settings)
+            for begin in range(0, len(ids), AT_ONCE)
+            for snapshot in look_at_all(self._store, ids[begin : begin + AT_ONCE], lengths).values()
+        )
+        return [verdict for verdict in verdicts if _stands_still(verdict)]
 
     def queues(self) -> list[QueueInfo]:
         lengths = self._connection.publisher.lengths() if self._store.outbox else None

@@ -6,8 +6,8 @@ The queues come with the runs that are due next. The keys of a run are found eve
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 from perdure.worker.domain.fleet import RunSnapshot, WorkerInfo
@@ -127,8 +127,20 @@ LOOKS = 5
 def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) -> RunSnapshot | None:
     """Return a snapshot of a run and its surroundings, or None if there is no such run.
 
-    The surroundings are its queue, its due time, the workers and the pause of its flow. The run's
-    hash names its queue. So the hash is read first, and again with the rest.
+    Raises:
+        StoreUnavailable: the server does not answer.
+    """
+    return look_at_all(store, [run_id], lengths).get(run_id)
+
+
+def look_at_all(
+    store: Store, run_ids: Sequence[str], lengths: Mapping[str, int] | None = None
+) -> dict[str, RunSnapshot]:
+    """Return snapshots of several runs and their surroundings, in their order, by run id.
+
+    A run's surroundings are its queue, its due time, the workers and the pause of its flow. Runs
+    that do not exist are left out. Three exchanges read them all; one more reads the runs that
+    changed meanwhile, and some read each run that waits for children.
 
     Args:
         lengths: the queue lengths on another broker. Empty: the broker does not answer.
@@ -136,59 +148,107 @@ def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) ->
     Raises:
         StoreUnavailable: the server does not answer.
     """
-    reply = store.examine(run_id)
-    if reply[0] == "missing":
-        return None
-    keys = store.keys
-    if reply[0] == "damaged":
-        try:
-            fields = store.fields(run_id) or {}
-        except DamagedRun:  # The key is not a hash.
-            fields = {}
-        return RunSnapshot(fields={**fields, "id": run_id}, now=store.time(), damage=reply[1])
-    first_read = store.fields(run_id)
-    if first_read is None:
-        return None
-    queue = first_read.get("queue", "")
-    if queue not in keys.queue_names:
-        # The run is damaged. The verdict reports that before its queue.
-        queue = keys.queue_names[0]
+    found: dict[str, RunSnapshot] = {}
+    sound = []
+    for run_id, (word, *what) in zip(run_ids, store.examine_all(run_ids), strict=True):
+        if word == "damaged":
+            found[run_id] = _damaged(store, run_id, what[0])
+        elif word != "missing":
+            sound.append(run_id)
+    # The run's hash names its queue. So the hash is read first, and again with the rest.
+    records = zip(sound, store.records(sound), strict=True)
+    unread = {run_id: fields for run_id, fields in records if fields}
+    # Not a transaction, since a full server refuses transactions even for reads. Instead, a run
+    # that changed during the read is read again.
     for _ in range(LOOKS):
-        # Not a transaction, since a full server refuses transactions even for reads. Instead, a run
-        # that changed during the read is read again.
-        with store._answered(), store.redis.pipeline(transaction=False) as pipe:
-            pipe.hgetall(keys.run(run_id))
-            pipe.time()
-            pipe.zscore(keys.due, run_id)
-            pipe.hgetall(keys.queues)
-            pipe.llen(queue)
-            pipe.lpos(queue, first_read.get("message", ""), rank=-1, maxlen=SEARCHED)
-            pipe.zrange(keys.workers, 0, -1, withscores=True)
-            pipe.hgetall(keys.announcements)
-            pipe.hget(keys.paused, first_read.get("flow", ""))
-            pipe.hgetall(keys.run(run_id))
-            before, (seconds, micros), due, queues, length, index, beats, infos, paused, fields = (
-                pipe.execute()
-            )
-        if before == fields:
+        if not unread:
             break
-    if not fields:
-        return None
-    groups = {name: store.counts_of_children(run_id, name) for name in awaited(fields)["children"]}
-    nonce = fields.get("nonce", "")
-    return RunSnapshot(
-        fields=fields,
-        now=store.now if store.now is not None else seconds * 1000 + micros // 1000,
-        due=due,
-        queues=queues,
-        length=length if lengths is None else lengths.get(queue),
-        place=None if index is None else length - index,
-        workers=[
-            WorkerInfo(name, float(beat), json.loads(infos[name]))
-            for name, beat in beats
-            if name in infos
-        ],
-        paused=paused,
+        read = _read(store, unread, lengths)
+        found |= {run_id: snapshot for run_id, (snapshot, _) in read.items() if snapshot.fields}
+        unread = {run_id: unread[run_id] for run_id, (_, moved) in read.items() if moved}
+    return {
+        run_id: _with_children(store, run_id, found[run_id])
+        for run_id in run_ids
+        if run_id in found
+    }
+
+
+def _damaged(store: Store, run_id: str, what: str) -> RunSnapshot:
+    try:
+        fields = store.fields(run_id) or {}
+    except DamagedRun:  # The key is not a hash.
+        fields = {}
+    return RunSnapshot(fields={**fields, "id": run_id}, now=store.time(), damage=what)
+
+
+def _read(
+    store: Store, known: Mapping[str, Mapping[str, str]], lengths: Mapping[str, int] | None
+) -> dict[str, tuple[RunSnapshot, bool]]:
+    """Return a snapshot of each run, and whether the run changed during the read.
+
+    Args:
+        known: the runs' hashes as they were read before.
+    """
+    keys = store.keys
+    # The verdict reports an unknown queue before it looks at the queue.
+    queues = {
+        run_id: queue
+        if (queue := fields.get("queue", "")) in keys.queue_names
+        else keys.queue_names[0]
+        for run_id, fields in known.items()
+    }
+    with store._answered(), store.redis.pipeline(transaction=False) as pipe:
+        for run_id in known:
+            pipe.hgetall(keys.run(run_id))
+        pipe.time()
+        pipe.hgetall(keys.queues)
+        pipe.zrange(keys.workers, 0, -1, withscores=True)
+        pipe.hgetall(keys.announcements)
+        for queue in keys.queue_names:
+            pipe.llen(queue)
+        for run_id, fields in known.items():
+            pipe.zscore(keys.due, run_id)
+            pipe.lpos(queues[run_id], fields.get("message", ""), rank=-1, maxlen=SEARCHED)
+            pipe.hget(keys.paused, fields.get("flow", ""))
+        for run_id in known:
+            pipe.hgetall(keys.run(run_id))
+        replies = iter(pipe.execute())
+    before = {run_id: next(replies) for run_id in known}
+    (seconds, micros), counters, beats, infos = (next(replies) for _ in range(4))
+    lists = {queue: next(replies) for queue in keys.queue_names}
+    workers = [
+        WorkerInfo(name, float(beat), json.loads(infos[name]))
+        for name, beat in beats
+        if name in infos
+    ]
+    around = {run_id: (next(replies), next(replies), next(replies)) for run_id in known}
+    now = store.now if store.now is not None else seconds * 1000 + micros // 1000
+    read = {}
+    for run_id, (due, index, paused) in around.items():
+        fields, queue = next(replies), queues[run_id]
+        snapshot = RunSnapshot(
+            fields=fields,
+            now=now,
+            due=due,
+            queues=counters,
+            length=lists[queue] if lengths is None else lengths.get(queue),
+            place=None if index is None else lists[queue] - index,
+            workers=workers,
+            paused=paused,
+        )
+        read[run_id] = snapshot, fields != before[run_id]
+    return read
+
+
+def _with_children(store: Store, run_id: str, snapshot: RunSnapshot) -> RunSnapshot:
+    """Return the snapshot with the children that its run waits for."""
+    names = [] if snapshot.damage else awaited(snapshot.fields)["children"]
+    if not names:
+        return snapshot
+    groups = {name: store.counts_of_children(run_id, name) for name in names}
+    nonce = snapshot.fields.get("nonce", "")
+    return replace(
+        snapshot,
         groups=groups,
         asking=[
             child

@@ -741,6 +741,12 @@ class Store(Queries):
         """Check whether a run's stored data can be read, and return check_run.lua's reply."""
         return self._run("check_run", run_id, {})
 
+    def examine_all(self, run_ids: Sequence[str]) -> list[list[str]]:
+        """Check each of several runs as ``examine`` does, in one exchange."""
+        nothing: Mapping[str, Any] = {}
+        calls = [(self.keys.of_run(run_id), nothing) for run_id in run_ids]
+        return self._call_all("check_run", calls) if calls else []
+
     def sweep(
         self,
         *,
