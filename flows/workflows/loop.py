@@ -36,6 +36,10 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         finally:
             events._set_running_loop(before)
 
+    def is_idle(self) -> bool:
+        """Return whether nothing is ready but what runs now."""
+        return not self._ready
+
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:

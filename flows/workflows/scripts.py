@@ -162,6 +162,8 @@ class LiveScript(_Script):
         self._task: asyncio.Task[Any] | None = None
         self._waiting: dict[str, tuple[Request, asyncio.Future[Any]]] = {}
         self._journal = [entry for entry in journal if entry.kind not in MARKS]
+        #: How many entries of the journal the coroutine has been given.
+        self._given = 0
         self._closed = False
         #: Keys of what the coroutine has made and not awaited yet.
         self._expected: dict[str, None] = {}
@@ -174,10 +176,12 @@ class LiveScript(_Script):
         """
         self._task = self._loop.create_task(coroutine)
         self._loop.settle()
-        for entry in self._journal:
+        while self._given < len(self._journal):
+            entry = self._journal[self._given]
             if entry.key not in self._waiting:
                 wants = next(iter(self._waiting), "its end")
                 raise self.diverged(wants)
+            self._given += 1
             self.resolve(entry)
 
     @property
@@ -217,8 +221,24 @@ class LiveScript(_Script):
         [request] = requests
         self._expected.pop(request.key, None)
         future = self._loop.create_future()
-        self._waiting[request.key] = (request, future)
+        if (entry := self._next_of_a_line(request)) is None:
+            self._waiting[request.key] = (request, future)
+        else:
+            self._given += 1
+            self._take(request)
+            _put(future, entry)
         return future
+
+    def _next_of_a_line(self, request: Request) -> JournalEntry | None:
+        """Return the entry for a request if it can be given at once, without standing still.
+
+        So it is where the coroutine does one thing after the other: it waits for nothing else,
+        nothing else is ready to run, and the journal has this entry next.
+        """
+        if self._given == len(self._journal) or self._waiting or not self._loop.is_idle():
+            return None
+        entry = self._journal[self._given]
+        return entry if (entry.key, entry.kind) == (request.key, request.kind) else None
 
     def resolve(self, entry: JournalEntry) -> None:
         """Return to the coroutine what it has asked for, and run it until it stands still."""
@@ -226,13 +246,7 @@ class LiveScript(_Script):
         if self._take(request) is None:
             self._known[entry.key] = entry
         if not future.done():
-            if entry.error is None:
-                future.set_result(entry.result)
-            else:
-                try:
-                    entry.unpack()
-                except Exception as error:
-                    future.set_exception(error)
+            _put(future, entry)
         self._loop.settle()
 
     def close(self) -> bool:
@@ -245,6 +259,17 @@ class LiveScript(_Script):
             ends = self._task.cancelled()
         self._loop.close()
         return ends
+
+
+def _put(future: asyncio.Future[Any], entry: JournalEntry) -> None:
+    """Give a future the result or the error of an entry."""
+    if entry.error is None:
+        future.set_result(entry.result)
+        return
+    try:
+        entry.unpack()
+    except Exception as error:
+        future.set_exception(error)
 
 
 def _listed(keys: Sequence[str]) -> str:

@@ -314,6 +314,8 @@ def views(
         "run-queued": queued.id,
     }
     return {
+        "overview": "/overview",
+        "overview-week": "/overview?span=week",
         "runs": "/runs",
         "runs-filtered": "/runs?status=running&flow=countdown",
         "runs-none": "/runs?flow=nosuch",
@@ -325,7 +327,11 @@ def views(
         "fleet": "/fleet",
         "start": "/start",
         "start-bisect": "/start?flow=bisect",
+        "start-again": f"/start?again={ended['run-errored']}",
         "answer": f"/runs/{ended['run-approval']}/answer",
+        "compare": f"/runs/{ended['run-completed']}/compare?other={ended['run-thinker']}",
+        "round": f"/runs/{ended['run-completed']}/steps/1",
+        "notifications": "/notifications",
         "login": "/login",
         "not-found": "/runs/nosuch",
         **{name: f"/runs/{run_id}" for name, run_id in of_runs.items()},

@@ -192,7 +192,10 @@ def test_goal_inputs_and_labels_may_be_others_and_what_is_not_given_is_that_of_t
     driver.play()
     fork = client.fork(old, 4, goal="another", inputs={"by": 10})
     assert (dict(fork.inputs), dict(fork.labels)) == ({"by": 10, "kept": 5}, {"a": "b"})
-    assert client.fork(old, 4, labels={"c": "d"}).labels == {"c": "d"}
+    other = client.fork(old, 4, labels={"c": "d"})
+    assert other.labels == {"c": "d"}
+    found = client.runs(query=f"forked:{old.id}")
+    assert {run.id for run in found} == {fork.id, other.id}
     driver.play()
     assert client.get(fork.id).answer == ["another", 1, 2, 12, 13]
     assert client.get(old.id).answer == ["g", 1, 2, 3, 4]

@@ -225,7 +225,10 @@ def test_find_which_worker_holds_a_round(operator: Operator, office: Office) -> 
     operator.searches("status:running")
     operator.clicks(operator.page.get_by_role("link", name="think for long"))
     operator.sees("running on")
-    operator.sees(office.client.get(run.id).details["owner"])
+    owner = office.client.get(run.id).details["owner"]
+    operator.clicks(operator.page.locator("#in-flight").get_by_role("link", name=owner))
+    row = operator.page.get_by_role("region", name="Workers").get_by_role("row")
+    row.filter(has_text=owner).get_by_role("link", name="think for long").wait_for()
     office.client.request_stop(run.id, "now")
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from perdure.flows.durations import seconds_of
 from perdure.flows.names import suggest
 from perdure.worker.domain.query_line import QueryTerm, terms_of
-from perdure.worker.domain.record import MILLION, TREE, Record
+from perdure.worker.domain.record import FORKED, MILLION, TREE, Record
 from perdure.worker.domain.run import RunStatus, status_of
 from perdure.worker.domain.submission import RUN_ID
 from perdure.worker.errors import InvalidInput
@@ -29,6 +29,7 @@ KEYS: Mapping[str, str] = {
     "error": "words of the error",
     "id": "beginning of the run's id",
     "thread": "name of the thread",
+    "forked": "id of the run that it was forked from",
     "submitted": "<1d: within the last day, >1d: before that, or a date",
     "ended": "<1d: within the last day, >1d: before that, or a date",
     "duration": ">10m: longer than ten minutes",
@@ -50,13 +51,14 @@ _READS: Mapping[str, tuple[str, ...]] = {
     "error": ("error",),
     "id": (),
     "thread": ("thread_id",),
+    "forked": (FORKED,),
     "submitted": ("created_at",),
     "ended": ("phase", "ended_at", "stopped_at"),
     "duration": ("created_at", "ended_at", "stopped_at", "phase", "started_at"),
     "cost": ("spent", f"{TREE}money"),
 }
 #: Keys of which a run has one value. Several terms of such a key name alternatives.
-_ALTERNATIVES = ("status", "flow", "by", "id", "thread")
+_ALTERNATIVES = ("status", "flow", "by", "id", "thread", "forked")
 _COMPARED = ("submitted", "ended", "duration", "cost")
 _ENDED = frozenset(status for status in RunStatus if status.ended)
 #: The indexes whose order is the time of the end.
@@ -263,6 +265,8 @@ def _condition_of(term: QueryTerm) -> _Condition:
         return lambda fields, _: (
             folded in fields.get("goal", "").casefold() or fields.get("id", "").startswith(text)
         )
+    if key == "forked":
+        return lambda fields, _: Record(fields).mapping(FORKED).get("run") == text
     field = {"flow": "flow", "by": "submitted_by", "thread": "thread_id"}[key]
     names = set(text.split(","))
     return lambda fields, _: fields.get(field) in names
