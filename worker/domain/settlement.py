@@ -386,7 +386,7 @@ def _settled(
         options["forget"] = min(gone, record.turns) - record.forgotten
         turns = turns[max(0, gone - record.turns) :]
     data = {**outcome.summary, **event_data}
-    if outcome.turns or FORGOTTEN in changed:
+    if flow.fork_nodes and (outcome.turns or FORGOTTEN in changed):
         # A fork finds by it which turns were there before a step.
         data[HISTORY] = [record.turns, record.turns + len(outcome.turns), record.forgotten]
     options["data"] = canonical(storable(data, "the summary"))

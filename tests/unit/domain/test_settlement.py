@@ -43,6 +43,16 @@ class Ring(Flow):
         return End(answer="not finished", output={"last": values.get("x")})
 
 
+class ForkedRing(Ring):
+    """A ring whose runs can be forked."""
+
+    name = "forked-ring"
+
+    @property
+    def fork_nodes(self) -> tuple[str, ...]:
+        return ("Controller",)
+
+
 def record(**extra: str) -> Record:
     fields = {
         **ExecutionState(current_node="Controller", step=4).to_fields(),
@@ -84,6 +94,12 @@ def test_advance_names_the_next_node_and_the_message_of_the_next_step() -> None:
         got.fields["cycles"],
     ) == ("Executor", "1", "8", "1")
     assert unpack_turns("r", got.additions) == [Turn(Command("look", {"at": 1}), "seen")]
+    assert json.loads(str(got.options["data"])) == {"s": 1}
+
+
+def test_the_event_of_a_flow_with_forks_says_how_many_turns_were_there() -> None:
+    outcome = Advance("Executor", (Turn(Command("look", {"at": 1}), "seen"),), summary={"s": 1})
+    got = settle(record(), ForkedRing(), outcome, {}, SETTINGS)
     assert json.loads(str(got.options["data"])) == {"s": 1, "history": [7, 8, 0]}
 
 
