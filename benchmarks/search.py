@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from benchmarks.bulk_runs import INPUTS, settings_of, settle
@@ -92,16 +93,17 @@ def fill(server: RedisServer, count: int) -> None:
     """Store this many runs as copies of a submitted run, each with fields of its own."""
     keys = Keys()
     with closing(Client(settings=settings_of(server))) as client:
-        run = client.submit("empty", "copied", INPUTS, labels={"team": "-"}, submitted_by="ann")
         store = client._store
-        model = store.redis.hgetall(keys.run(run.id))
+        # A run that waits for a person has a question, which the inbox reads.
+        model, asking = (
+            _model(client, interrupt_before=pauses) for pauses in ((), ("Controller",))
+        )
         now = store.time()
-        client.request_stop(run.id, "now")
-        client.delete(run.id)
         for begin in range(0, count, 500):
             with store.redis.pipeline(transaction=False) as pipe:
                 for place in range(begin, min(count, begin + 500)):
-                    fields = {**model, **dict(_fields_of(place, now - place * SPREAD // count))}
+                    own = dict(_fields_of(place, now - place * SPREAD // count))
+                    fields = {**(asking if own["phase"] == "interrupted" else model), **own}
                     run_id, phase = fields["id"], fields["phase"]
                     pipe.hset(keys.run(run_id), mapping=fields)
                     score = fields.get("ended_at", fields["created_at"])
@@ -110,6 +112,17 @@ def fill(server: RedisServer, count: int) -> None:
                     submitter = keys.submitted(fields["submitted_by"])
                     pipe.zadd(submitter, {run_id: int(fields["created_at"])})
                 pipe.execute()
+
+
+def _model(client: Client, **options: Any) -> dict[str, str]:
+    """Return the fields of a run that was submitted with these options. It is deleted."""
+    run = client.submit(
+        "empty", "copied", INPUTS, labels={"team": "-"}, submitted_by="ann", **options
+    )
+    fields: Any = client._store.redis.hgetall(client._store.keys.run(run.id))
+    client.request_stop(run.id, "now")
+    client.delete(run.id)
+    return dict(fields)
 
 
 def _fields_of(place: int, ended: int) -> Iterator[tuple[str, str]]:

@@ -262,7 +262,7 @@ class LiveScript(_Script):
 
 
 def _put(future: asyncio.Future[Any], entry: JournalEntry) -> None:
-    """Give a future the result or the error of an entry."""
+    """Set a future to the result or the error of an entry."""
     if entry.error is None:
         future.set_result(entry.result)
         return

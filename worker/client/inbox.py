@@ -120,7 +120,7 @@ class InboxReads(RunReads):
         while True:
             listed = self._store.listed(index, BATCH, last)
             ids = [run_id for run_id, _ in listed]
-            read = self._store.some_fields(ids, ["updated_at", "submitted_by", "root", "parent"])
+            read = self._store.many_fields(ids, ["updated_at", "submitted_by", "root", "parent"])
             for run_id, fields in zip(ids, read, strict=True):
                 if submitted_by in (None, fields.get("submitted_by")):
                     yield (_ms(fields.get("updated_at", "")), run_id), fields

@@ -244,7 +244,7 @@ class RunScan:
         ]
         if not self._names:
             return [ScannedRun(run_id, score, {}) for run_id, score in entries]
-        read = self._store.some_fields([run_id for run_id, _ in entries], self._names)
+        read = self._store.many_fields([run_id for run_id, _ in entries], self._names)
         return [
             ScannedRun(run_id, score, fields)
             for (run_id, score), fields in zip(entries, read, strict=True)

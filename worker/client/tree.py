@@ -111,4 +111,4 @@ def _fields_of(
     """Yield each run's id and these fields of it, read in batches."""
     for start in range(0, len(ids), BATCH):
         batch = ids[start : start + BATCH]
-        yield from zip(batch, store.some_fields(batch, names), strict=True)
+        yield from zip(batch, store.many_fields(batch, names), strict=True)

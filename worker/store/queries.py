@@ -21,6 +21,8 @@ from perdure.worker.store.replies import StoredSignal, signal_of
 #: ms ago, and reads 1,000 runs per exchange. Pages overlap by 50, since runs that moved meanwhile
 #: shift the positions.
 LATE_MS, HELD_PAGE, HELD_MOVED = 5_000, 1_000, 50
+#: Hashes that a script reads in one exchange. It takes about 2 ms of the server.
+MANY = 1_000
 #: Stands for the reply to a read of a key that is not a hash.
 MISTYPED: dict[str, str] = {}
 
@@ -432,6 +434,24 @@ class Queries(StoreConnection):
         return [
             {name: text for name, text in fields.items() if text is not None}
             for fields in fields_by_run
+        ]
+
+    def many_fields(self, run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
+        """Return the requested fields of very many runs' hashes, as ``some_fields`` does.
+
+        A script reads them (read_fields.lua), a thousand in each exchange. Its reply is one text:
+        this process reads it in a thirtieth of the time that a thousand replies take.
+        """
+        script, found = self._scripts["read_fields"], []
+        for begin in range(0, len(run_ids), MANY):
+            keys = [self.keys.run(run_id) for run_id in run_ids[begin : begin + MANY]]
+            with self._answered():
+                found += json.loads(script(self._wire, keys, names))
+        return [
+            {}
+            if texts is False
+            else {name: text for name, text in zip(names, texts, strict=True) if text is not False}
+            for texts in found
         ]
 
     def held_by(self, process: str) -> Iterator[tuple[str, int, int]]:

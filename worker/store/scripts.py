@@ -39,6 +39,7 @@ TRANSITIONS = (
     "quarantine_run",
     "delete_run",
     "check_run",
+    "read_fields",
     "requeue_paused",
     "redirect_round",
     "sweep_due",

@@ -39,6 +39,7 @@ ELSEWHERE = {
     "release_dead_lease": "tests/store/test_forfeit.py",
     "delete_run": "tests/store/test_operations_repeat.py",
     "check_run": "it writes nothing",
+    "read_fields": "it writes nothing",
     "requeue_paused": "tests/store/test_paused.py",
     "redirect_round": "tests/store/test_hand_on.py",
     "quarantine_run": "tests/store/test_quarantine.py",
