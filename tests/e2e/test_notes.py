@@ -65,6 +65,15 @@ def driver(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driv
         yield made
 
 
+@pytest.fixture
+def quiet_driver(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    """One whose heartbeat and sweeper send nothing meanwhile."""
+    own_registry(monkeypatch)
+    quiet = {"heartbeat_seconds": 60.0, "lease_seconds": 300.0, "sweep_seconds": 300.0}
+    with driving(settings.model_copy(update=quiet)) as made:
+        yield made
+
+
 def answer(
     client: Client, driver: Driver, goal: str, flow: str = "note_taker", by: str = "ada"
 ) -> object:
@@ -407,8 +416,9 @@ def test_a_context_of_a_test_has_the_notes_that_it_is_given() -> None:
 
 
 def test_a_run_without_notes_asks_the_server_for_nothing_more(
-    client: Client, driver: Driver
+    client: Client, quiet_driver: Driver
 ) -> None:
+    driver = quiet_driver
     flows: dict[str, Any] = {"plain": None, "noting_clerk": NAMESPACE}
     for name, notes in flows.items():
         looks = CommandSpec("look", lambda: 1, idempotent=True)

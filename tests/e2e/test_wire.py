@@ -32,7 +32,9 @@ CLAIMING = {
     "XREAD",
 }
 #: About once a second; figures of rounds are some thirty, in one exchange.
-ANNOUNCING = {"TIME", "MULTI", "ZADD", "HSET", "ZRANGEBYSCORE", "EXEC", "HINCRBY", "HINCRBYFLOAT"}
+ANNOUNCING = {
+    "TIME", "MULTI", "ZADD", "HSET", "ZRANGEBYSCORE", "EXEC", "HINCRBY", "HINCRBYFLOAT", "PEXPIRE",
+}  # fmt: skip
 #: A round that waited for more than a few ms looks at its run's stop and lease.
 LOOKING = {"HMGET"}
 CONNECTING = {"HELLO", "CLIENT", "SCRIPT", "PING", "ECHO"}

@@ -204,7 +204,8 @@ def _read(
         pipe.hgetall(keys.queues)
         pipe.zrange(keys.workers, 0, -1, withscores=True)
         pipe.hgetall(keys.announcements)
-        for queue in keys.queue_names:
+        used = sorted(set(queues.values()))
+        for queue in used:
             pipe.llen(queue)
         for run_id, fields in known.items():
             pipe.zscore(keys.due, run_id)
@@ -215,7 +216,7 @@ def _read(
         replies = iter(pipe.execute())
     before = {run_id: next(replies) for run_id in known}
     (seconds, micros), counters, beats, infos = (next(replies) for _ in range(4))
-    lists = {queue: next(replies) for queue in keys.queue_names}
+    lists = {queue: next(replies) for queue in used}
     workers = [
         WorkerInfo(name, float(beat), json.loads(infos[name]))
         for name, beat in beats
