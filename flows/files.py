@@ -271,6 +271,17 @@ def artifact_name(prefix: str, name: str) -> str:
     return f"{run}{slash}{prefix}{own}"
 
 
+def is_of_file(name: str, prefixes: tuple[str, ...] = (BYTES, TYPE)) -> bool:
+    """Return whether an artifact's name is that of the bytes or of the media type of a file.
+
+    The file may be of a child run.
+
+    Args:
+        prefixes: ``BYTES``, ``TYPE``, or both.
+    """
+    return name.startswith(prefixes) or name.partition("/")[2].startswith(prefixes)
+
+
 def stored_file(name: str, content: bytes, media_type: str) -> File:
     """Return a file of a run. It was checked before it was stored."""
     file = object.__new__(File)

@@ -34,11 +34,12 @@ from perdure import (
     register,
     workflow,
 )
+from perdure.flows.files import MOST_BYTES, MOST_TOGETHER
 from tests.support.driving import Driver, driving
 from tests.support.html_checks import Markup
 from tests.support.own_registry import own_registry
 from tests.support.page_visitor import Visitor
-from tests.support.runs import hash_of
+from tests.support.runs import everything, hash_of
 from tests.support.threaded_server import serving
 
 #: What commands and steps have done, in this process.
@@ -96,6 +97,70 @@ class Renews(ControllerExecutorFlow):
         return Renew(values={"again": True})
 
 
+class Listens(Adder):
+    """The same, and says what it has heard."""
+
+    def decide(self, context: RoundContext) -> Any:
+        decision = super().decide(context)
+        return Finish([decision.answer, context.said]) if type(decision) is Finish else decision
+
+
+class Deaf(Listens):
+    """The same, and keeps three turns."""
+
+    keep_turns = 3
+
+    def decide(self, context: RoundContext) -> Any:
+        if len(context.history) == ROUNDS:
+            kept = [turn.observation for turn in context.history[1:]]
+            return Finish([kept, context.said])
+        return Command("add", {"number": len(context.history)})
+
+
+class AtOnce(ControllerExecutorFlow):
+    """Lets child runs make a long text and files, and says what it reads of them."""
+
+    parallel_calls = 3
+    max_result = 200
+
+    def decide(self, context: RoundContext) -> Any:
+        if not context.history:
+            return [Command(name, {}) for name in ("write", "draw", "report")]
+        text, file, report = (turn.observation for turn in context.history[:3])
+        if len(context.history) == 3:
+            return Command("read", {"text": text["artifact"], "file": file["file"]})
+        drawn = context.file(file)
+        named = json.loads(context.artifact(report["artifact"]))["file"]
+        return Finish(
+            [
+                context.artifact(text["artifact"]),
+                drawn.text,
+                drawn.media_type,
+                context.observation,
+                context.file(named).text,
+            ]
+        )
+
+    @command
+    def write(self, context: RoundContext) -> str:
+        DONE["write"] += 1
+        return "a" * 300
+
+    @command
+    def draw(self, context: RoundContext) -> Any:
+        DONE["draw"] += 1
+        return File("drawn.md", b"b" * 200)
+
+    @command
+    def report(self, context: RoundContext) -> Any:
+        DONE["report"] += 1
+        return {"text": "c" * 300, "file": File("named.txt", b"d" * 50)}
+
+    @command
+    def read(self, context: RoundContext, text: str, file: str) -> int:
+        return len(context.artifact(text)) + len(context.file(file).content)
+
+
 class Ring(CircularFlow):
     """Has no history."""
 
@@ -123,11 +188,19 @@ def journey(steps: Steps, city: str = "Oslo") -> list[str]:
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    own_registry(monkeypatch, "adder", "remembers", "forgets", "renews", "ring", "journey")
+    flows = {
+        "adder": Adder,
+        "remembers": Remembers,
+        "forgets": Forgets,
+        "listens": Listens,
+        "deaf": Deaf,
+        "at_once": AtOnce,
+        "renews": Renews,
+        "ring": Ring,
+    }
+    own_registry(monkeypatch, *flows, "journey")
     DONE.clear()
-    for name, flow in (
-        ("adder", Adder), ("remembers", Remembers), ("forgets", Forgets), ("renews", Renews), ("ring", Ring),
-    ):  # fmt: skip
+    for name, flow in flows.items():
         register(name)(flow)
     workflow("journey")(journey)
 
@@ -144,6 +217,14 @@ def played(client: Client, driver: Driver, flow: str, goal: str = "g", **inputs:
     assert client.get(run.id).status.value == "completed", client.get(run.id).error
     DONE.clear()
     return run.id
+
+
+def played_until(driver: Driver, run_id: str, step: int) -> None:
+    """Play the rounds of the only live run before a step."""
+    while int(hash_of(driver.engine.store, run_id)["step"]) < step:
+        message = driver.take()
+        assert message is not None and message[0] == run_id
+        driver.engine.rounds.run(*message)
 
 
 def history(client: Client, run_id: str) -> list[Any]:
@@ -222,6 +303,88 @@ def test_an_artifact_that_a_turn_names_is_there_when_the_run_is_deleted(
     assert client.artifact(fork.id, "1-add") == "x" * 300
     assert client.file(fork.id, "a.txt").content == b"text"
     assert client.get(fork.id).answer == ["g", "long", 2, 3, 4]
+
+
+def test_a_long_text_and_files_of_child_runs_are_there_when_all_of_them_are_deleted(
+    client: Client, driver: Driver, settings: Settings
+) -> None:
+    old = client.submit("at_once", "g")
+    driver.play()
+    whole = client.get(old.id)
+    assert whole.answer == ["a" * 300, "b" * 200, "text/markdown", 500, "d" * 50]
+    text, file, report = (turn["observation"] for turn in history(client, old.id)[:3])
+    assert text["artifact"].endswith("/0-write") and file["file"].endswith("/0-drawn.md")
+    step = next(
+        event.step for event in client.events(old.id, follow=False)
+        if event.type == "committed" and event.data.get("command") == "read"
+    )  # fmt: skip
+    fork = client.fork(old, step)
+    client.delete(old.id, tree=True)
+    assert [run.id for run in client.runs()] == [fork.id]
+    DONE.clear()
+    driver.play()
+    assert client.get(fork.id).answer == whole.answer and not DONE
+    second = client.fork(fork, step)
+    client.delete(fork.id)
+    driver.play()
+    assert client.get(second.id).answer == whole.answer and not DONE
+    assert client.artifact(second.id, text["artifact"]) == "a" * 300
+    drawn = client.file(second.id, file["file"])
+    assert drawn == File("0-drawn.md", b"b" * 200, "text/markdown")
+    named = report["artifact"].replace("/0-report", "/files/0-named.txt")
+    contents = [text["artifact"], file["file"].replace("/", "/files/"), report["artifact"], named]
+    assert sorted(client.artifacts(second.id)) == sorted(contents)
+    with serving(settings) as url, closing(RemoteClient(url)) as remote:
+        assert remote.file(second.id, file["file"]) == drawn
+
+
+def test_a_fork_knows_what_people_said_to_the_run_before_its_step(
+    client: Client, driver: Driver
+) -> None:
+    run = client.submit("listens", "g")
+    played_until(driver, run.id, 2)
+    client.say(run.id, "one", by="ada")
+    played_until(driver, run.id, 4)
+    client.say(run.id, "two")
+    driver.play()
+    assert client.get(run.id).answer == [["g", 1, 2, 3, 4], ["one", "two"]]
+    for step, heard in ((2, []), (4, ["one"]), (6, ["one", "two"])):
+        fork = client.fork(run, step)
+        driver.play()
+        assert client.get(fork.id).answer == [["g", 1, 2, 3, 4], heard]
+
+
+def test_what_was_said_is_known_by_its_place_also_if_older_turns_are_gone(
+    client: Client, driver: Driver
+) -> None:
+    run = client.submit("deaf", "g")
+    played_until(driver, run.id, 4)
+    client.say(run.id, "one")
+    played_until(driver, run.id, 6)
+    fork = client.fork(run, 6)
+    fields = hash_of(driver.engine.store, fork.id)
+    assert (fields["turns"], fields["forgotten"]) == ("4", "1")
+    driver.play()
+    assert client.get(fork.id).answer == client.get(run.id).answer
+    assert client.get(fork.id).answer[1] == ["one"]
+
+
+def test_a_fork_with_more_than_16_mib_is_refused_and_nothing_is_stored(
+    client: Client, driver: Driver
+) -> None:
+    files = [
+        File("a.txt", b"a" * MOST_BYTES),
+        File("b.txt", b"b" * (MOST_TOGETHER - MOST_BYTES - 400)),
+    ]
+    run = client.submit("adder", "g", {"by": "long"}, files=files)
+    driver.play()
+    assert client.get(run.id).status.value == "completed"
+    before = everything(driver.engine.store)
+    with pytest.raises(NotForkable, match="limit is 16,777,216"):
+        client.fork(run, 2, run_id="fork", idempotency_key="k")
+    assert everything(driver.engine.store) == before
+    fork = client.fork(run, 0, run_id="fork", idempotency_key="k")
+    assert client.file(fork.id, "b.txt") == files[1]
 
 
 def test_a_fork_of_a_fork_has_the_rounds_of_both(client: Client, driver: Driver) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from perdure.flows.conversation import ARTIFACT, packed
-from perdure.flows.files import BYTES, TYPE, artifact_name
+from perdure.flows.files import BYTES, TYPE, artifact_name, is_of_file
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Turn
 from perdure.worker.domain.event import FIRST, Event
@@ -193,26 +194,49 @@ def _artifacts(
 ) -> dict[str, str]:
     """Return the artifacts that turns name, and the files that were submitted with the run.
 
-    Those of runs below it get names under which a fork finds them among its own.
+    Those of runs below it get names under which a fork finds them among its own. The whole of a
+    long result is an artifact that may name others.
     """
     named: list[Any] = [values, record.inputs, [each.name for each in record.files]]
     for turn in turns:
         command = turn.command
         named.append([turn.observation, command and [dict(command.args), dict(command.extras)]])
+    own_names = store.artifacts(record.id)
+    artifacts: dict[str, str] = {}
     text = canonical(named)
+    while text:
+        found = {
+            **_own_artifacts(store, record, text, own_names.keys() - artifacts.keys()),
+            **_artifacts_below(store, record, set(_texts(named)) - artifacts.keys()),
+        }
+        found = {name: found[name] for name in found.keys() - artifacts.keys()}
+        artifacts |= found
+        results = [found[name] for name in sorted(found) if not is_of_file(name)]
+        named = [_data_of(each) for each in results]
+        text = "\n".join(results)
+    return artifacts
+
+
+def _own_artifacts(store: Store, record: Record, text: str, names: Set[str]) -> dict[str, str]:
+    """Return the run's artifacts whose names a text contains."""
     wanted: set[str] = set()
-    for name in store.artifacts(record.id):
+    for name in names:
         own = name.replace(BYTES, "", 1) if BYTES in name else name
         if canonical(own)[1:-1] in text:
             wanted |= {name, name.replace(BYTES, TYPE, 1)} if BYTES in name else {name}
-    artifacts = {
+    return {
         name: found
         for name in sorted(wanted)
         if (found := store.artifact(record.id, name)) is not None
     }
-    for name in sorted(set(_texts(named))):
+
+
+def _artifacts_below(store: Store, record: Record, texts: Set[str]) -> dict[str, str]:
+    """Return the artifacts of runs below a run whose names (``RUN/NAME``) are among texts."""
+    artifacts: dict[str, str] = {}
+    for name in sorted(texts):
         match = BELOW.fullmatch(name)
-        if match is None or name in artifacts or not is_below(store, match[1], record.id):
+        if match is None or not is_below(store, match[1], record.id):
             continue
         for prefix in ("", BYTES, TYPE):
             whole = artifact_name(prefix, name)
@@ -222,10 +246,22 @@ def _artifacts(
     return artifacts
 
 
+def _data_of(text: str) -> Any:
+    """Return the JSON data that a text is, or the text itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def _texts(data: Any) -> Iterator[str]:
     """Return the texts in JSON data that may be the name of an artifact."""
-    if isinstance(data, str) and len(data) <= 1000:
-        yield data
-    elif isinstance(data, dict | list | tuple):
-        for each in data.values() if isinstance(data, dict) else data:
-            yield from _texts(each)
+    left = [data]
+    while left:
+        match left.pop():
+            case str(text) if len(text) <= 1000:
+                yield text
+            case dict(mapping):
+                left.extend(mapping.values())
+            case list(items) | tuple(items):
+                left.extend(items)

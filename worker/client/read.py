@@ -367,8 +367,13 @@ class RunReads(ClientConnection, RunResults):
     def file(self, run_id: str, name: str) -> File:
         validation.text(name, "name")
         child, _, own_name = name.rpartition("/")
-        self._record(child or run_id)
-        file = self._store.file(child or run_id, own_name)
+        if not child:
+            self._record(run_id)
+        # A fork has copies of the files of child runs that its turns name.
+        file = self._store.file(run_id, name)
+        if file is None and child:
+            self._record(child)
+            file = self._store.file(child, own_name)
         if file is None:
             names = ", ".join(each.name for each in self._store.files(child or run_id))
             raise ArtifactNotFound(

@@ -9,7 +9,15 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any, cast
 
-from perdure.flows.files import BYTES, TYPE, File, FileReference, file_of
+from perdure.flows.files import (
+    BYTES,
+    TYPE,
+    File,
+    FileReference,
+    artifact_name,
+    file_of,
+    is_of_file,
+)
 from perdure.worker.domain.children import child_of
 from perdure.worker.domain.event import FIRST
 from perdure.worker.errors import AccessDenied
@@ -165,8 +173,11 @@ class Queries(StoreConnection):
             return cast("str | None", self.redis.hget(self.keys.artifacts(run_id), name))
 
     def file(self, run_id: str, name: str) -> File | None:
-        """Return one of a run's files, or None if it has none of this name."""
-        names = [BYTES + name, TYPE + name]
+        """Return one of a run's files, or None if it has none of this name.
+
+        A fork also has files under the names of child runs: ``RUN/NAME``.
+        """
+        names = [artifact_name(BYTES, name), artifact_name(TYPE, name)]
         with self._answered():
             content, media_type = cast(
                 "list[str | None]", self.redis.hmget(self.keys.artifacts(run_id), names)
@@ -183,7 +194,7 @@ class Queries(StoreConnection):
         key = self.keys.artifacts(run_id)
         with self._answered(), self.redis.pipeline(transaction=False) as pipe:
             names = sorted(cast(list[str], self.redis.hkeys(key)))
-            names = [name for name in names if not name.startswith(TYPE)]
+            names = [name for name in names if not is_of_file(name, (TYPE,))]
             for name in names:
                 pipe.hstrlen(key, name)
             return dict(zip(names, pipe.execute(), strict=True))

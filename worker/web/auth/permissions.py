@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from perdure.flows.conversation import ThreadMessage
-from perdure.flows.files import File, FileReference
+from perdure.flows.files import BYTES, File, FileReference, artifact_name
 from perdure.flows.notes import Note
 from perdure.flows.outcomes import Turn
 from perdure.worker.client import Client
@@ -256,10 +256,13 @@ class AuthorizedClient:
         return self.client.files(run_id)
 
     def file(self, run_id: str, name: str) -> File:
-        """Return a file of a run, or of a run below it (``RUN/NAME``)."""
+        """Return a file of a run, or of a run below it (``RUN/NAME``).
+
+        If the run is a fork, it may have a copy, which outlives the run below.
+        """
         self._owned(run_id, Scope.READ)
         child = name.rpartition("/")[0]
-        if child:
+        if child and artifact_name(BYTES, name) not in self.client.artifacts(run_id):
             self._owned(child, Scope.READ)
         return self.client.file(run_id, name)
 
