@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -35,20 +34,6 @@ new PerformanceObserver((list) => {
 #: Moves that a page may make by itself. Browsers call up to 0.1 good, and this one makes none.
 MOST_SHIFTED = 0.01
 KNOWN = ("countdown",)
-
-
-@pytest.fixture
-def live_store(settings: Settings, prefix: str) -> Iterator[Store]:
-    """A store that goes by the server's clock."""
-    made = Store(settings.redis_url or "", prefix)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def url(settings: Settings) -> Iterator[str]:
-    with serving(settings) as address:
-        yield address
 
 
 class Writer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from perdure.worker.store import Store
 from perdure.worker.store.tables import DeadLetters
 from tests.support.page_visitor import Page, Visitor
 from tests.support.servers import until
-from tests.support.threaded_server import serving
 from tests.support.workers import WorkerProcess
 
 HOSTILE = '<script>alert("x")</script>\u202e\x07'
@@ -46,12 +44,6 @@ class Order(ControllerExecutorFlow):
     @command(idempotent=True)
     def pay(self, context: RoundContext, amount: int) -> int:
         return amount
-
-
-@pytest.fixture
-def visitor(settings: Settings) -> Iterator[Visitor]:
-    with serving(settings) as url, Visitor(url) as somebody:
-        yield somebody
 
 
 def asks(

@@ -17,7 +17,6 @@ from perdure.worker.web.openai_api.requests import goal_of
 from tests.support.command_line import CommandLine
 from tests.support.in_process_server import Room, room_on
 from tests.support.servers import CrashableServer
-from tests.support.threaded_server import serving
 
 PICTURE = File("a b.png", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 12_000)
 PAGE = File("page.html", b"<script>alert(1)</script>")
@@ -35,12 +34,6 @@ def own_room(server: CrashableServer) -> Iterator[Room]:
 def room(own_room: Room) -> Iterator[Room]:
     yield own_room
     own_room.clear()
-
-
-@pytest.fixture
-def url(settings: Settings) -> Iterator[str]:
-    with serving(settings) as reached:
-        yield reached
 
 
 def test_files_go_through_the_api_unchanged(url: str, client: Client, tmp_path: Path) -> None:

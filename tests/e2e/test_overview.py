@@ -4,48 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from perdure import Client
-from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from tests.support.browser import browsing, chromium, grave_findings
 from tests.support.example_flows import thinking  # noqa: F401 (registers the thinker)
-from tests.support.html_checks import Markup
-from tests.support.page_visitor import Page, Visitor
+from tests.support.page_visitor import Visitor, sound
 from tests.support.runs import claim, commit_end, fail_round
 from tests.support.runtimes import runtime_of
-from tests.support.threaded_server import serving
 
 KNOWN = ("countdown",)
-
-
-@pytest.fixture
-def live_store(settings: Settings, prefix: str) -> Iterator[Store]:
-    """A store that goes by the server's clock."""
-    made = Store(settings.redis_url or "", prefix)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def url(settings: Settings) -> Iterator[str]:
-    with serving(settings) as address:
-        yield address
-
-
-@pytest.fixture
-def visitor(url: str) -> Iterator[Visitor]:
-    with Visitor(url) as somebody:
-        yield somebody
-
-
-def sound(page: Page) -> Page:
-    """The page, once it was found to be well-formed."""
-    assert Markup(page.html).faults == [] and page.status == 200
-    return page
 
 
 def test_the_first_page_says_what_needs_attention_and_what_has_ended(

@@ -44,13 +44,6 @@ from tests.support.workers import WorkerProcess
 
 
 @pytest.fixture
-def url(settings: Settings) -> Iterator[str]:
-    """A control room."""
-    with serving(settings) as reached:
-        yield reached
-
-
-@pytest.fixture
 def remote(url: str) -> Iterator[RemoteClient]:
     made = RemoteClient(url)
     yield made

@@ -4,51 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from perdure import Client, Run
 from perdure.worker.domain.record import pack_turn
-from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from tests.support.browser import browsing, chromium, grave_findings
-from tests.support.html_checks import Markup
-from tests.support.page_visitor import Page, Visitor
-from tests.support.threaded_server import serving
+from tests.support.page_visitor import Visitor, sound
 
 TRACEBACK = """ValueError: no such till
   File "flows/till.py", line 12, in pay
     charge(amount)
   (3 of Perdure, Python and libraries, last httpx/_client.py:88 in send)
 """
-
-
-@pytest.fixture
-def live_store(settings: Settings, prefix: str) -> Iterator[Store]:
-    """A store that goes by the server's clock."""
-    made = Store(settings.redis_url or "", prefix)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def url(settings: Settings) -> Iterator[str]:
-    with serving(settings) as address:
-        yield address
-
-
-@pytest.fixture
-def visitor(url: str) -> Iterator[Visitor]:
-    with Visitor(url) as somebody:
-        yield somebody
-
-
-def sound(page: Page) -> Page:
-    """The page, once it was found to be well-formed."""
-    assert Markup(page.html).faults == [] and page.status == 200
-    return page
 
 
 def long_run(client: Client, store: Store, rounds: int) -> Run:

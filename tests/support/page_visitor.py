@@ -10,6 +10,8 @@ from types import TracebackType
 
 import httpx2
 
+from tests.support.html_checks import Markup
+
 #: Seconds that a page may take on a machine that is busy with other tests.
 PATIENCE = 60.0
 
@@ -152,3 +154,12 @@ def visiting(url: str, token: str | None = None) -> Iterator[Visitor]:
     """A visitor of the control room there."""
     with Visitor(url, token) as visitor:
         yield visitor
+
+
+def sound(page: Page, status: int = 200) -> Page:
+    """The page, once it had this status and was found to be well-formed and free of what a strict policy forbids."""
+    assert page.status == status, f"{page.url} answered {page.status}: {page.text}"
+    assert Markup(page.html).faults == []
+    for hostile in ("\u202e", "\x00", "<script>alert"):
+        assert hostile not in page.html
+    return page
