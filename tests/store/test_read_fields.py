@@ -42,5 +42,5 @@ def test_a_key_that_is_no_hash_has_no_fields_and_hides_no_others(store: Store) -
 def test_another_error_than_a_wrong_type_is_raised(store: Store) -> None:
     new_run(store, "r1")
     script = store._scripts["read_fields"]
-    with pytest.raises(redis.ResponseError, match="(?i)wrong number of arg"):
+    with pytest.raises(redis.ResponseError, match=r"(?i)wrong number of arg"):
         script(store._wire, [store.keys.run("r1")], [])
