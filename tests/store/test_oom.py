@@ -101,6 +101,7 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     with pytest.raises(StoreUnavailable):
         submit(store, "new")
     assert store.fields("new") is None
+    assert store.many_fields(["goes on"], ["phase"]) == [{"phase": "leased"}]
     with pytest.raises(StoreUnavailable):
         signal(store, run_id="is signalled")
     with pytest.raises(StoreUnavailable, match="full"):

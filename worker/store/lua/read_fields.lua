@@ -8,7 +8,7 @@
 local read = {}
 for place, key in ipairs(KEYS) do
   local found = redis.pcall('HMGET', key, unpack(ARGV))
-  if found.err and not found.err:find('WRONGTYPE', 1, true) then return found end
+  if found.err and not string.find(found.err, 'WRONGTYPE') then return found end
   read[place] = not found.err and found
 end
 return cjson.encode(read)
