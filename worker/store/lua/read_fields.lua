@@ -1,4 +1,4 @@
-#!lua flags=no-writes,allow-oom
+#!lua flags=no-writes
 -- read_fields: read some fields of many hashes. It writes nothing.
 --
 -- KEYS  the hashes
