@@ -77,7 +77,8 @@ const steady = (() => {
     steady.updating = true;
     last = Date.now();
     const [first, ...others] = live.split(",");
-    htmx.ajax("GET", location.href, {
+    // Without the fragment: htmx takes it for a selector, and `#worker-host:1` is none.
+    htmx.ajax("GET", location.pathname + location.search, {
       source: document.body, target: first, select: first, swap: "morph:outerHTML",
       selectOOB: others.map((part) => `${part}:morph`).join(","),
     }).catch(() => {}).finally(() => { steady.updating = false; }); // the event listeners below report errors
