@@ -164,13 +164,11 @@ def look_at_all(
         if not unread:
             break
         read = _read(store, unread, lengths)
-        found |= {run_id: snapshot for run_id, (snapshot, _) in read.items() if snapshot.fields}
+        found |= {run_id: snapshot for run_id, (snapshot, _) in read.items()}
         unread = {run_id: unread[run_id] for run_id, (_, moved) in read.items() if moved}
-    return {
-        run_id: _with_children(store, run_id, found[run_id])
-        for run_id in run_ids
-        if run_id in found
-    }
+    # A run that was deleted during the read has no fields.
+    there = [run_id for run_id in run_ids if run_id in found and found[run_id].fields]
+    return {run_id: _with_children(store, run_id, found[run_id]) for run_id in there}
 
 
 def _damaged(store: Store, run_id: str, what: str) -> RunSnapshot:
