@@ -72,6 +72,13 @@ def rabbit() -> Iterator[RabbitServer]:
 
 
 @pytest.fixture
+def own_server() -> Iterator[CrashableServer]:
+    """A server that the test may kill."""
+    with server_of_its_own("valkey") as running:
+        yield running
+
+
+@pytest.fixture
 def prefix() -> str:
     """A prefix that no other test has."""
     return f"t{uuid4().hex[:8]}"

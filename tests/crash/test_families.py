@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from perdure import Client, Run, RunStatus, Settings
 from tests.support.example_flows import families  # noqa: F401 -- registers flows
 from tests.support.kills import PREFORK, SOLO, THREADS, Fleet, in_flight
-from tests.support.servers import CrashableServer, server, until
+from tests.support.servers import CrashableServer, until
 from tests.support.sweeps import sweeping
 
 CHILDREN = 3
-
-
-@pytest.fixture
-def own_server() -> Iterator[CrashableServer]:
-    with server("valkey") as running:
-        yield running
 
 
 @pytest.fixture

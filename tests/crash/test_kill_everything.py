@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from perdure import Client, Settings
@@ -21,14 +19,8 @@ from tests.support.kills import (
     kill_groups_and_throw_messages,
 )
 from tests.support.processes import kill_process_of
-from tests.support.servers import CrashableServer, server, until
+from tests.support.servers import CrashableServer, until
 from tests.support.workers import WorkerProcess
-
-
-@pytest.fixture
-def own_server() -> Iterator[CrashableServer]:
-    with server("valkey") as running:
-        yield running
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from perdure import Client, Settings
 from tests.support.history import exact
-from tests.support.servers import CrashableServer, server, until
+from tests.support.servers import CrashableServer, until
 from tests.support.workers import workers
 
 RUNS = 20
@@ -19,12 +19,6 @@ ROUNDS = 2
 WORKERS = 3
 #: Places for all rounds on each pair of workers, so that those of a dead one find room at once.
 CONCURRENCY = "20"
-
-
-@pytest.fixture
-def own_server() -> Iterator[CrashableServer]:
-    with server("valkey") as running:
-        yield running
 
 
 def stand_still(own_server: CrashableServer, meanwhile: Callable[[], None], seconds: float) -> None:

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from perdure import Client, RunStatus, Settings
 from tests.support.history import exact
-from tests.support.servers import CrashableServer, server
+from tests.support.servers import CrashableServer
 from tests.support.workers import WorkerProcess
 
 INNOCENTS = 20
 ROUNDS = 2
 FLOWS = "tests.support.example_flows.rings,tests.support.example_flows.dangerous"
 MAX_LOSSES = 6
-
-
-@pytest.fixture
-def own_server() -> Iterator[CrashableServer]:
-    with server("valkey") as running:
-        yield running
 
 
 @pytest.mark.slow

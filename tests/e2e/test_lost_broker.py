@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,14 +9,8 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.worker.app import broker_url
-from tests.support.servers import CrashableServer, server, until
+from tests.support.servers import CrashableServer, until
 from tests.support.workers import WorkerProcess
-
-
-@pytest.fixture
-def own_server() -> Iterator[CrashableServer]:
-    with server("valkey") as running:
-        yield running
 
 
 @pytest.mark.slow

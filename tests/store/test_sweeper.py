@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
+
+import pytest
 
 from perdure import Settings
 from perdure.worker.app import make_app
@@ -12,7 +15,7 @@ from perdure.worker.engine.sweeper import AT_ONCE, BATCH, Sweeper
 from perdure.worker.messaging.publisher import SameServerPublisher
 from perdure.worker.store import Store
 from tests.support.runs import LEASE, claim, clock, hash_of, later, new_run, park, phase
-from tests.support.servers import until
+from tests.support.servers import CrashableServer, until
 
 
 def sweeper_of(store: Store) -> Sweeper:
@@ -41,7 +44,42 @@ def test_between_two_batches_of_what_is_due_the_worker_is_announced(store: Store
         until(lambda: 0 in left, "the last batch, at once")
     finally:
         sweeper.stop()
-    assert left[:4] == [6 * BATCH + 1, 5 * BATCH + 1, (5 - AT_ONCE) * BATCH + 1, 0]
+    seen = [count for count, _ in groupby(left)]
+    assert seen[:4] == [6 * BATCH + 1, 5 * BATCH + 1, (5 - AT_ONCE) * BATCH + 1, 0]
+
+
+@pytest.fixture
+def rarely_sweeps(own_server: CrashableServer) -> Iterator[tuple[Sweeper, Store]]:
+    """A sweeper that does not sweep in the time of a test, and the store that it announces itself on."""
+    settings = Settings(
+        redis_url=own_server.url, prefix="rare", heartbeat_seconds=0.05, sweep_seconds=1000
+    )
+    store = Store(own_server.url, "rare")
+    sweeper = Sweeper(
+        store, SameServerPublisher(make_app(settings), store.keys), settings, "me", dict
+    )
+    yield sweeper, store
+    sweeper.stop()
+    store.close()
+
+
+def test_a_worker_that_could_not_be_announced_is_announced_soon(
+    own_server: CrashableServer, rarely_sweeps: tuple[Sweeper, Store]
+) -> None:
+    sweeper, store = rarely_sweeps
+    own_server.kill()
+    sweeper.start()
+    own_server.restart()
+    until(lambda: [name for name, _, _ in store.workers()] == ["me"], "the announcement")
+
+
+def test_a_worker_is_announced_each_heartbeat_however_rarely_it_sweeps(
+    rarely_sweeps: tuple[Sweeper, Store],
+) -> None:
+    sweeper, store = rarely_sweeps
+    sweeper.start()
+    [(_, first, _)] = store.workers()
+    until(lambda: store.workers()[0][1] > first, "the next announcement")
 
 
 def test_one_look_in_a_while_is_enough_for_all_sweepers(store: Store) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,7 +46,7 @@ class WorkerProcess:
             "--without-gossip",
             "--without-mingle",
         ]
-        written = None if log is None else log.open("ab")
+        self._errors = tempfile.TemporaryFile() if log is None else log.open("a+b")  # noqa: SIM115
         self.process = subprocess.Popen(
             [*command, "--without-heartbeat", *options],
             cwd=root,
@@ -55,14 +56,13 @@ class WorkerProcess:
                 "PERDURE_PREFIX": settings.prefix,
                 **({"PERDURE_BROKER_URL": settings.broker_url} if settings.broker_url else {}),
                 "PERDURE_FLOW_MODULES": FLOWS,
+                "PYTHONFAULTHANDLER": "1",
                 **environment,
             },
             stdout=subprocess.DEVNULL,
-            stderr=written or (subprocess.PIPE if environment.get("SHOW") else subprocess.DEVNULL),
+            stderr=subprocess.PIPE if environment.get("SHOW") else self._errors,
             start_new_session=True,
         )
-        if written is not None:
-            written.close()
 
     @property
     def name(self) -> str | None:
@@ -73,16 +73,30 @@ class WorkerProcess:
         return None
 
     def ready(self) -> WorkerProcess:
-        """Wait until it has announced itself."""
-        until(
-            lambda: self.name is not None or self.process.poll() is not None,
-            "a worker's announcement",
-            30,
-        )
-        assert self.process.poll() is None, (
-            f"the worker ended with {self.process.returncode} before it was ready"
+        """Wait until it has announced itself.
+
+        If it does not, the error has what the worker wrote, and where each of its threads stands.
+        """
+        try:
+            until(lambda: self.name is not None or self._ended, "a worker's announcement", 30)
+        except AssertionError as error:
+            self.process.send_signal(signal.SIGABRT)  # faulthandler writes where its threads stand
+            self.process.wait(10)
+            raise AssertionError(f"{error}\n{self._wrote()}") from None
+        assert not self._ended, (
+            f"the worker ended with {self.process.returncode} before it was ready\n{self._wrote()}"
         )
         return self
+
+    @property
+    def _ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def _wrote(self) -> str:
+        """What it wrote to standard error, at most the last 16 KiB."""
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - 16 * 1024))
+        return self._errors.read().decode(errors="replace")
 
     def kill(self) -> None:
         """SIGKILL its whole process group."""
@@ -98,6 +112,7 @@ class WorkerProcess:
         self.kill()
         if self.process.stderr is not None:
             self.process.stderr.close()
+        self._errors.close()
         self._client.close()
 
 

@@ -73,6 +73,8 @@ AT_ONCE = 4
 NOT_SWEPT = "could not sweep"
 #: Heartbeats without an announcement after which a worker is forgotten.
 FORGOTTEN_BEATS = 60
+#: Seconds, or a heartbeat if that is shorter, until an announcement that failed is tried again.
+RETRY_SECONDS = 1.0
 #: Outcomes in which the sweep pushed the stored message. A worker claims with that
 #: message, not with a message that a commit has just built.
 PUSHED = ("resent", "freed", "woken", "answered")
@@ -113,6 +115,8 @@ class Sweeper:
         self._callbacks = callbacks
         self._follow_ups = FollowUps(store, publisher)
         self._announcing = threading.Lock()
+        #: The time (of the monotonic clock) at which the next announcement is due.
+        self._next_announcement = 0.0
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._forfeits: deque[tuple[str, int, int, str]] = deque()
@@ -285,17 +289,23 @@ class Sweeper:
                     logger.error("%s", error, extra={"run_id": run_id})
 
     def announce(self) -> None:
-        """Announce on the state server that this worker is alive, and what it runs."""
+        """Announce on the state server that this worker is alive, and what it runs.
+
+        If the server does not reply, the sweeper's thread tries again soon.
+        """
         with self._announcing:
             if self._stopping.is_set():
                 return
+            every = self._settings.heartbeat_seconds
+            self._next_announcement = time.monotonic() + min(every, RETRY_SECONDS)
             now = self._store.time()
             self._store.announce(
                 self._worker,
                 self._announcement(),
                 now,
-                now - round(FORGOTTEN_BEATS * self._settings.heartbeat_seconds * 1000),
+                now - round(FORGOTTEN_BEATS * every * 1000),
             )
+            self._next_announcement = time.monotonic() + every
 
     def _release_forfeits(self) -> None:
         while self._forfeits:
@@ -307,25 +317,24 @@ class Sweeper:
                 raise
 
     def _sweep_forever(self) -> None:
-        next_announcement = time.monotonic() + self._settings.heartbeat_seconds
         # Workers started together would sweep together; a random phase spreads them.
-        woken = self._woken.wait(random.random() * self._settings.sweep_seconds)
-        while not self._stopping.is_set():
-            self._woken.clear()
+        next_sweep = time.monotonic() + random.random() * self._settings.sweep_seconds
+        while True:
+            due = min(next_sweep, self._next_announcement)
+            self._woken.wait(max(0.0, due - time.monotonic()))
+            if self._stopping.is_set():
+                return
+            woken = self._woken.is_set()
+            if woken:
+                self._woken.clear()
+            sweeps = woken or time.monotonic() >= next_sweep
             try:
-                self._release_forfeits()
-                # Skip if any worker swept within half the interval. Detection is not delayed, since
-                # one of them always sweeps.
-                report = self.sweep(0.0 if woken else self._settings.sweep_seconds / 2)
-                for run_id, word in report:
-                    if word in LOGGED:
-                        logger.warning("run %s: %s", run_id, LOGGED[word], extra={"run_id": run_id})
-                if report and is_on():
-                    from perdure.worker.tracing.round_spans import tell_losses
-
-                    tell_losses(self._store, report)
-                if time.monotonic() >= next_announcement:
-                    next_announcement = time.monotonic() + self._settings.heartbeat_seconds
+                if sweeps:
+                    self._release_forfeits()
+                    # Skip if any worker swept within half the interval. Detection is not delayed,
+                    # since one of them always sweeps.
+                    self._log(self.sweep(0.0 if woken else self._settings.sweep_seconds / 2))
+                if time.monotonic() >= self._next_announcement:
                     self.announce()
                 self._store.outage.passed(NOT_SWEPT)
             except StoreUnavailable as error:
@@ -333,4 +342,15 @@ class Sweeper:
             except BaseException:  # an announcement runs code of flows, too
                 # The thread must survive any error: it recovers the runs of the others.
                 logger.exception("a sweep failed, trying again")
-            woken = self._woken.wait(self._settings.sweep_seconds)
+            if sweeps:
+                next_sweep = time.monotonic() + self._settings.sweep_seconds
+
+    def _log(self, report: Sequence[tuple[str, str]]) -> None:
+        """Log the outcomes of a sweep, and trace the losses among them."""
+        for run_id, word in report:
+            if word in LOGGED:
+                logger.warning("run %s: %s", run_id, LOGGED[word], extra={"run_id": run_id})
+        if report and is_on():
+            from perdure.worker.tracing.round_spans import tell_losses
+
+            tell_losses(self._store, report)
