@@ -77,16 +77,20 @@ class OneChild(CircularFlow):
 
 @register("wide")
 class Wide(CircularFlow):
-    """Starts a child of one empty round for each item, as many at a time as the inputs say."""
+    """Starts a child of one round for each item, as many at a time as the inputs say.
+
+    The rounds are empty, or sleep for ``seconds``.
+    """
 
     topology = (Node("Controller", "start", role="controller"),)
 
     def start(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
         inputs = context.inputs
+        seconds = inputs.get("seconds")
         group = context.map(
-            "empty",
+            "sleeper" if seconds else "empty",
             range(inputs["items"]),
-            inputs=lambda item: {"rounds": 1, "bytes": 0},
+            inputs=lambda item: {"seconds": seconds} if seconds else {"rounds": 1, "bytes": 0},
             max_concurrency=inputs["at_once"],
         )
         return {self.early_exit_key: True, "answer": len(group.answers)}

@@ -39,6 +39,7 @@ PARTS = {
     "parked_on_signals": "what runs cost that wait for a signal",
     "waits": "from a signal to its node, how late a sleep ends, and many signals at once",
     "children": "from a child's end to its parent, children of a map, and a stop of a tree",
+    "joins": "a map beside Celery's chord, and joins during which a worker is killed",
     "workflows": "an order in Perdure, DBOS, Restate and Celery; what a step of a workflow costs",
     "metrics": "what a scrape of /metrics costs beside 100,000 runs",
     "backlog": "what a queue of 100,000 runs costs",

@@ -1,9 +1,12 @@
-"""Plain Celery's app: one task that enqueues itself until its run has had all its rounds."""
+"""Plain Celery's app: one task that enqueues itself until its run has had all its rounds, and the
+tasks of a chord.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any
 
 from celery import Celery, signals
@@ -11,7 +14,7 @@ from celery import Celery, signals
 from benchmarks.tally import stamp, tell_end, tell_ready
 from benchmarks.work import state_after
 
-ROUND = "plain.round"
+ROUND, ITEM, JOIN = "plain.round", "plain.item", "plain.join"
 
 
 def make_app(broker: str, settings: dict[str, Any]) -> Celery:
@@ -28,6 +31,17 @@ def make_app(broker: str, settings: dict[str, Any]) -> Celery:
             play.delay(state_after(done, len(state)), done, rounds)
         else:
             tell_end(done)
+
+    @app.task(name=ITEM, shared=False)  # type: ignore[untyped-decorator]
+    def item(number: int, seconds: float) -> int:
+        """Take some seconds, and return the number."""
+        time.sleep(seconds)
+        return number
+
+    @app.task(name=JOIN, shared=False)  # type: ignore[untyped-decorator]
+    def join(numbers: list[int]) -> int:
+        """Return how many different numbers there are."""
+        return len(set(numbers))
 
     return app
 
