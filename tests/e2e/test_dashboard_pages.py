@@ -22,7 +22,9 @@ from perdure import (
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from perdure.worker.store.tables import DeadLetters
+from tests.support.example_flows import rings  # noqa: F401 -- registers flows
 from tests.support.page_visitor import Page, Visitor
+from tests.support.runtimes import runtime_of
 from tests.support.servers import until
 from tests.support.workers import WorkerProcess
 
@@ -240,6 +242,17 @@ def test_a_reason_is_shown_as_it_is_although_it_has_the_word_that_is_a_runs_id(
 ) -> None:
     client.submit("countdown", "x", inputs={"rounds": 1}, run_id="live")
     assert "no live worker runs controller rounds" in visitor.see("/stuck").text
+
+
+def test_a_reason_of_several_runs_names_none_of_them_and_has_no_placeholder(
+    visitor: Visitor, client: Client
+) -> None:
+    runs = [client.submit("trouble", "fail", {"kind": "fatal"}) for _ in range(2)]
+    for run in runs:
+        runtime_of(client).rounds.run(run.id, 0, 0)
+    page = visitor.see("/stuck")
+    assert page.text.count("It ended errored") == 1 and all(run.id in page.text for run in runs)
+    assert "RUN" not in page.text and f"run {runs[0].id}" not in page.text
 
 
 @pytest.mark.slow

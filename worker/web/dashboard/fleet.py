@@ -100,6 +100,10 @@ HEADS: Mapping[VerdictCode, str] = {
 }
 
 
+#: What stands for a run's id in a sentence about several runs, by the first letter.
+THE_RUN = {"r": "the run", "R": "The run"}
+
+
 @router.get("/stuck")
 def stuck(request: Request, runs: Runs) -> Response:
     """Show the runs that make no progress, by reason, and the refused messages."""
@@ -126,17 +130,27 @@ def run_words(runs: AuthorizedClient, run_id: str) -> tuple[str, str]:
 def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[str, list[Verdict]]]]:
     """Return the verdicts on stuck runs, grouped by code and within a code by sentence.
 
-    Codes come in the order of HEADS, then those without a heading.
+    Codes come in the order of HEADS, then those without a heading. Sentences that differ only in
+    the run's id form one group, whose sentence names no run: the page lists the runs below.
     """
     groups: dict[VerdictCode, dict[str, list[Verdict]]] = {}
     for verdict in verdicts:
-        # Sentences that differ only in the run's id form one group. The page lists the runs below.
-        # Only where a sentence names a run or a command: an error's text may contain the same word.
-        named = rf"\b(run|perdure [a-z]+) {re.escape(str(verdict.details['run']))}(?![\w-])"
-        sentence = re.sub(named, r"\1 RUN", verdict.sentence)
+        sentence = _of_any_run(verdict.sentence, str(verdict.details["run"]))
         groups.setdefault(verdict.code, {}).setdefault(sentence, []).append(verdict)
     order = [*HEADS, *(code for code in groups if code not in HEADS)]
     return [(code, HEADS.get(code, code.value), groups[code]) for code in order if code in groups]
+
+
+def _of_any_run(sentence: str, run_id: str) -> str:
+    """Return a sentence without the id of the run that it is about.
+
+    The id is left where it names no run and no argument of a command, since an error's text may
+    contain the same word.
+    """
+    own = rf"{re.escape(run_id)}(?![\w-])"
+    sentence = re.sub(rf"\b[Rr]un {own}, (?=step \d)", "", sentence)
+    sentence = re.sub(rf"\b([Rr])un {own}", lambda found: THE_RUN[found[1]], sentence)
+    return re.sub(rf"\b(perdure [a-z]+) {own}", r"\1 RUN", sentence)
 
 
 #: Questions on one page: people answer them one by one.
