@@ -35,6 +35,8 @@ from perdure import (
     workflow,
 )
 from perdure.flows.files import MOST_BYTES, MOST_TOGETHER
+from perdure.worker.web import Caller, Scope
+from perdure.worker.web.auth import AuthorizedClient
 from tests.support.driving import Driver, driving
 from tests.support.html_checks import Markup
 from tests.support.own_registry import own_registry
@@ -336,6 +338,30 @@ def test_a_long_text_and_files_of_child_runs_are_there_when_all_of_them_are_dele
     assert sorted(client.artifacts(second.id)) == sorted(contents)
     with serving(settings) as url, closing(RemoteClient(url)) as remote:
         assert remote.file(second.id, file["file"]) == drawn
+
+
+def test_the_copy_of_a_childs_file_is_read_by_who_may_read_the_fork_and_no_other_runs_file_is(
+    client: Client, driver: Driver
+) -> None:
+    old = client.submit("at_once", "g", submitted_by="ann")
+    driver.play()
+    name = history(client, old.id)[1]["observation"]["file"]
+    step = next(
+        event.step for event in client.events(old.id, follow=False)
+        if event.type == "committed" and event.data.get("command") == "read"
+    )  # fmt: skip
+    fork = client.fork(old, step, submitted_by="bob")
+    ann, bob = (
+        AuthorizedClient(client, Caller(who, frozenset({Scope.READ}))) for who in ("ann", "bob")
+    )
+    assert ann.file(old.id, name).content == bob.file(fork.id, name).content == b"b" * 200
+    client.delete(old.id, tree=True)
+    assert bob.file(fork.id, name).content == b"b" * 200
+    others = client.submit("adder", "g", {"by": 1}, files=[File("a.txt", b"x")], submitted_by="ann")
+    assert ann.file(others.id, "a.txt").content == b"x"
+    for reader, run_id, asked in ((ann, fork.id, name), (bob, fork.id, f"{others.id}/a.txt")):
+        with pytest.raises(RunNotFound):
+            reader.file(run_id, asked)
 
 
 def test_a_fork_knows_what_people_said_to_the_run_before_its_step(
