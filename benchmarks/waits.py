@@ -6,6 +6,7 @@ A node that waits reports when it has got past its wait, with a clock that all p
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 import time
@@ -121,7 +122,8 @@ def _late(client: Client, listening: Tally, together: int) -> tuple[list[float],
         Until the node is played, and until the run is queued for that.
     """
     before = len(listening.began)
-    ends = time.time() + max(2.0, together / SUBMITTED)
+    # A run that is submitted when a sweep has woken the one before would end just behind a sweep.
+    ends = time.time() + max(2.0, together / SUBMITTED) + random.random()
     offset = time.time() - time.monotonic()
     runs = [
         client.submit("waiter", "go", {"seconds": ends - time.time()}).id for _ in range(together)
