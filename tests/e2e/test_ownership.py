@@ -8,6 +8,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from perdure import RunExists
+from perdure.flows.children import ONLY
+from perdure.worker.domain.record import VALUE
+from perdure.worker.errors import Forbidden
 from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth import AuthorizedClient
 from tests.support.in_process_server import Room, room_on
@@ -198,6 +201,28 @@ def test_ones_own_damaged_run_is_told_as_damaged(
         == bob.get(f"{API}/runs/{run_id}/why").status_code
         == 404
     )
+
+
+def test_titles_are_those_of_ones_own_runs_that_can_be_read(room: Room) -> None:
+    client = room.client
+    mine, whose, damaged = (
+        client.submit("countdown", f"goal of {who}", submitted_by=who).id
+        for who in ("ann", "bob", "ann")
+    )
+    redis, keys = client._store.redis, client._store.keys
+    redis.hset(
+        keys.run(damaged), mapping={"parent": "p", f"{VALUE}{ONLY}": "1", f"{VALUE}command": "{"}
+    )
+    asked = [mine, whose, damaged, "none"]
+    ann, root = (
+        AuthorizedClient(client, Caller(name, frozenset({scope})))
+        for name, scope in (("ann", Scope.READ), ("root", Scope.ADMIN))
+    )
+    own = {mine: ("goal of ann", "countdown")}
+    assert ann.titles(asked) == own
+    assert root.titles(asked) == own | {whose: ("goal of bob", "countdown")}
+    with pytest.raises(Forbidden):
+        AuthorizedClient(client, Caller("ann", frozenset({Scope.SUBMIT}))).titles(asked)
 
 
 def test_what_is_not_even_a_run_is_not_there(room: Room, ann: TestClient) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from perdure.worker.client import validation
 from perdure.worker.doctor.default_server import with_server
 from perdure.worker.domain.record import Record
+from perdure.worker.domain.run import TITLE_FIELDS, title_of
 from perdure.worker.errors import DamagedRun, RunNotFound
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.settings import Settings, current, find_flows
@@ -119,6 +121,20 @@ class ClientConnection:
             if validation.is_run_id(run_id)
             else None
         )
+
+    def _titles(self, run_ids: Sequence[str], submitter: str | None) -> dict[str, tuple[str, str]]:
+        """Return the title and the flow of several runs, read in one exchange.
+
+        Runs that do not exist, cannot be read, or are not the submitter's are left out. Without a
+        submitter, all are returned.
+        """
+        titles = {}
+        names = (*TITLE_FIELDS, "flow", "submitted_by")
+        for run_id, fields in zip(run_ids, self._store.some_fields(run_ids, names), strict=True):
+            if fields and submitter in (None, fields.get("submitted_by")):
+                with suppress(DamagedRun):
+                    titles[run_id] = title_of(fields), fields.get("flow", "")
+        return titles
 
     def _message(self, record: Record, epochs: int) -> str:
         task, queue = record.fields.get("task", ""), record.fields.get("queue", "")

@@ -302,11 +302,7 @@ class Run(Document):
     @property
     def title(self) -> str:
         """What the run does, on a line for people: its goal, or the one command of it."""
-        call = self.details.get("call")
-        if call is None:
-            return self.goal
-        args = json.dumps(call["args"], ensure_ascii=False)
-        return f"{call['command']} {args if call['args'] else ''}".strip()
+        return _title(self.goal, self.details.get("call"))
 
     @property
     def finished(self) -> bool:
@@ -425,6 +421,43 @@ def _has_traceback(fields: Mapping[str, str]) -> bool:
     return bool(fields.get("traceback")) and ("last_error" in fields or "error" in fields)
 
 
+#: Fields of a run's hash that say what the run does, for ``title_of``.
+TITLE_FIELDS = (
+    "id",
+    "goal",
+    "parent",
+    VALUE + ONLY,
+    f"{VALUE}command",
+    f"{VALUE}command_args",
+)
+
+
+def title_of(fields: Mapping[str, str]) -> str:
+    """Return the title of a run of which only ``TITLE_FIELDS`` were read.
+
+    Raises:
+        DamagedRun: A field cannot be read.
+    """
+    return _title(fields.get("goal", ""), _call(Record(fields)))
+
+
+def _title(goal: str, call: Mapping[str, Any] | None) -> str:
+    if call is None:
+        return goal
+    args = json.dumps(call["args"], ensure_ascii=False)
+    return f"{call['command']} {args if call['args'] else ''}".strip()
+
+
+def _call(record: Record) -> dict[str, Any] | None:
+    """Return the one command that a child run carries out, or None if it plays a whole flow."""
+    if "parent" not in record.fields or VALUE + ONLY not in record.fields:
+        return None
+    return {
+        "command": record.json(f"{VALUE}command", ""),
+        "args": record.mapping(f"{VALUE}command_args"),
+    }
+
+
 def _details(record: Record) -> dict[str, Any]:
     details: dict[str, Any] = {
         name: record.fields[name] for name in DETAILS if record.fields.get(name)
@@ -443,11 +476,8 @@ def _details(record: Record) -> dict[str, Any]:
         details["received"] = int(record.fields[ARRIVED])
     if "parent" in record.fields:
         details |= {"place": record.count("place"), "depth": record.count("depth")}
-        if VALUE + ONLY in record.fields:
-            details["call"] = {
-                "command": record.json(f"{VALUE}command", ""),
-                "args": record.mapping(f"{VALUE}command_args"),
-            }
+    if (call := _call(record)) is not None:
+        details["call"] = call
     details |= {
         name: record.count(name)
         for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")

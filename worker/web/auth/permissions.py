@@ -8,7 +8,7 @@ Scopes and owners are enforced here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Any
@@ -293,6 +293,14 @@ class AuthorizedClient:
         """
         self.caller.require(Scope.READ)
         return self.client.stuck(limit, self.caller.sees_only)
+
+    def titles(self, run_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """Return the title and the flow of several runs, read in one exchange.
+
+        Runs that do not exist, cannot be read, or that the HTTP caller may not see, are left out.
+        """
+        self.caller.require(Scope.READ)
+        return self.client._titles(run_ids, self.caller.sees_only)
 
     def queues(self) -> list[QueueInfo]:
         """Return the broker's queues with their lengths."""

@@ -114,17 +114,8 @@ def stuck(request: Request, runs: Runs) -> Response:
         "stuck.html",
         groups=grouped(verdicts),
         refused=refused,
-        words={each.details["run"]: run_words(runs, str(each.details["run"])) for each in verdicts},
+        words=runs.titles([str(each.details["run"]) for each in verdicts]),
     )
-
-
-def run_words(runs: AuthorizedClient, run_id: str) -> tuple[str, str]:
-    """Return the title and the flow of a run; both are '' if it cannot be read."""
-    try:
-        run = runs.get(run_id)
-    except (DamagedRun, RunNotFound):
-        return "", ""
-    return run.title, run.flow
 
 
 def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[str, list[Verdict]]]]:

@@ -16,7 +16,7 @@ from perdure.worker.domain.verdict import Verdict, VerdictCode
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.dashboard.charts import Chart, flow_charts, mean_charts
-from perdure.worker.web.dashboard.fleet import HEADS, run_words
+from perdure.worker.web.dashboard.fleet import HEADS
 from perdure.worker.web.dashboard.page import PageRoute, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -130,10 +130,11 @@ def _attention(runs: AuthorizedClient) -> list[Attention]:
     return [*questions, *_standing_still(runs, runs.stuck(ROWS))][: 2 * ROWS]
 
 
-def _standing_still(runs: AuthorizedClient, verdicts: Iterable[Verdict]) -> Iterable[Attention]:
+def _standing_still(runs: AuthorizedClient, verdicts: Sequence[Verdict]) -> Iterable[Attention]:
+    titles = runs.titles([str(verdict.details["run"]) for verdict in verdicts])
     for verdict in verdicts:
         run_id = str(verdict.details["run"])
-        title, flow = run_words(runs, run_id)
+        title, flow = titles.get(run_id, ("", ""))
         head = HEADS.get(verdict.code, verdict.code.value)
         yield Attention(
             run_id,
