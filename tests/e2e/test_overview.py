@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from perdure import Client
+from perdure import Client, RunStatus
 from perdure.worker.store import Store
 from tests.support.browser import browsing, chromium, grave_findings
 from tests.support.example_flows import thinking  # noqa: F401 (registers the thinker)
@@ -43,6 +43,16 @@ def test_the_first_page_says_what_needs_attention_and_what_has_ended(
     assert "perdure retry" not in page.text and "Inbox 1 wait" in page.text
     assert [link for link in page.links if link.endswith(f"/runs/{asking.id}/answer")]
     assert "completed 1 in the last hour" in sound(visitor.see("/overview?span=hour")).text
+
+
+def test_a_used_up_budget_is_told_in_words(visitor: Visitor, client: Client) -> None:
+    inputs = {"notes": 9, "tokens": 700, "money": 0.25}
+    run = client.submit("thinker", "Think", inputs, budgets={"tokens": 600})
+    for step in range(3):
+        runtime_of(client).rounds.run(run.id, 0, step)
+    assert client.get(run.id).status is RunStatus.INTERRUPTED
+    text = sound(visitor.see("/overview")).text
+    assert "its budget is spent: tokens 700 of 600" in text and "budget_" not in text
 
 
 def test_rounds_are_charts_of_latency_tokens_and_money_with_their_figures(

@@ -12,7 +12,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from perdure.worker.domain.metric_history import PARTS, SPANS
-from perdure.worker.domain.verdict import Verdict, VerdictCode
+from perdure.worker.domain.verdict import Verdict
+from perdure.worker.presentation.questions import KINDS, what
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.dashboard.charts import Chart, flow_charts, mean_charts
@@ -120,8 +121,8 @@ def _attention(runs: AuthorizedClient) -> list[Attention]:
             waiting.run_id,
             waiting.goal,
             waiting.flow,
-            "in doubt" if waiting.kind == "in_doubt" else waiting.kind,
-            waiting.question,
+            KINDS[waiting.kind],
+            what(waiting) if waiting.kind == "budget" else waiting.question,
             waiting.since,
             True,
         )
@@ -140,7 +141,7 @@ def _standing_still(runs: AuthorizedClient, verdicts: Sequence[Verdict]) -> Iter
             run_id,
             title,
             flow,
-            "errored" if verdict.code is VerdictCode.ENDED else head,
+            head[:1].lower() + head[1:],
             verdict.sentence,
             verdict.since,
         )
