@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Greatest time from the request of a page to its first contentful paint, in milliseconds.
 AIM_MS = 300.0
+#: The page of a run of very many rounds, and its aim.
+LONG, LONG_AIM_MS = "a long run", 1000.0
 #: No sandbox, since a machine of CI may run this as root; nothing that uses the network itself.
 ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -65,8 +67,9 @@ def measure_paints(
         return
     for name in paths:
         median = report.find(NAME + name).median
-        word = "reached" if median <= AIM_MS else "NOT reached"
-        report.notes.append(f"{NAME}{name}, {number(median)} ms; aim {AIM_MS:g}: {word}.")
+        aim = LONG_AIM_MS if name == LONG else AIM_MS
+        word = "reached" if median <= aim else "NOT reached"
+        report.notes.append(f"{NAME}{name}, {number(median)} ms; aim {aim:g}: {word}.")
 
 
 @contextmanager

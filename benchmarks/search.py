@@ -13,14 +13,17 @@ from urllib.parse import urlencode, urlsplit
 from benchmarks.bulk_runs import INPUTS, settings_of, settle
 from benchmarks.listing import control_room, milliseconds
 from benchmarks.measure import Measure
-from benchmarks.paints import measure_paints, pages
+from benchmarks.paints import LONG, measure_paints, pages
 from benchmarks.redis_server import RedisServer, redis_server
 from benchmarks.report import Options, Report, number
+from perdure.worker.app import engine_of, make_app
 from perdure.worker.client import Client
 from perdure.worker.store.keys import Keys
 
 COUNT, QUICK_COUNT = 100_000, 1_000
 CALLS, QUICK_CALLS = 11, 3
+#: Rounds of the long run whose page is loaded.
+ROUNDS, QUICK_ROUNDS = 10_000, 100
 #: Greatest time of one page of each search, in milliseconds.
 AIM_MS = 100.0
 FLOWS = 12
@@ -82,11 +85,26 @@ def measure(options: Options) -> Report:
         report.notes.append(
             f"slowest search: {slowest.name}, {number(slowest.median)} ms; aim {AIM_MS:g}: {word}."
         )
-        paths = pages(FIRST_RUN, SEARCHES[PAINTED_SEARCH])
+        rounds = QUICK_ROUNDS if options.quick else ROUNDS
+        paths = {
+            **pages(FIRST_RUN, SEARCHES[PAINTED_SEARCH]),
+            LONG: f"/runs/{_long_run(server, rounds)}",
+        }
         measure_paints(
             report, urlsplit(url)._replace(path="").geturl(), paths, calls, options.passes
         )
     return report
+
+
+def _long_run(server: RedisServer, rounds: int) -> str:
+    """Return a run of so many rounds that goes on."""
+    settings = settings_of(server)
+    engine = engine_of(make_app(settings))
+    with closing(Client(settings=settings)) as client, closing(engine):
+        run_id = client.submit("empty", "a long one", INPUTS).id
+        for step in range(rounds):
+            engine.rounds.run(run_id, 0, step)
+    return run_id
 
 
 def fill(server: RedisServer, count: int) -> None:
