@@ -57,8 +57,8 @@ CHORD_SIDES = (
     ("Celery's chord, threads", "threads", 1),
 )
 
-#: Plays a join of so many pieces, of so many seconds each, and returns how many were joined; None
-#: if it did not end in time.
+#: Plays a join of pieces, given their number, the seconds that each takes, and the patience in
+#: seconds. Returns how many pieces were joined, or None if the join did not end in time.
 Join = Callable[[int, float, float], int | None]
 
 

@@ -97,7 +97,7 @@ def measure(options: Options) -> Report:
 
 
 def _long_run(server: RedisServer, rounds: int) -> str:
-    """Return a run of so many rounds that goes on."""
+    """Return a run of this many rounds that goes on."""
     settings = settings_of(server)
     engine = engine_of(make_app(settings))
     with closing(Client(settings=settings)) as client, closing(engine):

@@ -100,7 +100,7 @@ HEADS: Mapping[VerdictCode, str] = {
 }
 
 
-#: What stands for a run's id in a sentence about several runs, by the first letter.
+#: What a sentence about several runs says instead of a run and its id.
 THE_RUN = {"r": "the run", "R": "The run"}
 
 
