@@ -159,7 +159,7 @@ def silent(case: RunCase) -> Verdict | None:
         number(queues.get(name)) for name in ("swept_at", "silent_from", "silent_until")
     )
     if swept is None and case.alive:  # Workers that have just started have not swept yet.
-        swept = max(worker.beat for worker in case.alive)
+        swept = max(worker.started for worker in case.alive)
     if case.alive and swept is not None and case.now - swept > case.lease / 2:
         return case.say(
             VerdictCode.SERVER_SILENT,

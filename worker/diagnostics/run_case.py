@@ -92,9 +92,16 @@ class RunCase:
     def since_phase(self) -> float | None:
         """The time since which a run is in its phase.
 
-        For a queued run, it is the time at which its message was published.
+        For a queued run, it is the time at which its message was published. A run that has never
+        begun may have been offered several times, to workers that lack its flow for example: for
+        it, it is the time from which it could begin.
         """
-        return self.time("queued_at") if self.phase == "queued" else self.time("updated_at")
+        if self.phase not in ("queued", "waiting"):
+            return self.time("updated_at")
+        if self.fields.get("started_at"):
+            return self.time("queued_at" if self.phase == "queued" else "updated_at")
+        times = (self.time(name) for name in ("created_at", "not_before", "resumed_at"))
+        return max((time for time in times if time is not None and time <= self.now), default=None)
 
     @property
     def beat(self) -> float:

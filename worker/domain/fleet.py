@@ -186,6 +186,15 @@ class WorkerInfo:
         )
 
     @property
+    def started(self) -> float:
+        """When it started, in ms by its own clock.
+
+        It is the last heartbeat if its version does not announce when it started.
+        """
+        value = self.info.get("started")
+        return 1000 * value if isinstance(value, int | float) else self.beat
+
+    @property
     def role(self) -> str:
         """The worker's role: ``controller``, ``executor`` or ``all``."""
         return str(self.info.get("role"))
