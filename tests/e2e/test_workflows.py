@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
@@ -382,6 +383,51 @@ def test_a_coroutine_stands_still_between_rounds_of_a_process(
     rounds = [each.data for each in client.events(run.id) if each.type == "committed"]
     assert [each.get("replayed") for each in rounds] == [None, 1, 2]
     assert round_text(rounds[-1]) == "mail mail book: mail book is done · 2 replayed"
+
+
+#: What a coroutine has told of itself.
+TOLD: list[str] = []
+HAS_BEGUN = threading.Event()
+
+
+async def sleeps_long() -> None:
+    HAS_BEGUN.set()
+    try:
+        await asyncio.sleep(60)
+        TOLD.append("slept")
+    finally:
+        TOLD.append("cleaned up")
+
+
+@workflow("workflow_sleeping")
+def sleeping(steps: Steps) -> None:
+    steps.step(sleeps_long, idempotent=True)
+
+
+@workflow("workflow_live_sleeping")
+async def live_sleeping(steps: AsyncSteps) -> None:
+    await steps.step(sleeps_long, idempotent=True)
+
+
+@pytest.mark.parametrize("flow", ["workflow_sleeping", "workflow_live_sleeping"])
+def test_a_heartbeat_cancels_the_coroutine_of_a_run_that_was_stopped(
+    client: Client, settings: Settings, flow: str
+) -> None:
+    TOLD.clear()
+    HAS_BEGUN.clear()
+    rare = settings.model_copy(update={"lease_seconds": 3600.0, "heartbeat_seconds": 1200.0})
+    with driving(rare) as driver:
+        run = client.submit(flow, "go")
+        playing = threading.Thread(target=play_one, args=(driver,))
+        playing.start()
+        assert HAS_BEGUN.wait(20)
+        client.request_stop(run.id, mode="now")
+        assert TOLD == []
+        driver.engine.heartbeat.beat()  # The next one would come in twenty minutes.
+        playing.join(20)
+        assert not playing.is_alive()
+    assert TOLD == ["cleaned up"]
+    assert client.get(run.id).status is RunStatus.STOPPED
 
 
 # Random programs under random kills

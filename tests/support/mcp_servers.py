@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 from perdure.flows.executors.mcp import mcp_commands
 from tests.support.servers import until
+from tests.support.till_mcp_server import result_of
 
 TIME = [sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"]
 GIT = [sys.executable, "-m", "mcp_server_git"]
@@ -107,6 +109,47 @@ def refusing(status: int, **headers: str) -> Iterator[tuple[str, list[dict[str, 
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/mcp", seen
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def till_over_http(calls: Path) -> Iterator[str]:
+    """The till of ``tests.support.till_mcp_server`` over HTTP; its URL."""
+
+    class Till(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+            if "id" not in asked:
+                self._reply(202)
+                return
+            result = result_of(asked["method"], asked.get("params") or {}, str(calls))
+            self._reply(200, {"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+        def do_GET(self) -> None:
+            self._reply(405)
+
+        def do_DELETE(self) -> None:
+            self._reply(405)
+
+        def _reply(self, status: int, data: Any = None) -> None:
+            body = b"" if data is None else json.dumps(data).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Till)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/mcp"
     finally:
         server.shutdown()
         server.server_close()
