@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +18,7 @@ from perdure import Client
 from perdure.flows import registry
 from perdure.worker.settings import Settings
 from tests.support.browser import browsing, chromium, grave_findings, keep_picture
+from tests.support.command_line import CommandLine, wait_for_line
 from tests.support.driving import driving
 from tests.support.example_flows import chatting  # noqa: F401 -- registers flows
 from tests.support.own_registry import own_registry
@@ -120,6 +125,54 @@ def test_a_person_chats_approves_and_sees_a_lost_attempt_taken_back(
     until(lambda: client.unread(newest.id) == {"say": 1}, "the message to the live run")
     page.reload()
     expect(page.locator(".person").last).to_have_text("cold, please")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_page_talks_to_the_agent_of_the_guide_of_types(tmp_path: Path) -> None:
+    """As a new user would: the files of both guides, ``perdure up`` and the app, and only the name of the flow is another."""
+    from playwright.sync_api import expect
+
+    typed = (Path(__file__).parents[2] / "docs/guides/typed.md").read_text("utf-8")
+    files = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", typed, re.DOTALL))
+    for name in ("refunds.py", "refund_model.py"):
+        (tmp_path / name).write_text(files[name], "utf-8")
+    (tmp_path / "chat_app.py").write_text(APP, "utf-8")
+    (tmp_path / "chat.html").write_text(PAGE.replace('"assistant"', '"refunds"'), "utf-8")
+    perdure = CommandLine(tmp_path, PERDURE_FLOW_MODULES="refunds,refund_model")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with perdure.running("up", "--no-server", "--model", "fake:refund") as up:
+        wait_for_line(up, "worker ready")
+        app = subprocess.Popen(
+            [sys.executable, "-m", "uvicorn", "chat_app:app", "--port", str(port)],
+            cwd=tmp_path,
+            env=perdure.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            until(lambda: is_open(port), "the app", 60)
+            with chromium() as browser, browsing(browser, f"http://127.0.0.1:{port}") as page:
+                page.goto("/")
+                page.get_by_label("Message").fill("The camel of order 4711 does not walk.")
+                page.get_by_role("button", name="Send").click()
+                expect(page.locator(".call").first).to_have_text('price {"order": "4711"}')
+                expect(page.locator(".call").nth(1)).to_contain_text("ask_lawyer")
+                expect(page.locator(".question")).to_contain_text("12.5")
+                page.get_by_role("button", name="Approve").click()
+                expect(page.locator(".answer").last).to_have_text('{"euros":12.5,"order":"4711"}')
+        finally:
+            app.terminate()
+            app.wait(30)
+            up.send_signal(signal.SIGINT)  # killed, it would leave its server behind
+            up.communicate(timeout=60)
+
+
+def is_open(port: int) -> bool:
+    """Return whether a server listens on this port of loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def is_uncovered(page: Page, name: str) -> bool:
