@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
+from statistics import median
 from typing import Annotated, Any
 
 import pytest
@@ -37,7 +38,7 @@ from perdure import (
 )
 from perdure.flows.adapters.graph_checkpoints import JOINED, MOST_PARTS, StoredChannel
 from perdure.flows.adapters.graph_history import RECORDS
-from perdure.flows.adapters.langgraph import register_graph
+from perdure.flows.adapters.langgraph import graph_of, register_graph
 from perdure.testing import crash_lab
 from tests.e2e.test_workflows import (
     BEGUN,
@@ -65,6 +66,13 @@ class Farm(TypedDict, total=False):
 
 @pytest.fixture
 def driver(settings: Settings) -> Iterator[Driver]:
+    with driving(settings) as made:
+        yield made
+
+
+@pytest.fixture
+def other(settings: Settings) -> Iterator[Driver]:
+    """Another worker process."""
     with driving(settings) as made:
         yield made
 
@@ -786,3 +794,64 @@ def test_a_graph_in_whose_input_the_goal_has_no_place_needs_none(
     run = client.submit("graph_herd", inputs={"animal": "cow"})
     assert play(driver, run).answer == {"animal": "COW"}
     assert register_graph("graph_farm_with_goal", fan()).needs_goal
+
+
+# Ten megabytes of messages
+
+STEPS, LONG = 200, 50_000
+
+
+class Said(TypedDict):
+    count: int
+
+
+class Long(Said):
+    messages: Annotated[list[BaseMessage], add_messages]
+
+
+def say_much(state: Long) -> Any:
+    number = len(state["messages"]) - 1
+    text = Random(number).randbytes(LONG // 2).hex()
+    return Command(
+        update={"messages": [AIMessage(text)], "count": number + 1},
+        goto="say_much" if number < STEPS - 1 else END,
+    )
+
+
+#: The answer of a run may take 256 KiB, so it is not the whole state.
+long_chat = StateGraph(Long, output_schema=Said)
+long_chat.add_node("say_much", say_much, destinations=("say_much", END))
+long_chat.add_edge(START, "say_much")
+register_graph("graph_long_chat", long_chat, idempotent=True, max_rounds=STEPS + 10)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ten_megabytes_of_messages_are_written_once(
+    client: Client, driver: Driver, other: Driver
+) -> None:
+    run = client.submit("graph_long_chat", "farm")
+    store = driver.engine.store
+    sent = []
+    while not client.get(run.id).status.ended:
+        before = store.redis.info("stats")["total_net_input_bytes"]
+        # Each tenth round is played by another process, which has to read the state.
+        assert play_one(other if len(sent) % 10 == 9 else driver)
+        sent.append(store.redis.info("stats")["total_net_input_bytes"] - before)
+    assert client.get(run.id).answer == {"count": STEPS}
+    # A message is written once, as base64, which is a third longer.
+    sizes = store.artifacts(run.id)
+    records = sum(size for name, size in sizes.items() if name.startswith(RECORDS))
+    state = sum(sizes.values()) - records
+    # Rounds that followed one of the same process. The others also send what they want to read.
+    stayed = [each for number, each in enumerate(sent) if 1 <= number % 10 <= 7]
+    first, last = median(stayed[:30]), median(stayed[-30:])
+    total = f"sent {sum(sent):,}, {first:,.0f} in a round at first, {last:,.0f} at last"
+    print(f"state {state:,} bytes, history {records:,}; {total}")
+    assert STEPS * LONG < state < 1.4 * STEPS * LONG
+    assert records < STEPS * 1000
+    assert sum(sent) < 1.7 * STEPS * LONG
+    assert last < first + 40 * STEPS, "a round also writes an index of all messages"
+    graph = graph_of(client, run.id)
+    messages = graph.get_state(graph.config).values["messages"]
+    assert [len(each.content) for each in messages[1:]] == [LONG] * STEPS

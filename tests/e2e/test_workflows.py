@@ -418,7 +418,7 @@ def test_a_heartbeat_cancels_the_coroutine_of_a_run_that_was_stopped(
     rare = settings.model_copy(update={"lease_seconds": 3600.0, "heartbeat_seconds": 1200.0})
     with driving(rare) as driver:
         run = client.submit(flow, "go")
-        playing = threading.Thread(target=play_one, args=(driver,))
+        playing = threading.Thread(target=play_one, args=(driver,), daemon=True)
         playing.start()
         assert HAS_BEGUN.wait(20)
         client.request_stop(run.id, mode="now")
