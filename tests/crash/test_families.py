@@ -64,8 +64,8 @@ def families_under_kills(
                 until(lambda: in_flight(client) or not live(client), "a round in flight", 60)
                 threading.Event().wait(0.6 * chance.random())
                 until(lambda: in_flight(client) or not live(client), "the next round", 60)
-                hit += in_flight(client)
                 fleet.kill()
+                hit += in_flight(client)  # whose workers are dead, and whose leases last
             assert hit >= kills // 2, f"only {hit} of {kills} kills hit a round"
             fleet.start()
             for run in runs:

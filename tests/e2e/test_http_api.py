@@ -695,6 +695,10 @@ def test_a_page_costs_the_server_the_same_however_many_runs_there_are(
     assert with_some == with_many
 
 
+#: What a connection sends when it is opened.
+CONNECTING = ("HELLO", "CLIENT")
+
+
 def pages_cost(http: httpx2.Client, settings: Settings, count: int) -> list[dict[str, int]]:
     """The commands that some pages take, once there are so many runs in line."""
     client = Client(settings=settings)
@@ -711,7 +715,8 @@ def pages_cost(http: httpx2.Client, settings: Settings, count: int) -> list[dict
         ):
             with monitored(client._store) as counts:
                 http.get("/runs", params=params).raise_for_status()
-            costs.append(dict(counts))
+            # Whether a request needs another connection depends on how busy the machine is.
+            costs.append({name: counts[name] for name in counts if name not in CONNECTING})
         return costs
     finally:
         client.close()

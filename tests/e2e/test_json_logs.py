@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +126,9 @@ def test_the_sweep_says_which_run_it_speaks_of(
 
 @pytest.mark.slow
 def test_celery_on_the_shipped_app_logs_the_same_way(settings: Settings, client: Client) -> None:
-    process = WorkerProcess(
-        settings, "--loglevel", "INFO", PERDURE_LOG_FORMAT="json", SHOW="1"
-    ).ready()
-    with process.process:
+    process = WorkerProcess(settings, "--loglevel", "INFO", PERDURE_LOG_FORMAT="json", SHOW="1")
+    with closing(process):
+        process.ready()
         client.wait(
             client.submit("countdown", "x", {"rounds": 1}).id, 30
         )  # so Celery has told that it received a task

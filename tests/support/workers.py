@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +48,7 @@ class WorkerProcess:
             "--without-mingle",
         ]
         self._errors = tempfile.TemporaryFile() if log is None else log.open("a+b")  # noqa: SIM115
+        weakref.finalize(self, self._errors.close)  # also of a worker that no test closes
         self.process = subprocess.Popen(
             [*command, "--without-heartbeat", *options],
             cwd=root,
@@ -78,7 +80,7 @@ class WorkerProcess:
         If it does not, the error has what the worker wrote, and where each of its threads stands.
         """
         try:
-            until(lambda: self.name is not None or self._ended, "a worker's announcement", 30)
+            until(lambda: self.name is not None or self._ended, "a worker's announcement", 60)
         except AssertionError as error:
             self.process.send_signal(signal.SIGABRT)  # faulthandler writes where its threads stand
             self.process.wait(10)
@@ -112,7 +114,6 @@ class WorkerProcess:
         self.kill()
         if self.process.stderr is not None:
             self.process.stderr.close()
-        self._errors.close()
         self._client.close()
 
 
