@@ -63,9 +63,12 @@ def stored(client: Client, run_id: str = "r") -> Record:
     return record
 
 
+@pytest.mark.parametrize("first", [10_000, 4, 2, 1])
 def test_the_inbox_holds_what_waits_for_people_those_that_waited_longest_first(
-    client: Client,
+    client: Client, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
+    monkeypatch.setattr("perdure.worker.client.inbox.FIRST", first)
+    monkeypatch.setattr("perdure.worker.client.inbox.BATCH", 2)
     names = ["c", "a", "d", "b"]
     for run_id in sorted(names):
         client.submit("countdown", "x", run_id=run_id)

@@ -16,8 +16,8 @@ from perdure.worker.presentation.text import plain
 
 #: Characters of a question that an error shows.
 QUESTION_SHOWN = 200
-#: Number of runs that are read in one exchange.
-BATCH = 1000
+#: Number of ids of waiting runs that are read at once, and in each further exchange.
+FIRST, BATCH = 10_000, 1000
 
 
 class InboxReads(RunReads):
@@ -116,17 +116,17 @@ class InboxReads(RunReads):
         self, index: str, submitted_by: str | None
     ) -> Iterator[tuple[tuple[int, str], dict[str, str]]]:
         """Yield each run of an index as an entry of ``_interrupted``, with its place in a tree."""
-        last: str | None = None
+        ids, cursor = self._store.newest(index, FIRST)
         while True:
-            listed = self._store.listed(index, BATCH, last)
-            ids = [run_id for run_id, _ in listed]
             read = self._store.many_fields(ids, ["updated_at", "submitted_by", "root", "parent"])
             for run_id, fields in zip(ids, read, strict=True):
                 if submitted_by in (None, fields.get("submitted_by")):
                     yield (_ms(fields.get("updated_at", "")), run_id), fields
-            if len(listed) < BATCH:
+            if cursor is None:
                 return
-            last = f"{listed[-1][1]}:{ids[-1]}"
+            listed = self._store.listed(index, BATCH, cursor)
+            ids = [run_id for run_id, _ in listed]
+            cursor = f"{listed[-1][1]}:{ids[-1]}" if len(listed) == BATCH else None
 
 
 def asked_below(client: ClientApi, run: Run) -> str:
