@@ -80,7 +80,7 @@ class WorkerProcess:
         If it does not, the error has what the worker wrote, and where each of its threads stands.
         """
         try:
-            until(lambda: self.name is not None or self._ended, "a worker's announcement", 60)
+            until(lambda: self.name is not None or self._ended, "a worker's announcement", 30)
         except AssertionError as error:
             self.process.send_signal(signal.SIGABRT)  # faulthandler writes where its threads stand
             self.process.wait(10)
