@@ -1,4 +1,4 @@
-"""Tools whose arguments are models, literals and annotated values: what a model is told of them, and what they get."""
+"""Tools with nested models, literals and annotated values as arguments: the schema that a model gets, and the values that the tool gets."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Processes that play a run and end themselves with SIGKILL at its Nth point.
 
 Points are before and after each write of a round to the server (claim, intent, recorded result,
-commit), and before and after each effect. A process of its own (``python -m
-tests.support.counted_deaths``) reads a line ``RUN N`` and forks one that plays that run until nothing
-is queued any more, or until its Nth point. The file of the environment variable LEDGER has a line for
+commit), and before and after each effect. The helper process (``python -m
+tests.support.counted_deaths``) reads lines ``RUN N``. For each it forks a process that plays this
+run until no message is queued, or until its Nth point. The file of the environment variable LEDGER has a line for
 each effect and each point, also of processes that were killed.
 """
 
