@@ -247,8 +247,14 @@ def test_a_server_that_is_full_is_read_and_told_so(tmp_path: Path) -> None:
                 ("inbox",),
                 ("doctor",),
                 ("flows",),
+                ("tree", run.id),
+                ("value", run.id),
+                ("notes", "list"),
+                ("notifications", "list"),
             ):
                 assert perdure(*command).code == 0, command
+            assert list(client.events(run.id, after="1-0", follow=False))
+            assert client.notes("shop") == client.notes("shop", "a b") == []
             [row] = [row for row in perdure("doctor", "--json").json if row["check"] == "memory"]
             assert (
                 row["level"] == "warning"

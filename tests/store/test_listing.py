@@ -54,7 +54,7 @@ def test_the_newest_ids_of_an_index_and_the_others_behind_their_cursor(store: St
     in_order = [run_id for run_id, _ in store.listed("live", 9)]
     for count in range(1, 7):
         ids, cursor = store.newest("live", count)
-        assert ids == in_order[:count] and (cursor is None) == (count > 5)
+        assert ids == in_order[:count] and (cursor is None) == (count >= 5)
         if cursor is not None:
             assert [run_id for run_id, _ in store.listed("live", 9, cursor)] == in_order[count:]
     store.redis.delete(key)

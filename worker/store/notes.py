@@ -90,10 +90,14 @@ class NoteRecords:
             DamagedNote: what is stored cannot be read.
         """
         notes, order = self._store.keys.notes(namespace)
-        with self._store._answered(), self._store.redis.pipeline() as pipe:
+        with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
+            # The time is read on both sides: between two reads, a note is written or deleted. No
+            # MULTI: a server that is full would refuse even to read in one.
+            pipe.zscore(order, key)
             pipe.hget(notes, key)
             pipe.zscore(order, key)
-            text, at = pipe.execute()
+            before, text, after = pipe.execute()
+        at = before if after is None else after
         return None if text is None else _note(namespace, key, text, at)
 
     def newest(self, namespace: str, limit: int) -> list[Note]:
@@ -121,11 +125,12 @@ class NoteRecords:
         if not words.strip():
             return self.newest(namespace, limit)
         notes, order = self._store.keys.notes(namespace)
-        with self._store._answered(), self._store.redis.pipeline() as pipe:
+        with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
+            pipe.zrange(order, 0, -1, withscores=True)  # on both sides, as in ``get``
             pipe.hgetall(notes)
             pipe.zrange(order, 0, -1, withscores=True)
-            texts, times = pipe.execute()
-        times = dict(times)
+            before, texts, after = pipe.execute()
+        times = dict(before) | dict(after)
         found = (_note(namespace, key, text, times.get(key)) for key, text in texts.items())
         return fitting(found, words, limit)
 

@@ -259,14 +259,18 @@ class Queries(StoreConnection):
         Both are of the same moment. ``after`` is as for ``events``.
         """
         key = self.keys.events(run_id)
-        with self._answered(), self.redis.pipeline() as pipe:
-            pipe.xread({key: after or "0"}, count=count)
-            pipe.xread({key: "0"}, count=1)
-            events, oldest = (
-                [entry for _, entries in _pairs(streams) for entry in _flat(entries)]
-                for streams in pipe.execute()
-            )
-        return events, oldest[0][0] if oldest else None
+        while True:
+            # No MULTI: a server that is full would refuse even to read in one.
+            with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+                pipe.xread({key: "0"}, count=1)
+                pipe.xread({key: after or "0"}, count=count)
+                pipe.xread({key: "0"}, count=1)
+                before, events, oldest = (
+                    [entry for _, entries in _pairs(streams) for entry in _flat(entries)]
+                    for streams in pipe.execute()
+                )
+            if before == oldest or not oldest:  # nothing was trimmed meanwhile, or all is deleted
+                return events, oldest[0][0] if oldest else None
 
     def oldest_events(self, run_ids: Sequence[str]) -> dict[str, str]:
         """Return the id of each run's oldest event. A run without events is left out."""
@@ -348,17 +352,19 @@ class Queries(StoreConnection):
     def newest(self, index: str, count: int) -> tuple[list[str], str | None]:
         """Return the newest run ids of an index, and the cursor at which ``listed`` goes on.
 
-        Without the times, 3,000 ids are read in a quarter of the time (22 and 6 ms).
+        Without the times, 3,000 ids are read in a quarter of the time (22 and 6 ms). Where there
+        may be further runs, the ids are read once more, with their times.
 
         Returns:
             None as the cursor if there are no further runs.
         """
-        key, last = self.keys.index(index), count - 1
-        with self._answered(), self.redis.pipeline() as pipe:  # both of one moment
-            pipe.zrange(key, 0, last, desc=True)
-            pipe.zrange(key, last, last, desc=True, withscores=True)
-            ids, ends = pipe.execute()
-        return ids, f"{float(ends[0][1])}:{ends[0][0]}" if ends else None
+        with self._answered():
+            ids = cast("list[str]", self.redis.zrange(self.keys.index(index), 0, count, desc=True))
+        if len(ids) <= count:
+            return ids, None
+        page = self.listed(index, count)
+        ids = [run_id for run_id, _ in page]
+        return ids, f"{page[-1][1]}:{ids[-1]}" if len(page) == count else None
 
     def submitted(
         self, name: str, limit: int, after: str | None = None, oldest_first: bool = False
