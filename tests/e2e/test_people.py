@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from perdure import (
 )
 from perdure.worker.cli.commands.resume import asked_for_approval
 from perdure.worker.cli.main import run as perdure
+from perdure.worker.client.inbox import Entry
 from perdure.worker.domain.record import Record
 from tests.support.command_line import CommandLine
 from tests.support.example_flows import thinking  # noqa: F401 -- registers its flows
@@ -92,6 +94,32 @@ def test_the_inbox_holds_what_waits_for_people_those_that_waited_longest_first(
     assert [waiting.run_id for waiting in left] == ["b"] and left.damaged == ("a",)
 
 
+def test_the_inbox_reads_no_more_of_its_index_than_it_has_to(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.worker.client.inbox.FIRST", 5)
+    monkeypatch.setattr("perdure.worker.client.inbox.BATCH", 4)
+    store, waits = client._store, random.Random(1)
+    asked: list[str] = []
+    many_fields = store.many_fields
+
+    def noted(run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
+        asked.extend(run_ids)
+        return many_fields(run_ids, names)
+
+    monkeypatch.setattr(store, "many_fields", noted)
+    for most, is_read in ((0, 20), (40, 60)):  # how long a run works before it asks
+        since = {f"{number:02}": number + waits.randint(0, most) for number in range(60)}
+        for number, (run_id, at) in enumerate(since.items()):
+            index = "interrupted:children" if number % 3 == 2 else "interrupted"
+            store.redis.zadd(store.keys.index(index), {run_id: number})
+            store.redis.hset(store.keys.run(run_id), "updated_at", at)
+        assert list(client._interrupted(None)) == sorted((at, each) for each, at in since.items())
+        asked.clear()
+        next(client._interrupted(None))
+        assert len(asked) <= is_read and len(set(asked)) == len(asked)
+
+
 def test_the_function_of_the_guide_tells_each_question_once(client: Client) -> None:
     text = (Path(__file__).parents[2] / "docs/guides/people.md").read_text("utf-8")
     [example] = re.findall(r"```python\n# tell_people.py\n(.*?)```", text, re.DOTALL)
@@ -123,10 +151,10 @@ def test_a_run_that_was_stopped_while_the_inbox_was_read_is_not_in_it(
     client: Client, settings: Settings
 ) -> None:
     class Meanwhile(Client):
-        def _interrupted(self, submitted_by: str | None) -> list[tuple[int, str]]:
-            found = super()._interrupted(submitted_by)
+        def _interrupted(self, submitted_by: str | None) -> Iterator[Entry]:
+            found = list(super()._interrupted(submitted_by))
             self.request_stop("r")
-            return found
+            return iter(found)
 
     asking(client, "approval")
     meanwhile = Meanwhile(settings=settings)

@@ -48,19 +48,6 @@ def paged(client: Client, limit: int, look: int | None = None) -> list[str]:
             return found
 
 
-def test_the_newest_ids_of_an_index_and_the_others_behind_their_cursor(store: Store) -> None:
-    key = store.keys.index("live")
-    store.redis.zadd(key, {f"run{number}": 1000 + number // 2 for number in range(5)})
-    in_order = [run_id for run_id, _ in store.listed("live", 9)]
-    for count in range(1, 7):
-        ids, cursor = store.newest("live", count)
-        assert ids == in_order[:count] and (cursor is None) == (count >= 5)
-        if cursor is not None:
-            assert [run_id for run_id, _ in store.listed("live", 9, cursor)] == in_order[count:]
-    store.redis.delete(key)
-    assert store.newest("live", 3) == ([], None)
-
-
 def test_a_run_that_failed_last_is_listed_before_completed_ones_that_are_older(
     client: Client, store: Store
 ) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush, merge
+from itertools import groupby, islice
 
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
@@ -16,8 +19,24 @@ from perdure.worker.presentation.text import plain
 
 #: Characters of a question that an error shows.
 QUESTION_SHOWN = 200
-#: Number of ids of waiting runs that are read at once, and in each further exchange.
-FIRST, BATCH = 10_000, 1000
+#: Number of runs of an index that are read at first, and in each further exchange.
+FIRST, BATCH = 100, 1000
+#: Since when a run waits (ms), and its id.
+Entry = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _SomeRuns:
+    """Some runs of an index.
+
+    Attributes:
+        found: each with some of its fields.
+        submitted: when the last of them was submitted (ms). The others of the index were submitted
+            then or later.
+    """
+
+    found: list[tuple[Entry, dict[str, str]]]
+    submitted: float
 
 
 class InboxReads(RunReads):
@@ -38,11 +57,10 @@ class InboxReads(RunReads):
             if below is None
             else self._interrupted_below(self._record(below), submitted_by)
         )
-        later = [entry for entry in entries if entry > place]
+        later = (entry for entry in entries if entry > place)
         waits: list[PendingInterrupt] = []
         damaged: list[str] = []
-        for begin in range(0, len(later), limit):
-            batch = later[begin : begin + limit]
+        while batch := list(islice(later, limit)):
             for entry, fields in zip(
                 batch, self._store.records([run_id for _, run_id in batch]), strict=True
             ):
@@ -56,7 +74,8 @@ class InboxReads(RunReads):
                     continue
                 waits += [waiting] if waiting is not None else []
                 if len(waits) == limit:
-                    more = f"{entry[0]}:{entry[1]}" if entry != later[-1] else None
+                    ends = entry == batch[-1] and next(later, None) is None
+                    more = None if ends else f"{entry[0]}:{entry[1]}"
                     return Inbox(self._with_root_flows(waits), more, tuple(damaged))
         return Inbox(self._with_root_flows(waits), damaged=tuple(damaged))
 
@@ -73,29 +92,39 @@ class InboxReads(RunReads):
             for waiting in waits
         ]
 
-    def _interrupted(self, submitted_by: str | None) -> list[tuple[int, str]]:
-        """Return all interrupted runs, longest wait first.
+    def _interrupted(self, submitted_by: str | None) -> Iterator[Entry]:
+        """Yield the interrupted runs, longest wait first.
 
-        Each entry is the time (ms) at which the run began to wait, and the run's id. If
-        ``submitted_by`` is given, only that submitter's runs are returned. All runs are read,
-        because the index is ordered by submission time.
+        If ``submitted_by`` is given, only that submitter's runs.
         """
-        entries = [
-            entry
-            for index in ("interrupted", "interrupted:children")
-            for entry, _ in self._listed(index, submitted_by)
-        ]
-        return sorted(set(entries))
+        indexes = ("interrupted", "interrupted:children")
+        both = merge(*(self._longest_first(index, submitted_by) for index in indexes))
+        return (entry for entry, _ in groupby(both))
 
-    def _interrupted_below(self, record: Record, submitted_by: str | None) -> list[tuple[int, str]]:
-        """Return the interrupted runs of ``_interrupted`` that are below a run."""
+    def _longest_first(self, index: str, submitted_by: str | None) -> Iterator[Entry]:
+        """Yield the runs of an index, longest wait first.
+
+        The index is ordered by submission time, and no run waits since before it was submitted. So
+        only as much of the index is read as was submitted before the wait of the next run began.
+        """
+        known: list[Entry] = []
+        for runs in self._read(index, submitted_by, ()):
+            for entry, _ in runs.found:
+                heappush(known, entry)
+            while known and known[0][0] < runs.submitted:
+                yield heappop(known)
+        yield from sorted(known)
+
+    def _interrupted_below(self, record: Record, submitted_by: str | None) -> Iterator[Entry]:
+        """Yield the interrupted runs of ``_interrupted`` that are below a run."""
         root = record.fields.get("root", record.id)
         above = {
             entry: fields.get("parent", "")
-            for entry, fields in self._listed("interrupted:children", submitted_by)
+            for runs in self._read("interrupted:children", submitted_by, ("root", "parent"))
+            for entry, fields in runs.found
             if fields.get("root") == root
         }
-        found: set[tuple[int, str]] = set()
+        found: set[Entry] = set()
         while above:  # one generation further up each time
             found |= {entry for entry, parent in above.items() if parent == record.id}
             above = {
@@ -110,23 +139,27 @@ class InboxReads(RunReads):
                 for run_id, fields in zip(parents, read, strict=True)
             }
             above = {entry: parent_of[parent] for entry, parent in above.items()}
-        return sorted(found)
+        yield from sorted(found)
 
-    def _listed(
-        self, index: str, submitted_by: str | None
-    ) -> Iterator[tuple[tuple[int, str], dict[str, str]]]:
-        """Yield each run of an index as an entry of ``_interrupted``, with its place in a tree."""
-        ids, cursor = self._store.newest(index, FIRST)
+    def _read(
+        self, index: str, submitted_by: str | None, names: Sequence[str]
+    ) -> Iterator[_SomeRuns]:
+        """Yield the runs of an index, first submitted first, each with some of its fields."""
+        asked = ["updated_at", *names, *(() if submitted_by is None else ("submitted_by",))]
+        cursor, count = None, FIRST
         while True:
-            read = self._store.many_fields(ids, ["updated_at", "submitted_by", "root", "parent"])
-            for run_id, fields in zip(ids, read, strict=True):
-                if submitted_by in (None, fields.get("submitted_by")):
-                    yield (_ms(fields.get("updated_at", "")), run_id), fields
-            if cursor is None:
+            listed = self._store.listed(index, count, cursor, oldest_first=True)
+            read = self._store.many_fields([run_id for run_id, _ in listed], asked)
+            found = [
+                ((max(int(submitted), _ms(fields.get("updated_at", ""))), run_id), fields)
+                for (run_id, submitted), fields in zip(listed, read, strict=True)
+                if submitted_by in (None, fields.get("submitted_by"))
+            ]
+            if len(listed) < count:
+                yield _SomeRuns(found, math.inf)
                 return
-            listed = self._store.listed(index, BATCH, cursor)
-            ids = [run_id for run_id, _ in listed]
-            cursor = f"{listed[-1][1]}:{ids[-1]}" if len(listed) == BATCH else None
+            yield _SomeRuns(found, listed[-1][1])
+            cursor, count = f"{listed[-1][1]}:{listed[-1][0]}", BATCH
 
 
 def asked_below(client: ClientApi, run: Run) -> str:
