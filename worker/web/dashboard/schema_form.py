@@ -165,7 +165,7 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:
     bare = Field(
         name=name,
         kind=kind,
-        label=str(schema.get("title") or name.replace("_", " ")),
+        label=_title(name, schema),
         required=required and kind != "flag",
         description=str(schema.get("description") or ""),
         choices=choices,
@@ -174,6 +174,15 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:
     )
     default = schema.get("default")
     return Field(**{**vars(bare), "filled": write(bare, default)})
+
+
+def _title(name: str, schema: Mapping[str, Any]) -> str:
+    """Return the title that the flow gives an input, else its name, as in code and API.
+
+    A title that pydantic has made of the name says less than the name.
+    """
+    title = str(schema.get("title") or name)
+    return name if title == name.replace("_", " ").title() else title
 
 
 def _kind(schema: Mapping[str, Any]) -> Kind:
