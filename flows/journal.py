@@ -5,13 +5,41 @@ The next attempt reads there what may have happened.
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from perdure.flows.budgets import sum_of
 from perdure.flows.errors import FatalError
 
 #: Results of ``once`` and ended waits of one step (``MOST`` in record_result.lua).
 MOST_RESULTS = 64
+#: Field of a recorded JSON object: the attempt that recorded it, and what that had spent for it.
+SPENT = "~spent"
+
+
+def with_spent(
+    told: Mapping[str, Any], attempt: int, amounts: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return an object to record, with what an attempt of a round has spent for it.
+
+    If the attempt is lost, its round is charged with the amounts (``spent_by_lost``).
+    """
+    return {**told, SPENT: [attempt, dict(amounts)]} if amounts else dict(told)
+
+
+def spent_by_lost(recorded: Iterable[str], reported: int) -> dict[str, float]:
+    """Return what attempts of a round that were lost had spent for what they recorded.
+
+    Args:
+        recorded: what the round's attempts have recorded, as JSON texts.
+        reported: the number of the last attempt that has said what it spent; those before it are
+            included in that.
+    """
+    told = (json.loads(text) for text in recorded if f'"{SPENT}":[' in text)
+    noted = (each[SPENT] for each in told if isinstance(each, dict) and SPENT in each)
+    return sum_of(amounts for attempt, amounts in noted if attempt > reported)
 
 
 class Journal:

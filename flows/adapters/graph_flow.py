@@ -107,7 +107,7 @@ class GraphFlow(Flow):
         """Carry out a superstep of the graph, or ask a person what one of its nodes asks."""
         if FORK in context.inputs and INDEX not in context.committed:
             return self._start_fork(fork_input(context.inputs[FORK]), context)
-        usage = UsageCounter()
+        usage = UsageCounter(context)
         with ThreadPoolExecutor(TOGETHER, "perdure-node") as pool:
             this_round = GraphRound(context, self.idempotent, pool)
             saver = self._saver(context, this_round.tasks)
@@ -128,8 +128,6 @@ class GraphFlow(Flow):
                 if found is error:
                     raise
                 raise found from error
-            finally:
-                usage.charge(context)
         if this_round.question is not None:
             return this_round.question
         return self._outcome(context, saver, this_round, output, is_done)

@@ -18,9 +18,10 @@ from perdure.flows.adapters.graph_checkpoints import (
     StoredChannel,
     common,
 )
+from perdure.flows.budgets import sum_of
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import UnstorableValue
-from perdure.flows.journal import MOST_RESULTS
+from perdure.flows.journal import MOST_RESULTS, with_spent
 from perdure.flows.json_values import canonical
 
 #: Names of records: of a task, without its id, and of a nested checkpoint, without its id.
@@ -45,6 +46,8 @@ class RoundRecords:
         self._bases: dict[str, Namespace] = {}
         self._size = 0
         self._claimed = 0
+        #: What this attempt has spent, as far as its records say it.
+        self._spent: dict[str, float] = {}
 
     def read_tasks(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Return what earlier attempts have recorded of tasks, with the ids of these."""
@@ -147,9 +150,12 @@ class RoundRecords:
             if taken >= MOST_RESULTS - SPARE - left:
                 return False
             self._claimed += 1
+            spent = self._spent_since()
         try:
-            self._context.once(name, lambda: told)
+            self._context.once(name, lambda: with_spent(told, self._context.attempt, spent))
         except UnstorableValue:
+            with self._lock:
+                self._spent = sum_of([self._spent, {key: -spent[key] for key in spent}])
             if must_fit:
                 raise
             return False
@@ -157,6 +163,13 @@ class RoundRecords:
             with self._lock:
                 self._claimed -= 1
         return True
+
+    def _spent_since(self) -> dict[str, float]:
+        """Return what this attempt has spent since its last record, which the next one says."""
+        now = dict(self._context.spent)
+        since = {name: now[name] - self._spent.get(name, 0) for name in now}
+        self._spent = now
+        return {name: amount for name, amount in since.items() if amount}
 
 
 def _difference(name: str, space: Namespace, before: Namespace | None) -> dict[str, Any]:

@@ -12,17 +12,16 @@ from perdure.flows.context import RoundContext
 
 
 class UsageCounter(BaseCallbackHandler):
-    """Counts what the models of a round have used."""
+    """Charges the budgets of a run with what the models of a round use."""
 
     run_inline = True
 
-    def __init__(self) -> None:
+    def __init__(self, context: RoundContext) -> None:
         self._lock = threading.Lock()
-        self._spent: dict[str, float] = {}
-        self._model = ""
+        self._context = context
 
     def on_llm_end(self, response: LLMResult, **named: Any) -> None:
-        """Add the usage of a response."""
+        """Charge the usage of a response."""
         messages = [
             message
             for generations in response.generations
@@ -32,19 +31,12 @@ class UsageCounter(BaseCallbackHandler):
         with self._lock:
             for message in messages:
                 usage = getattr(message, "usage_metadata", None) or {}
-                self._add("tokens", usage.get("total_tokens", 0))
-                self._add("input_tokens", usage.get("input_tokens", 0))
-                self._add("output_tokens", usage.get("output_tokens", 0))
-                self._add("requests", 1)
+                self._context.spend(
+                    tokens=usage.get("total_tokens", 0),
+                    input_tokens=usage.get("input_tokens", 0),
+                    output_tokens=usage.get("output_tokens", 0),
+                    requests=1,
+                )
                 told = getattr(message, "response_metadata", None) or {}
-                self._model = str(told.get("model_name") or self._model)
-
-    def _add(self, name: str, amount: float) -> None:
-        self._spent[name] = self._spent.get(name, 0) + amount
-
-    def charge(self, context: RoundContext) -> None:
-        """Charge the budgets of the run."""
-        with self._lock:
-            context.spend(**self._spent)
-            if self._model:
-                context.tell(model=self._model[:200])
+                if model := told.get("model_name"):
+                    self._context.tell(model=str(model)[:200])

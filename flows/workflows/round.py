@@ -20,6 +20,7 @@ from perdure.flows.errors import (
     UnstorableValue,
 )
 from perdure.flows.flow import Role
+from perdure.flows.journal import with_spent
 from perdure.flows.json_values import storable
 from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
 from perdure.flows.summaries import shown
@@ -241,7 +242,10 @@ class WorkflowRound:
         if not apart or len(context.attached) > attached:
             return entry
         try:
-            told = context.once(step.key if entry.error is None else failed, entry.told)
+            told = context.once(
+                step.key if entry.error is None else failed,
+                lambda: with_spent(entry.told(), context.attempt, context.spent),
+            )
         except UnstorableValue:
             return entry  # Too large to be recorded. The commit keeps it as an artifact.
         return replace(entry_of(step.key, told, context.artifact), args=args)

@@ -147,9 +147,7 @@ class Case:
         assert len(tale.asked) <= len(self.once), (tale.at, tale.asked)
         for name in ("tokens", "requests"):
             spent = [each.run.details.get("spent", {}).get(name) for each in (tale, calm)]
-            # If what one of two requests found ends the run, the other one is not made again.
-            fits = spent[0] == spent[1] or (self.at_once > 1 and spent[0] < spent[1])
-            assert fits, (tale.at, name, spent)
+            assert spent[0] == spent[1], (tale.at, name, spent)
 
 
 def is_request(name: str) -> bool:
@@ -198,7 +196,7 @@ CASES = [
         f"{OPENAI}_kills", "openai_shopper", bought, frozenset({"price of hen", "pay 12"}),
         each=(11, 3),
     ),
-    Case(f"{OPENAI}_kills", "openai_guarded", at_once=2),
+    Case(f"{OPENAI}_kills", "openai_guarded", at_once=2, each=(1, 1)),
     Case(OPENAI, "openai_buyer", each=(9, 3)),
     Case(OPENAI, "openai_farmer", bought, BOTH),
     Case(TILLS, "openai_till_stdio", of_till, frozenset({"pay"}), TILL, each=(15, 5)),

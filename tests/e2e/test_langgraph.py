@@ -710,6 +710,23 @@ chatting.add_edge(START, "chat")
 register_graph("graph_chat", chatting, idempotent=["chat"], role="controller")
 
 
+def asker(name: str) -> Any:
+    """A node that does something, and then asks a model."""
+
+    def run(state: MessagesState) -> Any:
+        effect(name)
+        return chat(state)
+
+    return run
+
+
+asking = StateGraph(MessagesState)
+for each in ("ask_one", "ask_other"):
+    asking.add_node(each, asker(each))
+    asking.add_edge(START, each)
+register_graph("graph_asks_models", asking, idempotent=True)
+
+
 @tool
 def price(animal: str) -> str:
     """Look up a price."""
@@ -754,6 +771,17 @@ def test_the_goal_is_the_first_message_and_tokens_are_charged(
     assert texts == [("human", "cluck"), ("ai", "heard cluck")]
     spent = done.details["spent"]
     assert (spent["tokens"], spent["input_tokens"], spent["requests"]) == (110, 100, 1)
+
+
+@pytest.mark.parametrize("deadly", [(), ("ask_one",), ("ask_other",), ("ask_one", "ask_other")])
+def test_what_a_lost_attempt_has_recorded_is_charged(
+    client: Client, driver: Driver, deadly: tuple[str, ...]
+) -> None:
+    DEADLY.update(deadly)
+    done = play(driver, client.submit("graph_asks_models", "cluck"))
+    spent = done.details["spent"]
+    assert (spent["tokens"], spent["requests"]) == (220, 2)
+    assert {name: 2 if name in deadly else 1 for name in ("ask_one", "ask_other")} == DONE
 
 
 def test_inputs_are_the_input_of_the_graph(client: Client, driver: Driver) -> None:

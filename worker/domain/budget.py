@@ -4,13 +4,14 @@ A run's budgets count what the runs below it spend too, except those of cycles a
 
 Pure functions. An attempt whose worker was lost never reports its usage, so it is charged an
 estimate. The claim counts attempts, and each attempt without a report costs what the flow expects
-of one. Claiming a round therefore writes nothing extra for budgets.
+of one, and what it has spent for the results that it recorded. Claiming a round therefore writes
+nothing extra for budgets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perdure.flows.budgets import KINDS, RUNS, Budget, sum_of
 from perdure.flows.flow import Role
@@ -138,12 +139,14 @@ class BudgetAccount:
         attempt: Number of this attempt of the step, from 1.
         now: When it was claimed, in ms of the server's clock.
         above: Budgets of the runs above it that limit it too, the parent's first.
+        recorded: What attempts of this step that were lost have spent for what they recorded.
     """
 
     record: Record
     attempt: int
     now: int
     above: tuple[BudgetAbove, ...] = ()
+    recorded: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def lost(self) -> int:
@@ -187,7 +190,8 @@ class BudgetAccount:
 
     def _lost(self, estimate: Mapping[str, float]) -> dict[str, float]:
         # A damaged attempt count may be huge, so multiply instead of adding in a loop.
-        return {name: amount * self.lost for name, amount in estimate.items() if self.lost}
+        lost = {name: amount * self.lost for name, amount in estimate.items() if self.lost}
+        return sum_of([lost, self.recorded])
 
     @property
     def seconds(self) -> float:
@@ -268,9 +272,10 @@ class BudgetAccount:
             The changed fields. Empty if the run counts nothing.
         """
         fields = self.record.fields
-        if not estimate and not used and "spent" not in fields and "settled" not in fields:
+        charged = bool(estimate or used or self.recorded)
+        if not charged and "spent" not in fields and "settled" not in fields:
             return {}
-        total = sum_of([self.before(estimate), used]) if estimate or used else self.record.spent
+        total = sum_of([self.before(estimate), used]) if charged else self.record.spent
         changed = {} if total == self.record.spent else {"spent": canonical(total)}
         settled = 0 if done or not (estimate or total) else self.attempt
         return (

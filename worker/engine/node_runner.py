@@ -30,7 +30,6 @@ from perdure.flows.retry import tightening
 from perdure.flows.waits import TIMED_OUT, Mailbox, Parked
 from perdure.worker.domain.budget import (
     BudgetAbove,
-    BudgetAccount,
     budgets_above,
     fields_above,
     limits_of,
@@ -56,7 +55,7 @@ from perdure.worker.engine.kept import KeptStates
 from perdure.worker.engine.live_text import LiveTexts
 from perdure.worker.engine.mailbox import StoreMailbox
 from perdure.worker.engine.provider_waits import ProviderWaits
-from perdure.worker.engine.round_context import context_of, is_answered
+from perdure.worker.engine.round_context import account_of, context_of, is_answered
 from perdure.worker.engine.round_stats import RoundStats
 from perdure.worker.engine.traceback_text import traceback_of, without_secrets
 from perdure.worker.errors import DamagedRun
@@ -191,7 +190,7 @@ class NodeRunner:
             role: The role of its node, as ``BudgetAccount.exhausted`` expects it.
         """
         record, claim, context = loaded.record, loaded.claim, loaded.context
-        account = BudgetAccount(record, claim.attempt, claim.now, loaded.above)
+        account = account_of(record, claim, context.journal, loaded.above)
         if record.budgets or loaded.above:
             context = altered(context, budgets=account.budgets(estimate))
             loaded = loaded._replace(context=context)
@@ -204,10 +203,11 @@ class NodeRunner:
         elif shortage is not None:
             settlement = hold_up(record, shortage)
         else:
-            settlement = self._settlement(loaded)
+            settlement = self._settlement(loaded, account.recorded)
             context.live_text.end()
             span.played(context)
-            self._stats.spent(record.fields["flow"], context.spent)
+            spent = sum_of([account.recorded, context.spent])
+            self._stats.spent(record.fields["flow"], spent)
             used = _used(context, estimate)
         accounts = account.fields(estimate, used, settlement.is_done)
         if not settlement.is_done:
@@ -220,8 +220,12 @@ class NodeRunner:
                 settlement = replace(settlement, options={**settlement.options, "harmless": 1})
         return charging(with_accounts(record, settlement, accounts), account.charge(accounts))
 
-    def _settlement(self, loaded: LoadedRound) -> Settlement:
-        """Run a round's node, and decide from its outcome or error what the commit writes."""
+    def _settlement(self, loaded: LoadedRound, recorded: Mapping[str, float]) -> Settlement:
+        """Run a round's node, and decide from its outcome or error what the commit writes.
+
+        Args:
+            recorded: What lost attempts of the round have spent for what they recorded.
+        """
         record, claim, lease, flow, context, _ = loaded
         try:
             if too_late(claim.now, record.deadline):
@@ -242,7 +246,7 @@ class NodeRunner:
                 with_artifacts(outcome, _artifacts_of(context)),
                 context.remembered,
                 self._settings,
-                {**context.told, **context.spent},
+                {**context.told, **sum_of([recorded, context.spent])},
             )
             mailbox = context.mailbox
             if mailbox.used or mailbox.joined or "wait" in record.fields:

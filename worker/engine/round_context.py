@@ -19,6 +19,7 @@ from perdure.flows.context import (
 from perdure.flows.conversation import NOTHING_EARLIER
 from perdure.flows.flow import Flow
 from perdure.flows.genai_attributes import CONVERSATION
+from perdure.flows.journal import Journal, spent_by_lost
 from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.outcomes import Turn
 from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
@@ -112,7 +113,7 @@ def context_of(
             "workspace": settings.workspace,
             "sandbox": settings.sandbox,
             "endpoint": _endpoint(settings.model, settings.model_url, settings.model_key),
-            "budgets": BudgetAccount(record, claim.attempt, claim.now, above).budgets()
+            "budgets": account_of(record, claim, journal, above).budgets()
             if record.budgets or above
             else {},
             "journal": journal,
@@ -142,6 +143,14 @@ def context_of(
             "parts": [],
         }
     )
+
+
+def account_of(
+    record: Record, claim: Claim, journal: Journal, above: tuple[BudgetAbove, ...]
+) -> BudgetAccount:
+    """Return the budget account of the attempt that a claim has granted."""
+    recorded = spent_by_lost(journal.recorded.values(), record.count("settled"))
+    return BudgetAccount(record, claim.attempt, claim.now, above, recorded)
 
 
 def is_answered(record: Record) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from perdure.flows.journal import Journal
+from perdure.flows.journal import Journal, spent_by_lost, with_spent
+from perdure.flows.json_values import canonical
 
 
 class SlowJournal(Journal):
@@ -32,3 +33,20 @@ def test_no_thread_stores_intents_without_those_of_another() -> None:
         second = pool.submit(journal.intend, "b")
         first.result(), second.result()
     assert journal.written == ["a", "a\nb"]
+
+
+def test_what_lost_attempts_had_spent_for_their_records_is_known() -> None:
+    recorded = [
+        canonical(with_spent({"result": 1}, attempt, amounts))
+        for attempt, amounts in (
+            (1, {"tokens": 5}),
+            (2, {"tokens": 70, "money": 0.5}),
+            (3, {"tokens": 900}),
+            (3, {}),
+        )
+    ]
+    recorded += ["1", "null", canonical(["~spent"]), canonical('"~spent":['), canonical([{"a": 1}])]
+    assert spent_by_lost(recorded, 0) == {"tokens": 975, "money": 0.5}
+    assert spent_by_lost(recorded, 1) == {"tokens": 970, "money": 0.5}
+    assert spent_by_lost(recorded, 2) == {"tokens": 900}
+    assert spent_by_lost(recorded, 3) == spent_by_lost([], 0) == {}
