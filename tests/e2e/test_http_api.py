@@ -332,6 +332,8 @@ def test_what_is_not_there_is_told_as_a_problem_too(http: httpx2.Client) -> None
         ("PATCH", "/runs", "GET, POST"),
         ("HEAD", "/runs/x", "DELETE, GET"),
         ("BREW", "/health", "GET"),
+        ("OPTIONS", "/notifications/send", "POST"),
+        ("OPTIONS", "/notifications/x", "DELETE, GET"),
     ):
         response = http.request(method, path)
         assert (response.status_code, response.headers["allow"]) == (405, allowed)

@@ -36,14 +36,10 @@ def fallback_route(routes: Iterable[BaseRoute]) -> Route:
 
     def respond(request: Request) -> Response:
         path = f"/{request.path_params['path']}"
-        methods = sorted(
-            {
-                method
-                for route in api_routes
-                if route.path_regex.match(path)
-                for method in route.methods or ()
-            }
-        )
+        matching = [route for route in api_routes if route.path_regex.match(path)]
+        # A path without parameters comes before one with them, as OpenAPI says.
+        exact = [route for route in matching if route.path == path]
+        methods = sorted({method for route in exact or matching for method in route.methods or ()})
         if methods:
             allowed = ", ".join(methods)
             detail = f"this path does not support {request.method}. Use {allowed}"
