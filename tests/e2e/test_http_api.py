@@ -325,6 +325,22 @@ def test_what_does_not_say_that_it_is_json_is_refused(http: httpx2.Client) -> No
     a_problem(response, 422, "invalid-request")
 
 
+@pytest.mark.parametrize(
+    ("path", "which"),
+    [
+        ("/stops", {"flow": "countdown"}),
+        ("/retries", {"flow": "countdown"}),
+        ("/deletions", {"status": "completed"}),
+    ],
+)
+def test_a_limit_may_be_written_as_a_whole_number_with_a_point(
+    http: httpx2.Client, path: str, which: dict[str, str]
+) -> None:
+    for limit, status in ((2.0, 200), (2.5, 422)):
+        response = http.post(path, json={**which, "limit": limit})
+        assert response.status_code == status, response.text
+
+
 def test_what_is_not_there_is_told_as_a_problem_too(http: httpx2.Client) -> None:
     for path in ("/nowhere", "/", "/runs/", "/runs/x/y/z", "/a%0Ab/c"):
         a_problem(http.get(path), 404, "no-such-path")

@@ -340,7 +340,7 @@ class Limits(Asked):
 #: A request with a query acts on this many runs at most.
 MOST_OF_QUERY = 1000
 QueryLine = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
-Batch = Annotated[int, Field(ge=1, le=MOST_OF_QUERY)]
+Batch = Annotated[int, Field(ge=1, le=MOST_OF_QUERY), BeforeValidator(whole)]
 
 
 class StopMany(Stop):
