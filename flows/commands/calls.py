@@ -39,7 +39,7 @@ def call(
         Exception: whatever the function raises.
     """
     result = function(*args, **(named or {}))
-    if inspect.isawaitable(result):
+    if type(result) is not dict and inspect.isawaitable(result):  # which takes a while to find out
         return run(_finish(result, context))
     return result
 

@@ -266,7 +266,7 @@ class CircularFlow(Flow):
         # The arguments are stored as one value, so no argument of an earlier command is left over.
         if isinstance(result, Command):
             result = {"command": result.name, "command_args": dict(result.args)}
-        if not isinstance(result, Mapping):
+        if not isinstance(result, dict | Mapping):  # most are dicts, which is seen at once
             expected = "a mapping, Finish, Command, Interrupt or Renew"
             raise FatalError(
                 f"{title(self)}: node {place.name} returned a {type(result).__name__}; "

@@ -340,8 +340,9 @@ class Record:
     @cached_field
     def payers(self) -> tuple[Payer, ...]:
         """The runs above the run, which count what it spends. Its parent comes first."""
-        lines = self.fields.get("payers", "").splitlines()
-        return tuple(Payer.of(line) for line in lines)
+        if "payers" not in self.fields:
+            return ()
+        return tuple(Payer.of(line) for line in self.fields["payers"].splitlines())
 
     @property
     def short_of(self) -> tuple[str, str] | None:

@@ -380,7 +380,8 @@ def _settled(
     }
     changed = {VALUE + name: canonical(value) for name, value in values.items()}
     changed["turns"] = str(record.turns + len(turns))
-    keeps = [keep for keep in (flow.keep_turns, _keep_turns(outcome)) if keep is not None]
+    renewal = (_keep_turns(outcome),) if isinstance(outcome, Renew) else ()
+    keeps = [keep for keep in (flow.keep_turns, *renewal) if keep is not None]
     if keeps and (gone := record.turns + len(turns) - min(keeps)) > record.forgotten:
         changed[FORGOTTEN] = str(gone)
         options["forget"] = min(gone, record.turns) - record.forgotten
@@ -534,11 +535,9 @@ def _renewed_values(record: Record, renew: Renew, remembered: Mapping[str, Any])
     return {name: value for name, value in kept.items() if not name.startswith("_")}
 
 
-def _keep_turns(outcome: Outcome) -> int | None:
-    """Return how many turns a renewal keeps, or None for another outcome of a round."""
-    if not isinstance(outcome, Renew):
-        return None
-    keep = outcome.keep_turns
+def _keep_turns(renew: Renew) -> int:
+    """Return how many turns a renewal keeps."""
+    keep = renew.keep_turns
     if type(keep) is not int or keep < 0:
         raise FatalError(f"Renew: keep_turns is {keep!r}; expected a whole number from 0")
     return keep

@@ -60,7 +60,8 @@ class StoreJournal(Journal):
         self._where = f"run {self._run_id}, step {self._step}"
         super().__init__(self._intents(fields), self._results(fields))
         self.stored = fields.get("intent", "")
-        self.begun = _begun(fields)
+        if "intent_at" in fields or "intent_by" in fields:
+            self.begun = _begun(fields)
 
     @property
     def text(self) -> str:

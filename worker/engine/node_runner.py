@@ -55,7 +55,7 @@ from perdure.worker.engine.kept import KeptStates
 from perdure.worker.engine.live_text import LiveTexts
 from perdure.worker.engine.mailbox import StoreMailbox
 from perdure.worker.engine.provider_waits import ProviderWaits
-from perdure.worker.engine.round_context import account_of, context_of, is_answered
+from perdure.worker.engine.round_context import account_of, context_of
 from perdure.worker.engine.round_stats import RoundStats
 from perdure.worker.engine.traceback_text import traceback_of, without_secrets
 from perdure.worker.errors import DamagedRun
@@ -148,14 +148,14 @@ class NodeRunner:
         """
         if not claim.carried_over:  # this worker committed what it holds a moment ago
             record.check()
-        stored = record.turns - record.forgotten
-        if stored != claim.turns:
-            raise DamagedRun(
-                f"run {record.id}: its history should have {stored} turns, "
-                f"it has {claim.turns}; it is quarantined"
-            )
+            stored = record.turns - record.forgotten
+            if stored != claim.turns:
+                raise DamagedRun(
+                    f"run {record.id}: its history should have {stored} turns, "
+                    f"it has {claim.turns}; it is quarantined"
+                )
         flow = self._flows[record.fields["flow"]]()
-        above = self._budgets_above(record)
+        above = self._budgets_above(record) if record.payers else ()
         context = context_of(
             self._store,
             self._settings,
@@ -191,12 +191,13 @@ class NodeRunner:
         """
         record, claim, context = loaded.record, loaded.claim, loaded.context
         account = account_of(record, claim, context.journal, loaded.above)
+        shortage = None
         if record.budgets or loaded.above:
             context = altered(context, budgets=account.budgets(estimate))
             loaded = loaded._replace(context=context)
-        # A round that a person has answered is under way already. Their answer must not be lost to
-        # another question.
-        shortage = None if is_answered(record) else account.exhausted(estimate, role)
+            # A round that a person has answered is under way already. Their answer must not be lost
+            # to another question.
+            shortage = None if context.answered else account.exhausted(estimate, role)
         used: dict[str, float] = {}
         if not begin:
             settlement = GIVE_BACK
@@ -206,11 +207,11 @@ class NodeRunner:
             settlement = self._settlement(loaded, account.recorded)
             context.live_text.end()
             span.played(context)
-            spent = sum_of([account.recorded, context.spent])
-            self._stats.spent(record.fields["flow"], spent)
+            self._stats.spent(record.fields["flow"], _all_spent(account.recorded, context))
             used = _used(context, estimate)
-        accounts = account.fields(estimate, used, settlement.is_done)
-        if not settlement.is_done:
+        done = settlement.is_done
+        accounts = account.fields(estimate, used, done)
+        if not done:
             if context.journal.is_behind:
                 accounts["intent"] = context.journal.text
             # A round that was not begun did nothing, so a stop leaves nothing of it in doubt,
@@ -218,6 +219,8 @@ class NodeRunner:
             unbegun = not begin or settlement.kind == "park"
             if context.journal.is_harmless or (unbegun and not context.journal.text):
                 settlement = replace(settlement, options={**settlement.options, "harmless": 1})
+        if not accounts:
+            return settlement
         return charging(with_accounts(record, settlement, accounts), account.charge(accounts))
 
     def _settlement(self, loaded: LoadedRound, recorded: Mapping[str, float]) -> Settlement:
@@ -246,7 +249,7 @@ class NodeRunner:
                 with_artifacts(outcome, _artifacts_of(context)),
                 context.remembered,
                 self._settings,
-                {**context.told, **sum_of([recorded, context.spent])},
+                {**context.told, **_all_spent(recorded, context)},
             )
             mailbox = context.mailbox
             if mailbox.used or mailbox.joined or "wait" in record.fields:
@@ -339,6 +342,11 @@ def _artifacts_of(context: RoundContext) -> Mapping[str, str]:
     for name, file in context.attached.items():
         artifacts |= artifacts_of(name, file)
     return artifacts
+
+
+def _all_spent(recorded: Mapping[str, float], context: RoundContext) -> Mapping[str, float]:
+    """Return what a round has spent, with what its lost attempts have recorded."""
+    return sum_of([recorded, context.spent]) if recorded else context.spent
 
 
 def _used(context: RoundContext, estimate: Mapping[str, float]) -> dict[str, float]:

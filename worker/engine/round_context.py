@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, partial
+from types import MappingProxyType
 
 from perdure.flows.children import ONLY
 from perdure.flows.context import (
@@ -46,6 +48,7 @@ from perdure.worker.store import Claim, Store, StoreUnavailable
 from perdure.worker.store.lookups import is_below
 
 _endpoint = cache(Endpoint)  # a worker has one endpoint
+NOTHING_SPENT: Mapping[str, float] = MappingProxyType({})
 
 
 def context_of(
@@ -149,7 +152,11 @@ def account_of(
     record: Record, claim: Claim, journal: Journal, above: tuple[BudgetAbove, ...]
 ) -> BudgetAccount:
     """Return the budget account of the attempt that a claim has granted."""
-    recorded = spent_by_lost(journal.recorded.values(), record.count("settled"))
+    recorded = (
+        spent_by_lost(journal.recorded.values(), record.count("settled"))
+        if journal.recorded
+        else NOTHING_SPENT
+    )
     return BudgetAccount(record, claim.attempt, claim.now, above, recorded)
 
 

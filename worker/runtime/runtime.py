@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from perdure.flows import registry
@@ -205,6 +205,10 @@ class Runtime(AppConnection):
 
         started = time.time()
 
+        @cache  # the schemas of many flows take longer than all the rest, each second
+        def flows() -> Mapping[str, Any]:
+            return {name: describe(factory()) for name, factory in self.flows.items()}
+
         def announcement() -> Mapping[str, Any]:
             rounds = in_flight()
             return {
@@ -223,7 +227,7 @@ class Runtime(AppConnection):
                 "fetching": self.fast is not None and self.fast.is_on,
                 "schema": SCHEMA,
                 "lists": [] if self.drain.is_on() else self.own_queues,
-                "flows": {name: describe(factory()) for name, factory in self.flows.items()},
+                "flows": flows(),
                 "disabled": self.disabled,
                 "lacking": self.lacking,
                 "durability": self.settings.durability,
