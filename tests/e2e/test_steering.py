@@ -282,6 +282,9 @@ def test_over_http_a_run_is_steered_alike(client: Client, settings: Settings) ->
         play(settings, run.id, rounds=20)
         assert remote.values(run.id) == client.values(run.id)
         assert remote.value(run.id, "answer", wait=5) == client.get(run.id).answer
+        value = f"{url}/api/v1/runs/{run.id}/values/answer"
+        waits = {wait: httpx2.get(f"{value}?wait={wait}").status_code for wait in (-1, 0, 30, 30.5)}
+        assert waits == {-1: 422, 0: 200, 30: 200, 30.5: 422}
 
 
 def test_asked_without_a_thread_for_each(client: Client, settings: Settings) -> None:

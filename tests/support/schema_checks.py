@@ -40,6 +40,17 @@ def every_status_is_named(ctx: Any, response: Any, case: Any) -> None:
 
 @schemathesis.hook
 def before_call(ctx: Any, case: Any, kwargs: Any) -> None:
-    """Streams of chats follow their runs, which no worker plays here, unless they are asked not to."""
+    """No worker plays the runs here: a stream of a chat would follow its run, and a read would wait for a value, in vain."""
+    query = case.query or {}
+    if can_wait(query.get("wait")):
+        case.query = {**query, "wait": "0.1"}
     if case.operation.path.endswith(("/ai-sdk", "/ag-ui", "/ai-sdk/{chat}/stream")):
-        case.query = {**(case.query or {}), "follow": "false"}
+        case.query = {**query, "follow": "false"}
+
+
+def can_wait(seconds: Any) -> bool:
+    """Whether a ``wait`` is one that the API accepts; test_steering.py tests the bounds of it."""
+    try:
+        return 0.1 < float(seconds) <= 30
+    except (TypeError, ValueError):
+        return False
