@@ -1,6 +1,6 @@
 """``pytest --share K/N``: of a slow test with many cases, only each Nth, from the Kth on.
 
-CI plays a quarter of them in turns, by the number of the commit: a table of two hundred cases is one rule,
+CI plays an eighth of them in turns, by the number of the commit: a table of two hundred cases is one rule,
 and the whole would take longer than CI may. ``make test-all`` plays all.
 """
 
@@ -11,7 +11,7 @@ from collections import defaultdict
 import pytest
 
 #: A slow test with no more cases than this is played whole.
-FEW = 5
+FEW = 2
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
