@@ -9,6 +9,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from perdure.flows.budgets import check_budgets, check_commands
@@ -32,6 +33,12 @@ MAX_NAMES_BYTES = 16 * 1024
 #: may not fit a float.
 FARTHEST = 1e20
 When = datetime | timedelta | float
+
+
+@lru_cache(maxsize=64)  # the children of a map begin alike
+def _state_fields(node: str, step: int, thread_id: str | None) -> Mapping[str, str]:
+    """Return the fields of the execution state with which a run begins."""
+    return ExecutionState(current_node=node, step=step, thread_id=thread_id).to_fields()
 
 
 @dataclass(frozen=True)
@@ -73,12 +80,20 @@ class Submission:
         Raises:
             InvalidInput: The submission is not acceptable. The message says why.
         """
+        fields = self.unsealed_fields(settings, task, queue)
+        return {**fields, "schema": version_of(fields), "digest": digest_of(fields)}
+
+    def unsealed_fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
+        """Return the fields without schema and digest, for a run that is given further fields.
+
+        Raises:
+            InvalidInput: As ``fields`` does.
+        """
         self._check(settings)
         first = self.first_node
-        state = ExecutionState(current_node=first, step=self.step, thread_id=self.thread_id)
         inputs = storable(dict(self.inputs), "the inputs")
         fields = {
-            **state.to_fields(),
+            **_state_fields(first, self.step, self.thread_id),
             "flow": self.flow,
             "goal": self.goal,
             "inputs": canonical(inputs),
@@ -130,7 +145,7 @@ class Submission:
                 f"the inputs take more than {settings.max_addition_bytes} bytes; "
                 "pass a reference to large things"
             )
-        return {**fields, "schema": version_of(fields), "digest": digest_of(fields)}
+        return fields
 
     def content(self) -> str:
         """Return a digest of what the caller passed in order to submit a run.

@@ -174,8 +174,8 @@ class Planner:
             budgets=child.budgets,
         )
         role = known.description["nodes"][known.description["first"]]
-        fields = submission.fields(self._settings, TASKS[role], self._store.keys.queue(role))
-        fields = {name: fields[name] for name in fields if name not in ("digest", "schema")}
+        queue = self._store.keys.queue(role)
+        fields = submission.unsealed_fields(self._settings, TASKS[role], queue)
         deadline = from_now(child.deadline, "deadline", self._now / 1000)
         return PlannedChild({**fields, **values, **inherited}, deadline)
 
