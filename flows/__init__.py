@@ -5,12 +5,13 @@ This package knows nothing of servers, queues and workers.
 
 from __future__ import annotations
 
+from perdure.flows.cancellation import Signals
 from perdure.flows.children import Child, ChildFailed, Ended, Group, InvalidChild, WaitOver
 from perdure.flows.commands.approval import Approval
 from perdure.flows.commands.command import CommandSpec, command
 from perdure.flows.commands.flow_command import flow_command
 from perdure.flows.commands.in_doubt import NOT_DONE
-from perdure.flows.context import History, RoundContext, Signals
+from perdure.flows.context import RoundContext
 from perdure.flows.controllers import Controller, controller
 from perdure.flows.controllers.scripted import ScriptedController
 from perdure.flows.errors import (
@@ -27,6 +28,7 @@ from perdure.flows.errors import (
     UnstorableValue,
 )
 from perdure.flows.flow import Flow, Role
+from perdure.flows.history import History
 from perdure.flows.human import human_feedback
 from perdure.flows.memory import memory_read, memory_write
 from perdure.flows.names import node

@@ -1,9 +1,4 @@
-"""RoundContext, what a node reads of its run and reports back during one round.
-
-Endpoint is the default address of models on this worker. Providers decides whether a round may ask
-a model provider now. If many runs wait for a provider that is busy or unreachable, one request at a
-time probes it.
-"""
+"""RoundContext, what a node reads of its run and reports back during one round."""
 
 from __future__ import annotations
 
@@ -11,15 +6,16 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Generic, overload
+from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
 from perdure.flows.budgets import Budget
+from perdure.flows.cancellation import Signals
 from perdure.flows.children import (
     ONLY,
     Child,
@@ -34,7 +30,6 @@ from perdure.flows.children import (
 )
 from perdure.flows.conversation import NOTHING_EARLIER, Earlier, ThreadMessage
 from perdure.flows.errors import (
-    Forgotten,
     InvalidFlow,
     InvalidInput,
     RoundStopped,
@@ -50,12 +45,15 @@ from perdure.flows.files import (
     file_of,
     numbered,
 )
+from perdure.flows.history import EMPTY_HISTORY, History, forgotten_of
 from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
+from perdure.flows.kept import NOTHING_KEPT, Kept
 from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.names import is_name
 from perdure.flows.notes import NO_NOTES, NoteAccess, Notes
 from perdure.flows.outcomes import ASK, SAY, Command, Turn
+from perdure.flows.providers import ALL_MAY_ASK, Endpoint, Providers
 from perdure.flows.waits import (
     Mailbox,
     ReceivedSignal,
@@ -63,76 +61,6 @@ from perdure.flows.waits import (
     checked_topic,
     seconds_until,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """The worker's default for models. A flow may override it.
-
-    Attributes:
-        model: ``provider:name`` as the model library knows it, or a plain name for a server with
-            OpenAI's protocol.
-        url: base URL of such a server.
-        key: reference to its key, ``env:NAME``. Never the key itself.
-    """
-
-    model: str | None = None
-    url: str | None = None
-    key: str | None = None
-
-
-class Providers:
-    """The permission to send requests to model providers. This default lets every round send them.
-
-    The runtime's subclass allows one probing request per provider in the whole fleet. A provider is
-    identified by what its limits apply to: an endpoint, a model and a key.
-    """
-
-    def enter(self, provider: str, context: RoundContext) -> None:
-        """Raise RetryableError if this round must not send a request to the model provider now.
-
-        The round calls it before its request.
-
-        Raises:
-            RetryableError: another round probes the provider. This round waits without a request,
-                and no attempt is counted.
-        """
-
-    def failed(self, provider: str, context: RoundContext, error: Exception) -> Exception:
-        """Return the error that the round raises after its request to a model provider failed.
-
-        The error says when the round may send its request again.
-        """
-        return error
-
-    def answered(self, provider: str, context: RoundContext) -> None:
-        """Record that a model provider has answered the round's request."""
-
-    def left(self, provider: str, context: RoundContext) -> None:
-        """Record that the round's request to a model provider ended without an answer."""
-
-
-#: For processes that share no state about providers.
-ALL_MAY_ASK = Providers()
-
-
-class Kept:
-    """Something that a flow keeps in this process between two rounds of a run. Here nothing.
-
-    It is there only if the next round is played by the same process, and no other round of the run
-    was committed meanwhile. A flow must be able to do without it.
-    """
-
-    def take(self) -> Any:
-        """Return what the last round of the run has kept, or None."""
-
-    def keep(self, value: Any) -> None:
-        """Keep something for the run's next round. Its method ``close`` is called if none comes."""
-        if (close := getattr(value, "close", None)) is not None:
-            close()
-
-
-NOTHING_KEPT = Kept()
 
 
 def _no_retry(error: BaseException) -> bool:
@@ -145,153 +73,10 @@ PROGRESS_LENGTH = 200
 REMARKS = "_remarks"
 #: The value with the numbers of the questions to which the run has not replied.
 OPEN_ASKS = "_open_asks"
-#: Older turns that are read in one request, unless a slice names a range.
-AT_ONCE = 100
-
-
-class History(Sequence[Turn]):
-    """The turns of a run, oldest first. Older turns are loaded on demand.
-
-    The oldest turns may be gone (``keep_turns`` of a flow, ``Renew``). The others keep their
-    numbers, and ``len`` counts all. An iteration, and a slice, have what is left. A turn that is
-    gone, asked for by its number, raises Forgotten.
-
-    Args:
-        length: number of committed turns.
-        newest: the last ``len(newest)`` of them, which came with the claim.
-        load: reads the turns ``[start, stop)``. A slice reads only what is missing. An index or an
-            iteration reads ``AT_ONCE`` turns at a time.
-        forgotten: number of the oldest turns, which are gone.
-    """
-
-    def __init__(
-        self,
-        length: int,
-        newest: Sequence[Turn],
-        load: Callable[[int, int], Sequence[Turn]],
-        forgotten: int = 0,
-    ) -> None:
-        #: Number of the oldest turns, which are gone.
-        self.forgotten = forgotten
-        self._length = length
-        self._load = load
-        before = length - len(newest)
-        self._turns = dict(enumerate(newest, before))
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, index: int) -> Turn: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Turn]: ...
-    def __getitem__(self, index: int | slice) -> Turn | list[Turn]:
-        if isinstance(index, slice):
-            wanted: Sequence[int] = range(*index.indices(self._length))
-            if self.forgotten:
-                wanted = [number for number in wanted if number >= self.forgotten]
-            missing = [number for number in wanted if number not in self._turns]
-            if missing:
-                self._read(min(missing), max(missing) + 1)
-            return [self._turns[number] for number in wanted]
-        if index < 0:
-            index += self._length
-        if not 0 <= index < self._length:
-            raise IndexError(f"the history has {self._length} turns; turn {index} does not exist")
-        if index < self.forgotten:
-            raise Forgotten(
-                f"turn {index} of the history is gone; "
-                f"{_left(self.forgotten, self._length)} (keep_turns of the flow, or Renew)"
-            )
-        if index not in self._turns:
-            start = max(self.forgotten, index - index % AT_ONCE)
-            self._read(start, min(start + AT_ONCE, self._length))
-        return self._turns[index]
-
-    def __iter__(self) -> Iterator[Turn]:
-        return (self[number] for number in range(self.forgotten, self._length))
-
-    def without(self, places: Sequence[int]) -> History:
-        """Return this history without the turns at some positions, given in ascending order."""
-        beside = set(places)
-        first = self._length
-        while first - 1 in self._turns:
-            first -= 1
-        newest = [self._turns[at] for at in range(first, self._length) if at not in beside]
-
-        def place_of(number: int) -> int:
-            for place in places:
-                if place > number:
-                    break
-                number += 1
-            return number
-
-        def load(start: int, stop: int) -> list[Turn]:
-            first = place_of(start)
-            turns = enumerate(self[first : place_of(stop - 1) + 1], first)
-            return [turn for place, turn in turns if place not in beside]
-
-        gone = self.forgotten - sum(place < self.forgotten for place in places)
-        return History(self._length - len(places), newest, load, gone)
-
-    def _read(self, start: int, stop: int) -> None:
-        for number, turn in enumerate(self._load(start, stop), start):
-            self._turns.setdefault(number, turn)
-
-
-def forgotten_of(history: Sequence[Turn]) -> int:
-    """Return the number of the oldest turns of a history that are gone."""
-    return history.forgotten if isinstance(history, History) else 0
-
-
-def _left(first: int, length: int) -> str:
-    return f"turns {first} to {length - 1} are there" if first < length else "no turn is left"
-
-
-#: Two threads that ask for a round's cancel token at once must get the same event.
-_event_lock = threading.Lock()
-EMPTY_HISTORY = History(0, (), lambda start, stop: [])
 
 
 def _no_artifact(name: str) -> str:
     raise KeyError(name)
-
-
-class CancelToken(threading.Event):
-    """An event that is also true once it is set: ``if context.cancelled``."""
-
-    def __bool__(self) -> bool:
-        return self.is_set()
-
-
-@dataclass
-class Signals:
-    """Signals between a running round and its heartbeat.
-
-    Attributes:
-        stop_requested: whether a stop of the run was requested. The heartbeat sets it.
-        progress: the round's last report. The round sets it, and the heartbeat sends it.
-    """
-
-    stop_requested: bool = False
-    progress: Mapping[str, Any] | None = None
-    _cancelled: threading.Event | None = None
-
-    @property
-    def cancelled(self) -> threading.Event:
-        """The cancel token of a round, created on first use.
-
-        Creating an event takes longer than most of a round's set-up, and most rounds never need it.
-        """
-        if self._cancelled is None:
-            with _event_lock:
-                self._cancelled = CancelToken() if self._cancelled is None else self._cancelled
-        return self._cancelled
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the cancel token of the round is set."""
-        return self._cancelled is not None and self._cancelled.is_set()
 
 
 #: The type of what the flow's lifespan yields.

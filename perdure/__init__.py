@@ -11,12 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure.flows.cancellation import Signals
     from perdure.flows.children import Child, ChildFailed, Ended, Group, InvalidChild, WaitOver
     from perdure.flows.commands.approval import Approval
     from perdure.flows.commands.command import CommandSpec, command
     from perdure.flows.commands.flow_command import flow_command
     from perdure.flows.commands.in_doubt import NOT_DONE
-    from perdure.flows.context import History, RoundContext, Signals
+    from perdure.flows.context import RoundContext
     from perdure.flows.controllers import Controller, controller
     from perdure.flows.controllers.scripted import ScriptedController
     from perdure.flows.conversation import ThreadMessage
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from perdure.flows.executors.subprocesses import ProcessEnding
     from perdure.flows.files import File, FileReference
     from perdure.flows.flow import Flow, Role
+    from perdure.flows.history import History
     from perdure.flows.human import human_feedback
     from perdure.flows.lifespans import Lifespan, LifespanFailed, lifespan
     from perdure.flows.memory import memory_read, memory_write
@@ -170,7 +172,7 @@ _HOMES = {
     "Forbidden": "perdure.worker.errors",
     "Forgotten": "perdure.flows.errors",
     "Group": "perdure.flows.children",
-    "History": "perdure.flows.context",
+    "History": "perdure.flows.history",
     "Inbox": "perdure.worker.client",
     "Interrupt": "perdure.flows.outcomes",
     "InvalidAnswer": "perdure.flows.errors",
@@ -218,7 +220,7 @@ _HOMES = {
     "SentMessage": "perdure.worker.domain.sent_message",
     "SignalReply": "perdure.worker.domain.signal",
     "ThreadMessage": "perdure.flows.conversation",
-    "Signals": "perdure.flows.context",
+    "Signals": "perdure.flows.cancellation",
     "Stale": "perdure.worker.errors",
     "Step": "perdure.flows.workflows",
     "StepFailed": "perdure.flows.workflows",

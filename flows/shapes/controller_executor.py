@@ -20,11 +20,12 @@ from perdure.flows.commands.command import (
     parts_of,
     spec_of,
 )
-from perdure.flows.context import EMPTY_HISTORY, OPEN_ASKS, RoundContext, altered
+from perdure.flows.context import OPEN_ASKS, RoundContext, altered
 from perdure.flows.controllers import Controller
 from perdure.flows.errors import BadReply, FatalError, InvalidAnswer, InvalidFlow, InvalidInput
 from perdure.flows.flow import title
 from perdure.flows.genai_attributes import TOOL_CALL
+from perdure.flows.history import EMPTY_HISTORY
 from perdure.flows.names import suggest
 from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Renew, Turn
 from perdure.flows.remarks import (

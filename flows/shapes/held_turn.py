@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from perdure.flows.context import History, RoundContext, altered, forgotten_of
+from perdure.flows.context import RoundContext, altered
+from perdure.flows.history import History, forgotten_of
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Advance, Command, End, Turn
 from perdure.flows.reply_extras import FEEDBACK

@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from perdure.flows.context import RoundContext, forgotten_of
+from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError
+from perdure.flows.history import forgotten_of
 from perdure.flows.outcomes import Outcome
 from perdure.flows.workflows.journal import MARKS, Diverged, JournalEntry
 from perdure.flows.workflows.loop import ReplayLoop

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from perdure.flows.context import History, RoundContext
+from perdure.flows.context import RoundContext
 from perdure.flows.flow import Flow
+from perdure.flows.history import History
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.outcomes import Advance, End, Turn
 from perdure.flows.registry import make

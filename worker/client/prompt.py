@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.flows import registry
 from perdure.flows.budgets import Budget, sum_of
-from perdure.flows.context import Endpoint, History, RoundContext, altered
+from perdure.flows.context import RoundContext, altered
 from perdure.flows.conversation import Earlier
+from perdure.flows.history import History
+from perdure.flows.providers import Endpoint
 from perdure.flows.shapes.held_turn import HELD
 from perdure.worker.domain.budget import BudgetAccount
 from perdure.worker.domain.prompt import PromptOfRound

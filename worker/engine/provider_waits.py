@@ -10,8 +10,9 @@ import logging
 import random
 import time
 
-from perdure.flows.context import Providers, RoundContext
+from perdure.flows.context import RoundContext
 from perdure.flows.errors import RetryableError
+from perdure.flows.providers import Providers
 from perdure.worker.store import Store, StoreUnavailable
 
 logger = logging.getLogger("perdure.rounds")

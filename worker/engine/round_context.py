@@ -7,23 +7,16 @@ from functools import cache, partial
 from types import MappingProxyType
 
 from perdure.flows.children import ONLY
-from perdure.flows.context import (
-    ALL_MAY_ASK,
-    EMPTY_HISTORY,
-    NOTHING_KEPT,
-    Endpoint,
-    History,
-    Kept,
-    Providers,
-    RoundContext,
-    made,
-)
+from perdure.flows.context import RoundContext, made
 from perdure.flows.conversation import NOTHING_EARLIER
 from perdure.flows.flow import Flow
 from perdure.flows.genai_attributes import CONVERSATION
+from perdure.flows.history import EMPTY_HISTORY, History
 from perdure.flows.journal import Journal, spent_by_lost
+from perdure.flows.kept import NOTHING_KEPT, Kept
 from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.outcomes import Turn
+from perdure.flows.providers import ALL_MAY_ASK, Endpoint, Providers
 from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
 from perdure.worker.domain.failed_attempt import may_retry
 from perdure.worker.domain.fork import origins_of

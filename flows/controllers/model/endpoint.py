@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.flows.context import Endpoint
 from perdure.flows.errors import FatalError
 from perdure.flows.json_values import canonical
+from perdure.flows.providers import Endpoint
 from perdure.flows.secrets import known_secrets, secret_of, secrets_in
 
 #: The variable used if a worker configures a server and no key, as every client of that protocol

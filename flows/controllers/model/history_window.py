@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from perdure.flows.context import forgotten_of
+from perdure.flows.history import forgotten_of
 from perdure.flows.outcomes import Turn
 
 #: The turns of one reply of the model. The first has part 0.

@@ -7,7 +7,8 @@ from dataclasses import FrozenInstanceError, dataclass, fields, replace
 
 import pytest
 
-from perdure.flows.context import RoundContext, Signals, altered, made
+from perdure.flows.cancellation import Signals
+from perdure.flows.context import RoundContext, altered, made
 from perdure.flows.errors import UnstorableValue
 from perdure.flows.journal import Journal
 from perdure.flows.outcomes import Command

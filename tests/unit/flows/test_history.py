@@ -13,8 +13,8 @@ from perdure import (
     RoundContext,
     Turn,
 )
-from perdure.flows.context import AT_ONCE
 from perdure.flows.errors import PerdureError
+from perdure.flows.history import AT_ONCE
 
 LENGTH = 3 * AT_ONCE
 TURNS = [Turn(None, number) for number in range(LENGTH)]

@@ -18,10 +18,10 @@ from perdure import (
     RoundContext,
     command,
 )
-from perdure.flows.context import History
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.controllers.scripted import ScriptedController
+from perdure.flows.history import History
 from perdure.flows.human import human_feedback
 from perdure.flows.outcomes import End, Turn
 from tests.support.flow_player import play_through

@@ -11,11 +11,11 @@ import pytest
 
 from perdure import Command, FatalError, RetryableError, RoundContext
 from perdure.flows.commands.calls import call
-from perdure.flows.context import Endpoint
 from perdure.flows.controllers import InvalidController
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.candidates import IN_USE, candidates_of
 from perdure.flows.journal import Journal
+from perdure.flows.providers import Endpoint
 from tests.support.chat_server import ChatServer, Cuts, Ends, Fails, Fault, Says, chat_server
 from tests.unit.flows.controllers.model.test_refusals import REFUSED
 

@@ -13,12 +13,12 @@ from pydantic_ai.usage import RequestUsage
 from perdure import FatalError, RoundContext
 from perdure.flows.budgets import Budget
 from perdure.flows.commands.calls import call
-from perdure.flows.context import Endpoint
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import Usage
 from perdure.flows.controllers.model.cost import money_of
 from perdure.flows.controllers.model.provider import _usage
 from perdure.flows.controllers.model.setting_keys import PriceKeys
+from perdure.flows.providers import Endpoint
 from tests.support.chat_server import ChatServer, Says, Sends, chat_server
 
 FINISHES = Says("", [("finish", {"answer": 1})])

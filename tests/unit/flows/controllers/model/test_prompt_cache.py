@@ -13,13 +13,13 @@ from pydantic_ai.usage import RequestUsage
 from perdure import BadReply, Command, FatalError, History, RoundContext, Turn
 from perdure.flows.budgets import Budget
 from perdure.flows.commands.calls import call
-from perdure.flows.context import Endpoint
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import Usage
 from perdure.flows.controllers.model.cost import figures, money_of
 from perdure.flows.controllers.model.prompt_cache import with_caching
 from perdure.flows.controllers.model.provider import _usage
 from perdure.flows.controllers.model.setting_keys import PriceKeys
+from perdure.flows.providers import Endpoint
 from tests.support.chat_server import ChatServer, Fails, Says, chat_server
 
 COMMANDS = [{"name": "finish", "description": "", "parameters": {"type": "object"}}]

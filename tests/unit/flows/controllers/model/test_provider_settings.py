@@ -9,11 +9,11 @@ import pytest
 
 from perdure import FatalError, RoundContext
 from perdure.flows.commands.calls import call
-from perdure.flows.context import Endpoint
 from perdure.flows.controllers import InvalidController
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.candidates import candidates_of
 from perdure.flows.controllers.model.endpoint import Target
+from perdure.flows.providers import Endpoint
 from perdure.flows.yaml_flows.errors import InvalidFlowFile
 from perdure.flows.yaml_flows.load import read_flow
 from tests.support.chat_server import ChatServer, Fails, Says, chat_server

@@ -12,7 +12,6 @@ from pydantic_ai.models.test import TestModel
 
 from perdure import Advance, Command, ControllerExecutorFlow, RoundContext, Turn, command
 from perdure.flows.commands.calls import call
-from perdure.flows.context import Endpoint, History
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import AssistantMessage, Reply, ToolCall
 from perdure.flows.controllers.model.cost import next_estimate
@@ -22,6 +21,8 @@ from perdure.flows.controllers.model.provider_clients import send_reasoning
 from perdure.flows.controllers.model.responses import response_of
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.controllers.scripted import ScriptedController
+from perdure.flows.history import History
+from perdure.flows.providers import Endpoint
 from perdure.flows.replies import read_reply
 from perdure.flows.reply_extras import MOST_WITH_TURN, REPLY, public
 from perdure.flows.summaries import summary_of

@@ -10,12 +10,12 @@ from pydantic_ai import messages as theirs
 
 from perdure import BadReply, FatalError, Interrupt, RoundContext
 from perdure.flows.commands.calls import call
-from perdure.flows.context import Endpoint
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import Reply, UserMessage
 from perdure.flows.controllers.model.parse_reply import decisions_of
 from perdure.flows.controllers.model.stream_end import fault_in, refusal_in
 from perdure.flows.controllers.model.tool_names import ToolNames
+from perdure.flows.providers import Endpoint
 from tests.support.chat_server import ChatServer, Sends, chat_server
 
 WORDS = "I'm sorry, but I can't help with that."

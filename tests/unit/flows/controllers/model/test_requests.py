@@ -25,12 +25,14 @@ from perdure import (
     command,
 )
 from perdure.flows.commands.calls import call
-from perdure.flows.context import PROGRESS_LENGTH, Endpoint, History, Providers
+from perdure.flows.context import PROGRESS_LENGTH
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.cost import REPLY_TOKENS
 from perdure.flows.controllers.model.endpoint import Target, target_of
 from perdure.flows.controllers.model.errors import failed
+from perdure.flows.history import History
 from perdure.flows.live_text import LiveText
+from perdure.flows.providers import Endpoint, Providers
 from tests.support.chat_server import (
     Asked,
     ChatServer,

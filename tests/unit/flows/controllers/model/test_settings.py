@@ -12,13 +12,14 @@ import pytest
 from perdure import FatalError, InvalidFlow, RoundContext, Turn, make
 from perdure.flows import registry
 from perdure.flows.budgets import Budget
-from perdure.flows.context import Endpoint, History
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model import settings as model_settings
 from perdure.flows.controllers.model.chat import SystemMessage, UserMessage
 from perdure.flows.controllers.model.endpoint import Target, target_of
 from perdure.flows.controllers.model.tool_names import LONGEST, ToolNames
+from perdure.flows.history import History
 from perdure.flows.outcomes import Command
+from perdure.flows.providers import Endpoint
 from perdure.flows.secrets import HIDDEN, check_reference, scrubbed, secret_of
 from perdure.flows.yaml_flows.errors import InvalidFlowFile
 from perdure.flows.yaml_flows.load import read_flow

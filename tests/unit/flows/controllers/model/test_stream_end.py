@@ -10,12 +10,12 @@ from pydantic_ai import messages as theirs
 
 from perdure import BadReply, Command, ControllerExecutorFlow, RetryableError, RoundContext, command
 from perdure.flows.commands.calls import call
-from perdure.flows.context import Endpoint
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import ModelFailed, Reply, ToolCall
 from perdure.flows.controllers.model.parse_reply import decisions_of
 from perdure.flows.controllers.model.stream_end import reason_of
 from perdure.flows.controllers.model.tool_names import ToolNames
+from perdure.flows.providers import Endpoint
 from tests.support.chat_server import ChatServer, Ends, Says, Sends, chat_server
 
 #: Words and two calls: a stream of nine events, of which the eighth says why it ends and the ninth what it used.

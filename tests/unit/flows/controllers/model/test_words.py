@@ -17,8 +17,9 @@ from perdure import (
     RoundContext,
     command,
 )
-from perdure.flows.context import Endpoint, History
 from perdure.flows.controllers.model import ModelController
+from perdure.flows.history import History
+from perdure.flows.providers import Endpoint
 from tests.support.chat_server import ChatServer, Says, chat_server
 
 WORDS = Says("The sum is 3, I think.", thinking="hm")
