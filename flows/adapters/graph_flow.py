@@ -109,7 +109,7 @@ class GraphFlow(Flow):
             return self._start_fork(fork_input(context.inputs[FORK]), context)
         usage = UsageCounter(context)
         with ThreadPoolExecutor(TOGETHER, "perdure-node") as pool:
-            this_round = GraphRound(context, self.idempotent, pool)
+            this_round = GraphRound(context, self.max_rounds, self.idempotent, pool)
             saver = self._saver(context, this_round.tasks)
             saver.load(context.kept.take())
             index = context.committed.get(INDEX) or {}

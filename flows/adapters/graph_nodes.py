@@ -14,6 +14,8 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
+from langgraph.managed.base import ManagedValue
+from langgraph.managed.is_last_step import IsLastStepManager, RemainingStepsManager
 from langgraph.pregel import Pregel
 from langgraph.types import Interrupt as GraphQuestion
 from pydantic_core import to_jsonable_python
@@ -58,6 +60,7 @@ class GraphRound:
 
     Args:
         context: of the round.
+        most_steps: supersteps that the run may take. None: any number.
         idempotent: names of nodes that may run again after their worker was lost. None: all.
         pool: has the threads of the nodes.
 
@@ -73,9 +76,11 @@ class GraphRound:
     def __init__(
         self,
         context: RoundContext,
+        most_steps: int | None,
         idempotent: Collection[str] | None,
         pool: ThreadPoolExecutor,
     ) -> None:
+        self.most_steps = most_steps
         self.context, self._idempotent, self._pool = context, idempotent, pool
         self._lock = threading.Lock()
         self.waiting: Mapping[str, Sequence[GraphQuestion]] = {}
@@ -331,11 +336,41 @@ def stepping(graph: Pregel[Any, Any, Any, Any], this_round: GraphRound) -> Any:
     """Return a copy of a graph that stops before each superstep, and asks the round about nodes."""
     own = copy.copy(graph)
     own.interrupt_before_nodes = "*"
+    own.channels = counted(graph.channels, this_round.most_steps)
     own.nodes = {
         name: node if name == START else node.copy({"bound": _bound(name, node, this_round)})
         for name, node in graph.nodes.items()
     }
     return own
+
+
+def counted(channels: Mapping[str, Any], most: int | None) -> dict[str, Any]:
+    """Return a graph's channels, of which RemainingSteps and IsLastStep count to the flow's limit.
+
+    The library counts to the limit of one invocation, which here is one superstep.
+
+    Args:
+        most: the flow's ``max_rounds``.
+    """
+    if most is None:
+        return dict(channels)
+    limit = most
+
+    class Remaining(ManagedValue[int]):
+        @staticmethod
+        def get(scratchpad: Any) -> int:
+            return limit - int(scratchpad.step)
+
+    class IsLast(ManagedValue[bool]):
+        @staticmethod
+        def get(scratchpad: Any) -> bool:
+            return bool(scratchpad.step == limit - 1)
+
+    own: dict[Any, Any] = {RemainingStepsManager: Remaining, IsLastStepManager: IsLast}
+    return {
+        name: own.get(each, each) if isinstance(each, type) else each
+        for name, each in channels.items()
+    }
 
 
 def _bound(name: str, node: Any, this_round: GraphRound) -> Runnable[Any, Any]:

@@ -24,14 +24,19 @@ from agents import (
 )
 from agents.items import TResponseInputItem
 from agents.mcp import MCPServer
-from agents.tool import invoke_function_tool
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
 from pydantic import TypeAdapter, ValidationError
 
 from perdure.flows.adapters.approvals import arguments, decision
 from perdure.flows.adapters.openai_models import SteppingModel, SteppingProvider
-from perdure.flows.adapters.openai_nested import OUTER, around, inner_of, run_in_workflow
+from perdure.flows.adapters.openai_nested import (
+    OUTER,
+    around,
+    call_tool,
+    inner_of,
+    run_in_workflow,
+)
 from perdure.flows.adapters.openai_results import fingerprint, listed_tools, result_type
 from perdure.flows.commands.approval import Approved
 from perdure.flows.errors import FatalError
@@ -207,9 +212,7 @@ class _Stepping:
             async def body() -> Any:
                 shared = getattr(context, "context", None)
                 before = fingerprint(shared)
-                result = await invoke_function_tool(
-                    function_tool=own, context=context, arguments=text
-                )
+                result = await call_tool(own, context, text)
                 if fingerprint(shared) != before:
                     logger.warning(CHANGED, self._steps.run_id, tool.name)
                 return kind.dump_python(result, mode="json", warnings=False) if kind else result

@@ -1,19 +1,28 @@
-"""Agents of the OpenAI Agents SDK that are tools of others: the workflow runs them, not a step."""
+"""Tools of the OpenAI Agents SDK: agents that are tools run in the workflow, others in a step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from copy import copy
+from dataclasses import replace
+from functools import wraps
 from typing import Any, Protocol, TypeVar
 
 from agents import Agent, FunctionTool, RunConfig, RunResult, RunResultStreaming
 from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
+from agents.tool import invoke_function_tool
 
+from perdure.flows.errors import FatalError, RetryableError, RoundStopped
 from perdure.flows.workflows.steps import current_steps
 
 _T = TypeVar("_T")
 #: Name of the attribute by which a step holds what it calls.
 _INNER = "perdure_inner"
+
+
+#: What a tool raises for the run, and not for the model.
+HEARD = (FatalError, RetryableError, RoundStopped)
 
 
 class AgentCopies(Protocol):
@@ -49,6 +58,40 @@ def run_in_workflow(copies: AgentCopies, tool: FunctionTool) -> Callable[..., An
             OUTER.reset(before)
 
     return around(tool, invoke)
+
+
+class _Passing(BaseException):
+    """An error of Perdure on its way through the SDK, which tells a model of any Exception."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+async def call_tool(tool: FunctionTool, context: Any, text: str) -> Any:
+    """Call the function of a tool as the SDK does, but raise what Perdure has to hear.
+
+    The SDK makes a text for the model of each exception. A FatalError ends the run, and a
+    RetryableError repeats the step, also if a tool raises them.
+    """
+    invoker: Any = tool.on_invoke_tool
+    function = getattr(invoker, "_invoke_tool_impl", None)
+    if function is not None:  # otherwise the tool was made by hand and handles its own errors
+
+        @wraps(function)
+        async def passing(*args: Any) -> Any:
+            try:
+                return await function(*args)
+            except HEARD as error:
+                raise _Passing(error) from error
+
+        invoker = copy(invoker)
+        invoker._invoke_tool_impl = passing
+        tool = replace(tool, on_invoke_tool=invoker)
+    try:
+        return await invoke_function_tool(function_tool=tool, context=context, arguments=text)
+    except _Passing as passed:
+        raise passed.error from passed.error.__cause__
 
 
 class NestedRunner(AgentRunner):

@@ -104,18 +104,20 @@ class JournalEntry:
         return {"result": result}
 
     def unpack(self) -> Any:
-        """Return the result, or raise the error.
+        """Return a copy of the result, or raise the error.
+
+        The function may change what it gets, and the journal must not change with it.
 
         Raises:
             StepFailed: the entry is an error.
         """
         if self.error is not None:
             raise StepFailed.of(self.key, *self.error) from self.cause
-        return self.result
+        return as_stored(self.result)
 
 
 def as_stored(value: Any) -> Any:
-    """Return JSON data with the keys of its objects in the order in which they are stored.
+    """Return a copy of JSON data with the keys of its objects in the order of storage.
 
     A function that goes over the result of a step then takes the same way in each process.
     """

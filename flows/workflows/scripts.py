@@ -265,7 +265,7 @@ class LiveScript(_Script):
 def _put(future: asyncio.Future[Any], entry: JournalEntry) -> None:
     """Set a future to the result or the error of an entry."""
     if entry.error is None:
-        future.set_result(entry.result)
+        future.set_result(entry.unpack())
         return
     try:
         entry.unpack()

@@ -20,6 +20,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.managed import IsLastStep, RemainingSteps
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, RetryPolicy, Send, interrupt
 from pydantic import BaseModel
@@ -883,3 +884,31 @@ def test_ten_megabytes_of_messages_are_written_once(
     graph = graph_of(client, run.id)
     messages = graph.get_state(graph.config).values["messages"]
     assert [len(each.content) for each in messages[1:]] == [LONG] * STEPS
+
+
+class Counted(TypedDict, total=False):
+    seen: Annotated[list[int], operator.add]
+    left: RemainingSteps
+    is_last: IsLastStep
+
+
+def counts(state: Counted) -> dict[str, list[int]]:
+    return {"seen": [-state["left"] if state["is_last"] else state["left"]]}
+
+
+def counting() -> Any:
+    builder = StateGraph(Counted)
+    builder.add_node("counts", counts)
+    builder.add_edge(START, "counts")
+    builder.add_conditional_edges("counts", lambda state: END if state["is_last"] else "counts")
+    return builder.compile()
+
+
+register_graph("graph_counting", counting(), idempotent=True, max_rounds=7)
+
+
+def test_remaining_steps_count_to_the_limit_of_the_run(client: Client, driver: Driver) -> None:
+    alone = counting().invoke({"seen": []}, {"recursion_limit": 7})
+    assert alone["seen"] == [6, 5, 4, 3, 2, -1]
+    run = play(driver, client.submit("graph_counting", inputs={"seen": []}))
+    assert run.answer == {"seen": alone["seen"]}, run.error

@@ -21,7 +21,16 @@ from openai.types.responses import (
 )
 from pydantic import BaseModel
 
-from perdure import AsyncSteps, Client, FatalError, InvalidInput, RunStatus, Settings, workflow
+from perdure import (
+    AsyncSteps,
+    Client,
+    FatalError,
+    InvalidInput,
+    RetryableError,
+    RunStatus,
+    Settings,
+    workflow,
+)
 from perdure.flows.adapters.openai_agents import register_agent, run_agent
 from tests.e2e.test_workflows import DEADLY, DONE, effect, journal, nothing_done, play, play_one
 from tests.support.driving import Driver, driving
@@ -308,3 +317,45 @@ def test_a_tool_that_changes_the_shared_context_is_warned_of(
     assert play(driver, run).answer == "done"
     [warning] = [each for each in caplog.messages if "`context`" in each]
     assert warning.startswith(f"run {run.id}: the tool put has changed the `context`")
+
+
+#: What the tool ``look_up`` raises the first time.
+RAISED: list[Exception] = []
+
+
+@function_tool
+async def look_up(account: str) -> str:
+    """Look up an account."""
+    if RAISED:
+        raise RAISED.pop()
+    return "empty"
+
+
+register_agent(
+    "openai_teller",
+    Agent(
+        name="teller",
+        model=Scripted("teller", [("look_up", {"account": "1"})], lambda told: told[-1]),
+        tools=[look_up],
+    ),
+    idempotent=["look_up"],
+)
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "told"),
+    [
+        (FatalError("it was closed"), RunStatus.ERRORED, "it was closed"),
+        (RetryableError("busy"), RunStatus.COMPLETED, "empty"),
+        (ValueError("odd"), RunStatus.COMPLETED, "An error occurred while running the tool"),
+    ],
+    ids=["ends the run", "repeats the step", "is told to the model"],
+)
+def test_an_error_of_a_tool(
+    client: Client, driver: Driver, raised: Exception, status: RunStatus, told: str
+) -> None:
+    RAISED[:] = [raised]
+    run = play(driver, client.submit("openai_teller", "look"))
+    assert not RAISED
+    assert run.status is status, run.error
+    assert told in str(run.answer or run.error)

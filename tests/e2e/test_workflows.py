@@ -843,3 +843,66 @@ def test_what_siblings_spend_is_added_up(client: Client, driver: Driver) -> None
     run = client.submit("workflow_spending", "go")
     assert play(driver, run).answer == [100] * 8
     assert client.get(run.id).details["spent"]["tokens"] == 800
+
+
+def a_list() -> list[str]:
+    return ["stored"]
+
+
+def done() -> str:
+    return "done"
+
+
+@workflow("workflow_one_item")
+def one_item(steps: Steps) -> list[str]:
+    return [steps.step(done, idempotent=True)]
+
+
+@workflow("workflow_changes_results")
+async def changes_results(steps: AsyncSteps, goal: str) -> list[list[Any]]:
+    """Ordinary code: it extends the lists that its steps return."""
+    own: list[Any] = await steps.step(a_list, idempotent=True)
+    own.append("mine")
+    both: list[list[Any]] = await asyncio.gather(
+        steps.step(a_list, name="left", idempotent=True),
+        steps.step(a_list, name="right", idempotent=True),
+    )
+    both[0].append("mine")
+    child: list[Any] = await steps.child("workflow_one_item", "go")
+    child[0] = {1, 2}  # no JSON
+    await steps.step(done, idempotent=True)
+    await steps.step(done, idempotent=True)
+    return [own, *both, sorted(child[0])]
+
+
+@workflow("workflow_changes_results_plainly")
+def changes_results_plainly(steps: Steps, goal: str) -> list[list[Any]]:
+    own: list[Any] = steps.step(a_list, idempotent=True)
+    own.append("mine")
+    for _ in range(3):
+        steps.step(done, idempotent=True)
+    return [own]
+
+
+@pytest.mark.parametrize("deadly", [None, *range(7)])
+@pytest.mark.parametrize("flow", ["workflow_changes_results", "workflow_changes_results_plainly"])
+def test_the_journal_does_not_change_with_what_the_function_does_to_a_result(
+    client: Client, driver: Driver, flow: str, deadly: int | None
+) -> None:
+    run = client.submit(flow, "go")
+    played = 0
+
+    def rests() -> bool:
+        nonlocal played
+        while play_one(driver, before_its_commit=played == deadly):
+            played += 1
+        if played == deadly:
+            played += 1  # that one died
+        let_time_pass(driver)
+        return client.get(run.id).status.ended
+
+    until(rests, "the end of the run")
+    own = ["stored", "mine"]
+    expected = [own, own, ["stored"], [1, 2]] if flow == "workflow_changes_results" else [own]
+    assert client.get(run.id).answer == expected, client.get(run.id).error
+    assert "mine" not in str(journal(client, run))
