@@ -39,7 +39,8 @@ def call(
         Exception: whatever the function raises.
     """
     result = function(*args, **(named or {}))
-    if type(result) is not dict and inspect.isawaitable(result):  # which takes a while to find out
+    # Most results are dicts, for which the slower isawaitable need not be asked.
+    if type(result) is not dict and inspect.isawaitable(result):
         return run(_finish(result, context))
     return result
 

@@ -349,7 +349,7 @@ register_agent(
         (RetryableError("busy"), RunStatus.COMPLETED, "empty"),
         (ValueError("odd"), RunStatus.COMPLETED, "An error occurred while running the tool"),
     ],
-    ids=["ends the run", "repeats the step", "is told to the model"],
+    ids=["ends the run", "repeats the step", "goes to the model"],
 )
 def test_an_error_of_a_tool(
     client: Client, driver: Driver, raised: Exception, status: RunStatus, told: str

@@ -49,7 +49,7 @@ def before_call(ctx: Any, case: Any, kwargs: Any) -> None:
 
 
 def can_wait(seconds: Any) -> bool:
-    """Whether a ``wait`` is one that the API accepts; test_steering.py tests the bounds of it."""
+    """Whether the API would accept this ``wait`` and wait. test_steering.py tests its bounds."""
     try:
         return 0.1 < float(seconds) <= 30
     except (TypeError, ValueError):

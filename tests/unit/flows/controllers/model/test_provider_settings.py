@@ -138,7 +138,8 @@ def test_a_settings_of_a_provider_whose_package_is_not_here_is_left_to_the_worke
 ):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(__import__("sys").modules, "pydantic_ai.models.xai", None)
-        ModelController(settings={"xai_user": "u"})
+        controller = ModelController(settings={"xai_user": "u"})
+    assert "xai_user" in repr(controller.settings)
 
 
 def test_a_provider_is_reached_at_the_address_and_with_the_key_of_the_flow(
