@@ -167,19 +167,24 @@ class LocalRuns:
             self._play(0, run_id, step)
 
     def cost(self, run_id: str, start: int, rounds: int) -> dict[str, float]:
-        """Return the median times and the mean bytes of rounds that the engines play in turns."""
-        before, again = self._look(), self._look()  # looking costs something too
+        """Return the median times and bytes of rounds that the engines play in turns.
+
+        Every few seconds a process adds its metrics to what it sends with a round. The median
+        leaves that round out.
+        """
+        before, seen = self._look(), self._look()
+        looking = {name: seen[name] - before[name] for name in BYTES}
         times, cpu = [], []
+        written: dict[str, list[float]] = {name: [] for name in BYTES}
         for place, step in enumerate(range(start, start + rounds), 1):
             began, cpu_began = time.perf_counter(), time.thread_time()
             self._play(place % 2, run_id, step)  # the second one first: the last was the first's
             times.append(1000 * (time.perf_counter() - began))
             cpu.append(1000 * (time.thread_time() - cpu_began))
-        after = self._look()
-        each = {
-            name: (after[name] - again[name] - (again[name] - before[name])) / rounds
-            for name in BYTES
-        }
+            before, seen = seen, self._look()
+            for name in BYTES:
+                written[name].append(seen[name] - before[name] - looking[name])
+        each = {name: percentile(values, 0.5) for name, values in written.items()}
         return {**each, CLOCK: percentile(times, 0.5), PLAYER: percentile(cpu, 0.5)}
 
     def _play(self, engine: int, run_id: str, step: int) -> None:
