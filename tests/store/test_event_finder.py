@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
-from perdure.worker.engine.event_finder import CLOCK_BACK, OVERLAP, EventFinder
+from perdure.worker.engine.event_finder import CLOCK_BACK, OVERLAP, WAITING, EventFinder
 from perdure.worker.notification_rules import NotificationRule
 from perdure.worker.store import Store
-from perdure.worker.store.notifications import DONE_KEPT, NotificationRecords
+from perdure.worker.store.notifications import DONE_KEPT, NotificationRecords, RestingRuns
 from tests.support.family import child_id, end_child, family
 from tests.support.runs import (
     advance,
@@ -125,6 +126,41 @@ def test_a_new_rule_tells_of_nothing_that_was_before_it(
     end(store, "after")
     look(both, store)
     assert [each for each in told(records) if each[0] == "new"] == [("new", "completed", "after")]
+
+
+def test_a_new_rule_tells_of_all_since_its_worker_began_however_late_the_first_look(
+    store: Store, records: NotificationRecords
+) -> None:
+    end(store, "before")
+    advance(store, 1)
+    finder = finder_of(store, ops=["ended", "waiting"])
+    finder.begin()
+    end(store, "after")
+    new_run(store, "asks")
+    pause_here(store, claim(store, "asks"))
+    assert look(finder, store, 5_000) == 2
+    assert [each[2] for each in told(records)] == ["after", "asks"]
+    # Yet one that begins to look days later does not tell of these days.
+    late = finder_of(store, late="ended")
+    late.begin()
+    end(store, "long ago")
+    assert look(late, store, 86_400_000) == 0
+
+
+def test_a_server_that_stands_still_does_not_put_off_the_next_search(store: Store) -> None:
+    class StandsStill(RestingRuns):
+        paused = 0
+
+        def entered(self, index: str, since: int) -> list[tuple[str, int]]:
+            StandsStill.paused += 1
+            store.redis.client_pause(300)
+            return super().entered(index, since)
+
+    finder = finder_of(store, ops="waiting")
+    finder._runs = StandsStill(store)
+    look(finder, store)
+    assert StandsStill.paused == len(WAITING)
+    assert finder._next_search < time.monotonic() + 10  # of 60 s, 100 times what it took
 
 
 def test_a_worker_without_a_rule_leaves_the_events_of_the_rule_to_others(

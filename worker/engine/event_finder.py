@@ -29,9 +29,9 @@ OVERLAP = 2_000
 CLOCK_BACK = 60_000
 #: Runs of one page, and pages of one look.
 PAGE, MOST_PAGES = 500, 20
-#: A search of the runs that wait or are stopped takes at most this part of the time, however many
-#: they are.
-MOST_OF_TIME = 0.01
+#: A search of the runs that wait or are stopped takes at most this part of a CPU, however many they
+#: are.
+MOST_OF_CPU = 0.01
 #: Indexes in the order of the runs' end, by event.
 ENDED = ("completed", "errored")
 #: Indexes in the order of the runs' submission. A question of a child run is a person's matter too;
@@ -61,11 +61,21 @@ class EventFinder:
         self._link = link
         #: Times (ms) by run of the events that were looked at, of the last looks.
         self._seen: dict[tuple[str, int], None] = {}
+        #: Time (ms) at which the worker began, if it was told.
+        self._began: int | None = None
         #: When the runs at rest may be searched again (monotonic seconds), the start of the last
         #: search (ms), and the number of stops then.
         self._next_search = 0.0
         self._last_search: int | None = None
         self._stops: int | None = None
+
+    def begin(self) -> None:
+        """Note the time: a new rule tells of what happens from now on, however late the first look.
+
+        Raises:
+            StoreUnavailable: then a new rule begins with the first look.
+        """
+        self._began = self._store.time()
 
     def look(self) -> int:
         """Find new events, and return how many notifications were stored."""
@@ -73,10 +83,10 @@ class EventFinder:
         looked = self._records.looked()
         found = self._look_at_ended(now, looked)
         if time.monotonic() >= self._next_search:
-            began = time.monotonic()
+            began = time.thread_time()  # not by the clock: a server that stands still is no work
             found += self._look_at_rest(now, looked)
-            took = time.monotonic() - began
-            self._next_search = time.monotonic() + took / MOST_OF_TIME
+            took = time.thread_time() - began
+            self._next_search = time.monotonic() + took / MOST_OF_CPU
         oldest = min((at for name, at in looked.items() if self._is_mine(name)), default=now)
         self._records.forget_done(oldest - DONE_KEPT)
         self._seen = {event: None for event in self._seen if event[1] >= oldest - CLOCK_BACK}
@@ -144,13 +154,14 @@ class EventFinder:
     ) -> dict[str, int]:
         """Return the time (ms) from which each of these rules looks for events.
 
-        A new rule begins now.
+        A new rule begins when the worker began, or now.
         """
+        new = now if self._began is None else min(now, max(self._began, now - CLOCK_BACK))
         since = {}
         for rule in rules:
             last = looked.get(f"{rule}:{source}")
             if last is None:
-                since[rule] = now
+                since[rule] = new
             elif last > now + OVERLAP:  # the clock of the server went back
                 since[rule] = now - CLOCK_BACK
             else:

@@ -226,7 +226,11 @@ class Notifier:
         self._thread = threading.Thread(target=self._run, name="perdure-notifier", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread. A rule that is new tells of what happens from now on."""
+        try:
+            self._finder.begin()
+        except StoreUnavailable as error:
+            self._store.outage.failed(NOT_NOTIFIED, error)
         self._thread.start()
 
     def stop(self) -> None:
