@@ -174,6 +174,12 @@ class Group(Sequence[Ended]):
         """The answers of the children that succeeded."""
         return [each.answer for each in self._ended if each.ok]
 
+    @property
+    def by_place(self) -> list[Any]:
+        """The answer of each child, in the order of the items; None where there is none (yet)."""
+        answers = {each.place: each.answer for each in self._ended if each.ok}
+        return [answers.get(place) for place in range(self.total)]
+
 
 _CONTINUE = ". Continue the child first: "
 

@@ -285,8 +285,7 @@ class BaseSteps:
         given = list(items)
 
         def wait(context: RoundContext, key: str) -> Any:
-            group = context.map(flow, given, name=key, wait=wait_until, **options)
-            return [each.answer if each.ok else None for each in group]
+            return context.map(flow, given, name=key, wait=wait_until, **options).by_place
 
         return self._wait("children", name, wait)
 

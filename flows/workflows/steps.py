@@ -210,7 +210,10 @@ class Steps(BaseSteps):
         name: str | None = None,
         **options: Any,
     ) -> list[Any]:
-        """Start a run for each item, wait for them, and return their answers in order.
+        """Start a run for each item, wait for them, and return a list with the answer of each.
+
+        With another ``wait`` than ``all``, the place of a run that has not succeeded, or has not
+        ended, is None. ``RoundContext.map`` also tells their errors.
 
         Args:
             options: those of ``RoundContext.map``: ``goal``, ``inputs``, ``max_concurrency``, ...

@@ -97,6 +97,13 @@ async def fan(steps: AsyncSteps) -> list[str]:
     )
 
 
+@workflow("workflow_item")
+def item_of_a_map(steps: Steps) -> str:
+    if steps.goal == "bad":
+        raise FatalError("bad")
+    return steps.goal
+
+
 @workflow("workflow_waits")
 def waits(steps: Steps) -> dict[str, Any]:
     steps.sleep(0)
@@ -104,6 +111,8 @@ def waits(steps: Steps) -> dict[str, Any]:
     late = steps.wait_for("never", timeout=0)
     leaf = steps.child("workflow_order", inputs={"item": "leaf"})
     leaves = steps.map("workflow_order", ["a", "b"], inputs=lambda item: {"item": item})
+    some = steps.map("workflow_item", ["one", "bad", "two"], wait="settled")
+    one = steps.map("workflow_item", ["good", "later"], wait="any", max_concurrency=1)
     try:
         steps.child("workflow_order", inputs={"item": "leaf", "color": 1})
     except StepFailed as error:
@@ -113,6 +122,8 @@ def waits(steps: Steps) -> dict[str, Any]:
         "late": late,
         "leaf": leaf[0],
         "leaves": [each[0] for each in leaves],
+        "some": some,
+        "one": one,
         "failed": failed,
     }
 
@@ -356,9 +367,11 @@ def test_waits_hold_no_worker_and_children_are_runs(client: Client, driver: Driv
         "late": None,
         "leaf": "charge leaf is done",
         "leaves": ["charge a is done", "charge b is done"],
+        "some": ["one", None, "two"],
+        "one": ["good", None],
         "failed": "InvalidChild",
     }
-    assert len(client.children(run.id).runs) == 3
+    assert len(client.children(run.id).runs) == 8
 
 
 def test_a_workflow_may_begin_anew(client: Client, driver: Driver) -> None:
