@@ -219,6 +219,18 @@ def test_the_command_line_signals_topics(
     assert (told.json["run_id"], told.json["number"]) == (run_id, 2)
 
 
+def test_the_command_line_says_that_a_run_has_completed_which_knows_the_signal(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    command_line, run = CommandLine(tmp_path, settings), held(client)
+    send = ("signal", run.id, "paid", "--payload", "1", "--key", "event-1")
+    assert "may take it later" in command_line(*send).out
+    play(settings, run.id)
+    assert client.get(run.id).status.value == "completed"
+    again = command_line(*send)
+    assert again.code == 0 and "has completed" in again.out and "later" not in again.out
+
+
 def test_a_payload_is_read_from_a_file_and_a_wrong_one_is_not_shown_whole(
     tmp_path: Path, client: Client, settings: Settings
 ) -> None:

@@ -84,8 +84,10 @@ def signal_command(
         output.document(receipt.to_dict())
     else:
         of = "of its name" if receipt.run_id else "of those that wait"
+        # A run that has completed takes no signal; it knows one that was sent before.
+        stored = "was stored before" if receipt.status == "completed" else "is stored"
         click.echo(
-            f"signal {receipt.name} is stored, number {receipt.number} {of}; "
+            f"signal {receipt.name} {stored}, number {receipt.number} {of}; "
             f"{_what_follows(receipt, url)}"
         )
 
@@ -107,4 +109,6 @@ def _what_follows(receipt: SignalReceipt, url: str | None) -> str:
         return f"{run_id} continues; to follow it: {output.follow_hint(run_id, url)}"
     if receipt.status == "parked":
         return f"{run_id} still waits; for what: {program()} why {run_id}"
+    if receipt.status == "completed":
+        return f"{run_id} has completed"
     return f"{run_id} does not wait now and may take it later"
