@@ -143,6 +143,7 @@ def test_a_run_without_checkpoints_is_refused_by_the_command(
     perdure = CommandLine(tmp_path, settings)
     done = perdure("history", other.id)
     assert done.code == InvalidInput.exit_code and "is not a graph of register_graph" in done.err
+    assert f"perdure show {other.id} --transcript" in done.err
     assert perdure("history", "nosuch").code == RunNotFound.exit_code
     own_registry(monkeypatch, "trader")
     monkeypatch.syspath_prepend(tmp_path)
