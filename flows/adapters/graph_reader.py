@@ -211,7 +211,7 @@ def flow_of(client: RunsClient, run_id: str) -> tuple[GraphFlow, Any]:
     flow = registry.make(run.flow)
     if not isinstance(flow, GraphFlow):
         raise InvalidInput(
-            f"run {run_id} is of the flow {run.flow!r}, which is not a graph of register_graph. What "
-            f"its rounds did: perdure show {run_id} --transcript"
+            f"run {run_id} is of the flow {run.flow!r}, which is not a graph of register_graph. "
+            f"What its rounds did: perdure show {run_id} --transcript"
         )
     return flow, run
