@@ -176,7 +176,7 @@ class Group(Sequence[Ended]):
 
     @property
     def by_place(self) -> list[Any]:
-        """The answer of each child, in the order of the items; None where there is none (yet)."""
+        """The answer of each child, in the order of the items; None if it has none (yet)."""
         answers = {each.place: each.answer for each in self._ended if each.ok}
         return [answers.get(place) for place in range(self.total)]
 

@@ -84,7 +84,7 @@ def signal_command(
         output.document(receipt.to_dict())
     else:
         of = "of its name" if receipt.run_id else "of those that wait"
-        # A run that has completed takes no signal; it knows one that was sent before.
+        # A run that has completed takes no signal, and knows those that it has had.
         stored = "was stored before" if receipt.status == "completed" else "is stored"
         click.echo(
             f"signal {receipt.name} {stored}, number {receipt.number} {of}; "

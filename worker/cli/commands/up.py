@@ -146,10 +146,10 @@ def up_command(
     reload: bool,
     as_json: bool,
 ) -> None:
-    """Run a local server, a worker and the dashboard until Ctrl-C.
+    """Run a local server, a worker and the dashboard until Ctrl-C or SIGTERM.
 
     Other commands find this server without --url. A second `up` uses the server and the dashboard
-    of the first and adds a worker.
+    of the first and adds a worker. For a server apart, set XDG_STATE_HOME to another directory.
     """
     from perdure.worker.embedded import EmbeddedServer
 
