@@ -140,7 +140,7 @@ def test_a_new_rule_tells_of_all_since_its_worker_began_however_late_the_first_l
     pause_here(store, claim(store, "asks"))
     assert look(finder, store, 5_000) == 2
     assert [each[2] for each in told(records)] == ["after", "asks"]
-    # Yet one that begins to look days later does not tell of these days.
+    # A worker that first looks a day later does not report that day.
     late = finder_of(store, late="ended")
     late.begin()
     end(store, "long ago")
