@@ -47,9 +47,6 @@ class about:  # noqa: N801 - used like a function
 class RoundLogger(logging.LoggerAdapter[logging.Logger]):
     """Logger of one round. Its lines carry the round's facts, from any thread."""
 
-    def __init__(self, logger: logging.Logger, facts: Mapping[str, Any]) -> None:
-        super().__init__(logger, dict(facts))
-
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
@@ -65,7 +62,7 @@ def round_logger() -> RoundLogger:
 
     Its lines carry the round's run id, step, attempt, node and worker.
     """
-    return RoundLogger(_of_flows, _about.get())
+    return RoundLogger(_of_flows, dict(_about.get()))
 
 
 class TextFormatter(logging.Formatter):

@@ -17,7 +17,7 @@ import pytest
 
 from perdure import AsyncClient, Client, InvalidInput, RemoteClient, RoundContext, Settings
 from perdure.worker.domain.stream import StreamItem
-from perdure.worker.engine.live_text import MOST_OF_ROUND, LiveTexts
+from perdure.worker.engine.live_text import MOST_OF_ROUND, LiveTexts, RoundText
 from perdure.worker.store.live_text import LiveTextRecords
 from tests.e2e.test_workflows import let_time_pass
 from tests.support.driving import Driver, driving
@@ -169,7 +169,7 @@ def test_a_position_that_is_none_is_refused(client: Client, settings: Settings) 
 
 def test_a_round_shows_no_more_than_its_bound(client: Client, settings: Settings) -> None:
     run = client.submit("telling", "go")
-    text = LiveTexts(client._store).of(run.id, 0, 1, client._store.time())
+    text = RoundText(LiveTexts(client._store), run.id, 0, 1, client._store.time())
     for _ in range(12):
         text.write("x" * 100_000, "text", "")
     text.write("\ud800 is half a character", "text", "")
@@ -180,7 +180,7 @@ def test_a_round_shows_no_more_than_its_bound(client: Client, settings: Settings
 
 def test_text_that_utf_8_cannot_have_is_replaced(client: Client, settings: Settings) -> None:
     run = client.submit("telling", "go")
-    text = LiveTexts(client._store).of(run.id, 0, 1, client._store.time())
+    text = RoundText(LiveTexts(client._store), run.id, 0, 1, client._store.time())
     text.write("\ud800 half", "text", "")
     text.end()
     assert texts_of(client.stream(run.id, follow=False)) == {0: "? half"}

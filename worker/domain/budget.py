@@ -11,7 +11,9 @@ nothing extra for budgets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 from perdure.flows.budgets import KINDS, RUNS, Budget, sum_of
 from perdure.flows.flow import Role
@@ -29,6 +31,7 @@ from perdure.worker.errors import DamagedRun
 
 #: Most that is charged to the runs above in one commit, in millionths. Scripts add it exactly.
 MOST_CHARGED = 10**18 - 1
+NOTHING_SPENT: Mapping[str, float] = MappingProxyType({})
 #: Reason of the interrupt that is raised when a budget is used up.
 EXHAUSTED = "budget_exhausted"
 
@@ -130,8 +133,7 @@ def fields_above(payer: Payer) -> list[str]:
     return ["id", "nonce", "budgets", "spent", *names]
 
 
-@dataclass(frozen=True)
-class BudgetAccount:
+class BudgetAccount(NamedTuple):
     """Budget account of one run at one attempt.
 
     Attributes:
@@ -146,7 +148,7 @@ class BudgetAccount:
     attempt: int
     now: int
     above: tuple[BudgetAbove, ...] = ()
-    recorded: Mapping[str, float] = field(default_factory=dict)
+    recorded: Mapping[str, float] = NOTHING_SPENT
 
     @property
     def lost(self) -> int:

@@ -1,7 +1,7 @@
 """The stored record of a run: the hash's fields as Python values, checked against their digest.
 
-Two helpers make it fast: a property that is computed once per object, and a search for the fields
-whose names begin with a given text.
+Three helpers make it fast: a property that is computed once per object, a search for the fields
+whose names begin with a given text, and a memory of which fields are content.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from perdure.flows.files import FileReference
@@ -39,8 +40,8 @@ class cached_field(Generic[T]):  # noqa: N801 - used like property
         return value
 
 
-#: Names without the prefix that are remembered at most. A run has about fifty fields made by the
-#: engine, with equal names in every run; the limit bounds the memory.
+#: Names that are remembered at most. A run has about fifty fields made by the engine, with equal
+#: names in every run; the limit bounds the memory.
 MOST = 200
 
 
@@ -86,7 +87,6 @@ SINCE: Mapping[str, str] = {
 #: Prefix of the fields that hold named values. Each value has its own field, so that a commit
 #: writes only the values that changed.
 VALUE = "v:"
-_values = FieldPrefix(VALUE)
 #: Field that is present if the run has used up its cycles; it holds their number. It is not part of
 #: the content, so that workers of an earlier release compute an equal digest.
 UNFINISHED = "unfinished"
@@ -207,11 +207,22 @@ def digest_of_content(content: dict[str, str]) -> str:
 
 def content_of(fields: Mapping[str, str]) -> dict[str, str]:
     """Return those of a run's fields that are content: content fields and named values."""
-    return _covered(fields) | {name: fields[name] for name in _values.names(fields)}
+    return {name: fields[name] for name in _known_names(fields)[0]}
 
 
-def _covered(fields: Mapping[str, str]) -> dict[str, str]:
-    return {name: fields[name] for name in CONTENT if name in fields}
+def _known_names(fields: Mapping[str, str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names of a run's fields that are content, and those of its named values.
+
+    From round to round a run has the same fields, so they are looked through only once.
+    """
+    names = tuple(fields)
+    return _names_among(names) if len(names) <= MOST else _names_among.__wrapped__(names)
+
+
+@lru_cache(maxsize=MOST)
+def _names_among(names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    values = [name for name in names if name.startswith(VALUE)]
+    return [*(name for name in names if name in CONTENT), *values], values
 
 
 class Payer(NamedTuple):
@@ -299,12 +310,12 @@ class Record:
     @cached_field
     def content(self) -> dict[str, str]:
         """All fields of the run that its digest covers."""
-        return _covered(self.fields) | self.value_texts
+        return content_of(self.fields)
 
     @cached_field
     def value_texts(self) -> dict[str, str]:
         """The stored texts of the run's named values, by field name with the prefix."""
-        return {name: self.fields[name] for name in _values.names(self.fields)}
+        return {name: self.fields[name] for name in _known_names(self.fields)[1]}
 
     @cached_field
     def values(self) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from perdure.flows.children import ONLY
 from perdure.flows.durations import as_seconds
@@ -117,8 +117,7 @@ LOOK_AT_BUDGET = 30.0
 MOST_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class NextMessage:
+class NextMessage(NamedTuple):
     """Round whose message the commit stores: node, epoch and step."""
 
     node: str
@@ -126,8 +125,10 @@ class NextMessage:
     step: int
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+class Settlement(NamedTuple):
     """Everything that commit_round.lua shall write for a round.
 
     Attributes:
@@ -139,12 +140,12 @@ class Settlement:
     """
 
     kind: Kind
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = EMPTY
     additions: tuple[str, ...] = ()
-    artifacts: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = EMPTY
     message: NextMessage | None = None
-    options: Mapping[str, str | int] = field(default_factory=dict)
-    cause: str = field(default="", compare=False)
+    options: Mapping[str, str | int] = EMPTY
+    cause: str = ""
     otherwise: Settlement | None = None
 
     @property
@@ -183,8 +184,7 @@ def settle(
     settlement = _settled(record, flow, node, outcome, remembered, event_data or {})
     if flow.keep_events is not None and settlement.is_done:
         keep = flow.keep_events
-        settlement = replace(
-            settlement,
+        settlement = settlement._replace(
             fields={**settlement.fields, KEEP_EVENTS: str(keep)},
             options={**settlement.options, KEEP_EVENTS: keep},
         )
@@ -194,9 +194,9 @@ def settle(
     options = {**settlement.options, "heed": HEEDED}
     otherwise = outcome.otherwise if isinstance(outcome, End) else None
     if otherwise is None:
-        return replace(settlement, options={**options, "insist": 1})
+        return settlement._replace(options={**options, "insist": 1})
     instead = settle(record, flow, otherwise, remembered, settings, event_data)
-    return replace(settlement, options=options, otherwise=instead)
+    return settlement._replace(options=options, otherwise=instead)
 
 
 def _typed_end(record: Record, flow: Flow, end: End) -> End:
@@ -218,7 +218,6 @@ def _typed_end(record: Record, flow: Flow, end: End) -> End:
 GIVE_BACK = Settlement("give_back")
 #: The signals that a run hears before it ends (``heed`` in commit_round.lua).
 HEEDED = f"{SAY} {ASK}"
-EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 def park(record: Record, wait: Wait, over: str) -> Settlement:
@@ -282,8 +281,7 @@ def with_options(
         fields: Fields of the run's hash, beside its content.
     """
     other = settlement.otherwise
-    return replace(
-        settlement,
+    return settlement._replace(
         options={**settlement.options, **options},
         fields={**settlement.fields, **fields},
         otherwise=None if other is None else with_options(other, options, fields),
@@ -305,7 +303,7 @@ def hold_up(record: Record, shortage: Shortage) -> Settlement:
         "added": shortage.added,
         "look": milliseconds(LOOK_AT_BUDGET),
     }
-    return replace(settlement, kind="short", fields=fields, options=options)
+    return settlement._replace(kind="short", fields=fields, options=options)
 
 
 def charging(settlement: Settlement, charge: str) -> Settlement:
@@ -316,7 +314,7 @@ def charging(settlement: Settlement, charge: str) -> Settlement:
     """
     if not charge or settlement.kind == "damaged":
         return settlement
-    return replace(settlement, options={**settlement.options, "charge": charge})
+    return settlement._replace(options={**settlement.options, "charge": charge})
 
 
 def with_accounts(
@@ -330,8 +328,7 @@ def with_accounts(
         return settlement
     fields = {**settlement.fields, **accounts}
     other = settlement.otherwise
-    return replace(
-        settlement,
+    return settlement._replace(
         fields={**fields, **_sealed(record, content_of(fields), settlement.renews)},
         otherwise=None if other is None else with_accounts(record, other, accounts),
     )
@@ -380,17 +377,18 @@ def _settled(
     }
     changed = {VALUE + name: canonical(value) for name, value in values.items()}
     changed["turns"] = str(record.turns + len(turns))
-    renewal = (_keep_turns(outcome),) if isinstance(outcome, Renew) else ()
-    keeps = [keep for keep in (flow.keep_turns, *renewal) if keep is not None]
+    keeps = [] if flow.keep_turns is None else [flow.keep_turns]
+    if isinstance(outcome, Renew):
+        keeps.append(_keep_turns(outcome))
     if keeps and (gone := record.turns + len(turns) - min(keeps)) > record.forgotten:
         changed[FORGOTTEN] = str(gone)
         options["forget"] = min(gone, record.turns) - record.forgotten
         turns = turns[max(0, gone - record.turns) :]
     data = {**outcome.summary, **event_data}
-    if flow.fork_nodes and (outcome.turns or FORGOTTEN in changed):
+    if (outcome.turns or FORGOTTEN in changed) and flow.fork_nodes:
         # A fork finds by it which turns were there before a step.
         data[HISTORY] = [record.turns, record.turns + len(outcome.turns), record.forgotten]
-    options["data"] = canonical(storable(data, "the summary"))
+    options["data"] = canonical(storable(data, "the summary")) if data else "{}"
     if isinstance(outcome, Renew):
         return _renew(record, flow, node, outcome, changed, turns, artifacts, options)
     if isinstance(outcome, Advance):
@@ -409,9 +407,9 @@ def _settled(
             changed,
             {UNFINISHED: str(cycles)},
         )
-        return replace(end, additions=turns, artifacts=artifacts, message=message, options=options)
-    return replace(
-        _end(record, node, outcome, changed), additions=turns, artifacts=artifacts, options=options
+        return end._replace(additions=turns, artifacts=artifacts, message=message, options=options)
+    return _end(record, node, outcome, changed)._replace(
+        additions=turns, artifacts=artifacts, options=options
     )
 
 

@@ -52,16 +52,15 @@ class StoreJournal(Journal):
         self._store = store
         self._claim = claim
         self._most_bytes = most_bytes
-        self._run_id, self._epoch, self._step = (
-            fields["id"],
-            int(fields["epoch"]),
-            int(fields["step"]),
-        )
-        self._where = f"run {self._run_id}, step {self._step}"
+        self._run_id, self._step = fields["id"], int(fields["step"])
         super().__init__(self._intents(fields), self._results(fields))
         self.stored = fields.get("intent", "")
         if "intent_at" in fields or "intent_by" in fields:
             self.begun = _begun(fields)
+
+    @property
+    def _where(self) -> str:
+        return f"run {self._run_id}, step {self._step}"
 
     @property
     def text(self) -> str:
@@ -84,7 +83,7 @@ class StoreJournal(Journal):
         with self._reporting_broken():
             word = self._store.intend(
                 self._run_id,
-                epoch=self._epoch,
+                epoch=int(claim.fields["epoch"]),
                 step=self._step,
                 token=claim.token,
                 claim=claim.id,

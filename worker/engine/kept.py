@@ -27,14 +27,6 @@ class KeptStates:
         self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, record: Record, token: str) -> RunKept:
-        """Return what is kept of a run, for a round of it.
-
-        Args:
-            token: of the round's claim.
-        """
-        return RunKept(self, record, token)
-
     def take(self, record: Record) -> Any:
         """Return what was kept, if the round that kept it was committed last."""
         with self._lock:
@@ -56,7 +48,11 @@ class KeptStates:
 
 
 class RunKept(Kept):
-    """What is kept of one run, as one of its rounds sees it."""
+    """What is kept of one run, as one of its rounds sees it.
+
+    Args:
+        token: of the round's claim.
+    """
 
     def __init__(self, states: KeptStates, record: Record, token: str) -> None:
         self._states, self._record, self._token = states, record, token

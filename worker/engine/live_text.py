@@ -38,14 +38,6 @@ class LiveTexts:
         self._lock = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def of(self, run_id: str, step: int, attempt: int, now: int) -> RoundText:
-        """Return the live text of a round.
-
-        Args:
-            now: by the server's clock, in ms.
-        """
-        return RoundText(self, run_id, step, attempt, now)
-
     def wake(self, text: RoundText) -> None:
         """Write soon what a round has to show."""
         with self._lock:
@@ -70,7 +62,14 @@ class LiveTexts:
 
 
 class RoundText(LiveText):
-    """The live text of one round. Its methods may be called from several threads."""
+    """The live text of one round. Its methods may be called from several threads.
+
+    Args:
+        now: when the round was claimed, by the server's clock, in ms.
+    """
+
+    _number = _characters = 0
+    _is_lost = False
 
     def __init__(self, texts: LiveTexts, run_id: str, step: int, attempt: int, now: int) -> None:
         self._texts, self._run_id = texts, run_id
@@ -79,8 +78,6 @@ class RoundText(LiveText):
         #: Kind, part and text of each piece that is not written yet.
         self._waiting: list[tuple[str, str, str]] = []
         self._lock, self._writing = threading.Lock(), threading.Lock()
-        self._number = self._characters = 0
-        self._is_lost = False
 
     def write(self, text: str, kind: str, part: str) -> None:
         """Show a piece of text, behind those before."""

@@ -35,6 +35,8 @@ class StoreMailbox(Mailbox):
         has_heard: Whether the round has heard all that had been said when it was claimed.
     """
 
+    has_heard = False
+
     def __init__(
         self,
         store: Store,
@@ -44,11 +46,8 @@ class StoreMailbox(Mailbox):
         journal: Journal,
         broken: Callable[[Exception], None],
     ) -> None:
-        self.has_heard = False
         self._store, self._record, self._journal, self._broken = store, record, journal, broken
-        self._settings, self._now = settings, claim.now
-        self._token, self._claim_id = claim.token, claim.id
-        self._waited_for = dict(claim.waited_for)
+        self._settings, self._claim, self._waited_for = settings, claim, claim.waited_for
 
     @property
     def where(self) -> str:
@@ -70,8 +69,11 @@ class StoreMailbox(Mailbox):
             return None
         # The claim told of it once: if it is asked for again, then as it is now.
         prefix = f":{name} "
-        told = [field for field in self._waited_for if field.startswith(prefix)]
-        fields = {field.removeprefix(prefix): self._waited_for.pop(field) for field in told}
+        told = {name: text for name, text in self._waited_for.items() if name.startswith(prefix)}
+        self._waited_for = {
+            name: text for name, text in self._waited_for.items() if name not in told
+        }
+        fields = {name.removeprefix(prefix): text for name, text in told.items()}
         try:
             known = fields or self._store.group(self._record.id, name)
             return read_group(self._store, self._record, name, known)
@@ -85,7 +87,7 @@ class StoreMailbox(Mailbox):
         Raises:
             InvalidChild: One of them cannot be started.
         """
-        return Planner(self._store, self._settings, self._record, self._now).plan(children)
+        return Planner(self._store, self._settings, self._record, self._claim.now).plan(children)
 
     def hook(self, name: str) -> str:
         """Return the address at which a service without a token sends a signal to the run.
@@ -141,8 +143,8 @@ class StoreMailbox(Mailbox):
             word, detail = self._store.take_topic(
                 self._record.id,
                 topic=stored,
-                token=self._token,
-                claim=self._claim_id or None,
+                token=self._claim.token,
+                claim=self._claim.id or None,
             )
         except StoreUnavailable as error:
             self._broken(error)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from perdure.flows.budgets import COMMANDS, sum_of
@@ -51,8 +50,8 @@ from perdure.worker.domain.settlement import (
 )
 from perdure.worker.engine.drain import Drain
 from perdure.worker.engine.heartbeat import Heartbeat, Lease
-from perdure.worker.engine.kept import KeptStates
-from perdure.worker.engine.live_text import LiveTexts
+from perdure.worker.engine.kept import KeptStates, RunKept
+from perdure.worker.engine.live_text import LiveTexts, RoundText
 from perdure.worker.engine.mailbox import StoreMailbox
 from perdure.worker.engine.provider_waits import ProviderWaits
 from perdure.worker.engine.round_context import account_of, context_of
@@ -165,8 +164,8 @@ class NodeRunner:
             flow,
             self._providers,
             above,
-            self._kept.of(record, claim.token),
-            self._live_texts.of(record.id, record.step, claim.attempt, claim.now),
+            RunKept(self._kept, record, claim.token),
+            RoundText(self._live_texts, record.id, record.step, claim.attempt, claim.now),
         )
         return LoadedRound(record, claim, lease, flow, context, above)
 
@@ -218,7 +217,7 @@ class NodeRunner:
             # unless an intent of an earlier attempt exists.
             unbegun = not begin or settlement.kind == "park"
             if context.journal.is_harmless or (unbegun and not context.journal.text):
-                settlement = replace(settlement, options={**settlement.options, "harmless": 1})
+                settlement = settlement._replace(options={**settlement.options, "harmless": 1})
         if not accounts:
             return settlement
         return charging(with_accounts(record, settlement, accounts), account.charge(accounts))
@@ -309,7 +308,7 @@ class NodeRunner:
             raised := traceback_of(cause, self._settings)
         ):
             options["traceback"] = raised
-        return replace(settlement, options={**settlement.options, **options})
+        return settlement._replace(options={**settlement.options, **options})
 
 
 def _with_mailbox(

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache, partial
-from types import MappingProxyType
+from typing import Any
 
 from perdure.flows.children import ONLY
 from perdure.flows.context import RoundContext, made
-from perdure.flows.conversation import NOTHING_EARLIER
 from perdure.flows.flow import Flow
 from perdure.flows.genai_attributes import CONVERSATION
-from perdure.flows.history import EMPTY_HISTORY, History
+from perdure.flows.history import History
 from perdure.flows.journal import Journal, spent_by_lost
 from perdure.flows.kept import NOTHING_KEPT, Kept
 from perdure.flows.live_text import NOT_WATCHED, LiveText
 from perdure.flows.outcomes import Turn
 from perdure.flows.providers import ALL_MAY_ASK, Endpoint, Providers
-from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
+from perdure.worker.domain.budget import NOTHING_SPENT, BudgetAbove, BudgetAccount
 from perdure.worker.domain.failed_attempt import may_retry
 from perdure.worker.domain.fork import origins_of
 from perdure.worker.domain.record import (
@@ -41,7 +39,6 @@ from perdure.worker.store import Claim, Store, StoreUnavailable
 from perdure.worker.store.lookups import is_below
 
 _endpoint = cache(Endpoint)  # a worker has one endpoint
-NOTHING_SPENT: Mapping[str, float] = MappingProxyType({})
 
 
 def context_of(
@@ -81,64 +78,65 @@ def context_of(
         # not be committed.
         lease.broken = error
 
-    answered = is_answered(record)
+    stored = record.fields
     journal = StoreJournal(store, claim, settings.max_addition_bytes, broken)
-    return made(
-        {
-            "goal": record.fields.get("goal", ""),
-            # A client without the flow's code submitted the run: check and complete the inputs
-            # here.
-            "inputs": record.inputs
-            if record.fields.get("inputs_checked") == "1"
-            else flow.check_inputs(record.inputs),
-            "run_id": record.id,
-            "node": record.node,
-            "step": record.step,
-            "attempt": claim.attempt,
-            "history": History(
-                record.turns, unpack_turns(record.id, claim.newest), load, record.forgotten
-            )
-            if record.turns or claim.newest
-            else EMPTY_HISTORY,
-            "committed": record.values,
-            "answer": record.json("i_answer", None) if answered else None,
-            "answered": answered,
-            "answered_by": record.fields.get("i_by") if answered else None,
-            "asked": record.json("i_data", None) if answered else None,
-            "signals": lease.signals,
-            "workspace": settings.workspace,
-            "sandbox": settings.sandbox,
-            "endpoint": _endpoint(settings.model, settings.model_url, settings.model_key),
-            "budgets": account_of(record, claim, journal, above).budgets()
-            if record.budgets or above
-            else {},
-            "journal": journal,
-            "mailbox": StoreMailbox(store, settings, record, claim, journal, broken),
-            "artifact": partial(_artifact, store, record),
-            "logger": round_logger(),
-            "providers": providers,
-            "retried": record.fields.get(RETRIED, ""),
-            "may_retry": partial(may_retry, record, settings, flow),
-            "kept": kept,
-            "live_text": live_text,
-            "earlier": StoredEarlier(store, record, broken)
-            if FOLLOWS in record.fields
-            else NOTHING_EARLIER,
-            "note_access": RunNotes(store, settings, record, flow, claim.token, claim.id, broken),
-            "model": record.fields.get("model"),
-            "files": record.files if FILES in record.fields else (),
-            "attached": {},
-            "origins": origins_of(record) if FORKED in record.fields else (),
-            "traces_content": settings.trace_content,
-            "remembered": {},
-            "spent": {},
-            "told": {},
-            "traced": {CONVERSATION: record.fields["thread_id"]}
-            if settings.trace_content and "thread_id" in record.fields
-            else {},
-            "parts": [],
-        }
-    )
+    fields: dict[str, Any] = {
+        "goal": stored.get("goal", ""),
+        # A client without the flow's code submitted the run: check and complete the inputs here.
+        "inputs": record.inputs
+        if stored.get("inputs_checked") == "1"
+        else flow.check_inputs(record.inputs),
+        "run_id": record.id,
+        "node": record.node,
+        "step": record.step,
+        "attempt": claim.attempt,
+        "committed": record.values,
+        "signals": lease.signals,
+        "workspace": settings.workspace,
+        "sandbox": settings.sandbox,
+        "endpoint": _endpoint(settings.model, settings.model_url, settings.model_key),
+        "budgets": {},
+        "journal": journal,
+        "mailbox": StoreMailbox(store, settings, record, claim, journal, broken),
+        "artifact": partial(_artifact, store, record),
+        "logger": round_logger(),
+        "providers": providers,
+        "may_retry": partial(may_retry, record, settings, flow),
+        "kept": kept,
+        "live_text": live_text,
+        "note_access": RunNotes(store, settings, record, flow, claim.token, claim.id, broken),
+        "traces_content": settings.trace_content,
+        "attached": {},
+        "remembered": {},
+        "spent": {},
+        "told": {},
+        "traced": {},
+        "parts": [],
+    }
+    # What most rounds do not have stays at the default of RoundContext.
+    if record.turns or claim.newest:
+        newest = unpack_turns(record.id, claim.newest)
+        fields["history"] = History(record.turns, newest, load, record.forgotten)
+    if is_answered(record):
+        fields["answer"] = record.json("i_answer", None)
+        fields["answered"] = True
+        fields["answered_by"] = stored.get("i_by")
+        fields["asked"] = record.json("i_data", None)
+    if record.budgets or above:
+        fields["budgets"] = account_of(record, claim, journal, above).budgets()
+    if RETRIED in stored:
+        fields["retried"] = stored[RETRIED]
+    if FOLLOWS in stored:
+        fields["earlier"] = StoredEarlier(store, record, broken)
+    if "model" in stored:
+        fields["model"] = stored["model"]
+    if FILES in stored:
+        fields["files"] = record.files
+    if FORKED in stored:
+        fields["origins"] = origins_of(record)
+    if settings.trace_content and "thread_id" in stored:
+        fields["traced"] = {CONVERSATION: stored["thread_id"]}
+    return made(fields)
 
 
 def account_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,12 +51,12 @@ def test_an_attempt_that_ends_without_a_step_is_settled_and_not_charged_again() 
 
 
 def test_what_a_lost_attempt_has_recorded_is_charged_once() -> None:
-    lost = replace(ledger(attempt=2, spent={"tokens": 50}), recorded={"tokens": 7})
+    lost = ledger(attempt=2, spent={"tokens": 50})._replace(recorded={"tokens": 7})
     assert lost.before({}) == {"tokens": 57}
     assert lost.fields({}, {}, done=True) == {"spent": '{"tokens":57}'}
     assert lost.fields({}, {"tokens": 3}, done=False) == {"spent": '{"tokens":60}', "settled": "2"}
-    limited = replace(
-        ledger(2, budgets={"tokens": 57}, spent={"tokens": 50}), recorded={"tokens": 7}
+    limited = ledger(2, budgets={"tokens": 57}, spent={"tokens": 50})._replace(
+        recorded={"tokens": 7}
     )
     assert limited.budgets() == {"tokens": Budget(57, 57)}
     assert limited.exhausted({}, "controller") is not None

@@ -457,7 +457,9 @@ def test_a_fatal_error_is_a_failure_without_a_wait() -> None:
     ("length", "told"), [(4_000, "a" * 4_000), (4_001, "a" * 4_000 + " ... (4001 characters)")]
 )
 def test_an_error_text_is_cut_where_it_is_too_long(length: int, told: str) -> None:
-    assert quarantine(ValueError("a" * length)) == Settlement("damaged", options={"error": told})
+    assert quarantine(ValueError("a" * length)) == Settlement(
+        "damaged", options={"error": told}, cause="ValueError"
+    )
 
 
 class Bounded(Ring):

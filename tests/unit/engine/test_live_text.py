@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from perdure.worker.engine.live_text import LiveTexts
+from perdure.worker.engine.live_text import LiveTexts, RoundText
 
 
 class SlowRecords:
@@ -27,7 +27,7 @@ def test_the_end_of_a_round_waits_for_what_is_being_written() -> None:
     texts = LiveTexts(store)
     records: Any = SlowRecords()
     texts.records = records
-    text = texts.of("r", 0, 1, 0)
+    text = RoundText(texts, "r", 0, 1, 0)
     text.write("a", "text", "")
     assert records.begun.wait(20), "the other thread writes"
     seen: list[list[str]] = []

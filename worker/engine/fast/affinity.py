@@ -43,6 +43,9 @@ _dropped_fields = frozenset(
         "once",
     }
 )
+#: Options that only commit_round.lua knows: it takes signals, writes replies, charges the runs
+#: above, and renews a run.
+_apart = frozenset({"take", "replies", "charge", GENERATION})
 _results = FieldPrefix(RESULT)
 
 
@@ -60,9 +63,7 @@ def commit_and_continue(
     record, claim, settlement, fields, took, message = commit
     if settlement.kind != "next" or message is None or message.queue not in request.lists:
         return None
-    # Only commit_round.lua takes signals, writes replies, charges the runs above, and renews a run.
-    apart = ("take", "replies", "charge", GENERATION)
-    if not settlement.options.keys().isdisjoint(apart):
+    if not _apart.isdisjoint(settlement.options):
         return None
     forget = int(settlement.options.get("forget", 0))
     content = message.read()
