@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from itertools import groupby
 from typing import Any
 
@@ -119,6 +120,34 @@ def test_one_sweep_wakes_all_whose_time_has_come(store: Store) -> None:
     ]
     assert {message["headers"]["argsrepr"].split("'")[1] for message in messages} == set(sleepers)
     assert sweeper.sweep() == []
+
+
+def test_the_worker_that_swept_last_sweeps_when_the_next_run_is_due(
+    own_server: CrashableServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.worker.engine.sweeper.EARLY", 10_000)
+    settings = Settings(redis_url=own_server.url, prefix="early", sweep_seconds=1000)
+    with closing(Store(own_server.url, "early")) as store:
+        new_run(store)
+        assert park(store, claim(store), "1", {}, 500) == ("ok", "parked")
+        publisher = SameServerPublisher(make_app(settings), store.keys)
+        sweeper = Sweeper(store, publisher, settings, "me", dict)
+        sweeper.start()
+        sweeper.wake()  # it sees when the run is due
+        try:
+            until(lambda: phase(store) == "queued", "a sweep before the usual one")
+        finally:
+            sweeper.stop()
+
+
+def test_a_sweep_says_when_the_next_run_is_due(store: Store) -> None:
+    options: Any = {"lease": LEASE, "max_losses": 3, "jitter": 0.0}
+    assert store.sweep(**options).due_in is None
+    new_run(store)
+    claim(store)
+    later(store, 100)
+    assert store.sweep(**options).due_in == LEASE - 100
+    assert store.sweep(**options, every=10).due_in is None, "another one has just swept"
 
 
 def test_a_run_whose_worker_kept_it_gets_its_message_from_the_next_sweep(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -71,6 +72,9 @@ BATCH = 25
 AT_ONCE = 4
 #: The text by which an outage is reported.
 NOT_SWEPT = "could not sweep"
+#: If a run is due before the next sweep, the worker that swept last sweeps at that time, but not
+#: more often than this in ``sweep_seconds``.
+EARLY = 5
 #: Heartbeats without an announcement after which a worker is forgotten.
 FORGOTTEN_BEATS = 60
 #: Seconds, or a heartbeat if that is shorter, until an announcement that failed is tried again.
@@ -93,7 +97,7 @@ LOGGED = {
 
 
 class Sweeper:
-    """Sweeps every ``settings.sweep_seconds``.
+    """Sweeps every ``settings.sweep_seconds``, and when the next run is due.
 
     Every worker has one, and all are equal.
     """
@@ -123,6 +127,8 @@ class Sweeper:
         #: Epoch, step and message of runs that the last sweep reported as ``unmade``, for the next
         #: one.
         self._made: dict[str, tuple[str, str, str]] = {}
+        #: The time (of the monotonic clock) at which the next run is due, as the last sweep saw it.
+        self._next_due = math.inf
         #: How many batches the next sweep processes in one exchange.
         self._batches = 1
         self._thread = threading.Thread(
@@ -203,6 +209,7 @@ class Sweeper:
             every: Seconds. If any worker swept within them, nothing is done.
             soon: Runs to process before they are due, at most one batch.
         """
+        self._next_due = math.inf
         batch = self._store.sweep(
             lease=round(self._settings.lease_seconds * 1000),
             max_losses=self._settings.max_losses,
@@ -217,6 +224,8 @@ class Sweeper:
             alive=round(ALIVE_BEATS * self._settings.heartbeat_seconds * 1000),
             times=self._batches,
         )
+        if batch.due_in is not None:
+            self._next_due = time.monotonic() + batch.due_in / 1000
         self._publisher.publish(batch.handed)
         if batch.calls and self._callbacks is not None:
             self._callbacks.make_late(batch.calls)
@@ -318,22 +327,24 @@ class Sweeper:
 
     def _sweep_forever(self) -> None:
         # Workers started together would sweep together; a random phase spreads them.
-        next_sweep = time.monotonic() + random.random() * self._settings.sweep_seconds
+        every = self._settings.sweep_seconds
+        next_sweep, next_early = time.monotonic() + random.random() * every, math.inf
         while True:
-            due = min(next_sweep, self._next_announcement)
+            due = min(next_sweep, next_early, self._next_announcement)
             self._woken.wait(max(0.0, due - time.monotonic()))
             if self._stopping.is_set():
                 return
             woken = self._woken.is_set()
             if woken:
                 self._woken.clear()
-            sweeps = woken or time.monotonic() >= next_sweep
+            early = woken or time.monotonic() >= next_early
+            sweeps = early or time.monotonic() >= next_sweep
             try:
                 if sweeps:
                     self._release_forfeits()
                     # Skip if any worker swept within half the interval. Detection is not delayed,
                     # since one of them always sweeps.
-                    self._log(self.sweep(0.0 if woken else self._settings.sweep_seconds / 2))
+                    self._log(self.sweep(0.0 if early else every / 2))
                 if time.monotonic() >= self._next_announcement:
                     self.announce()
                 self._store.outage.passed(NOT_SWEPT)
@@ -343,7 +354,8 @@ class Sweeper:
                 # The thread must survive any error: it recovers the runs of the others.
                 logger.exception("a sweep failed, trying again")
             if sweeps:
-                next_sweep = time.monotonic() + self._settings.sweep_seconds
+                next_sweep = time.monotonic() + every
+                next_early = max(self._next_due, time.monotonic() + every / EARLY)
 
     def _log(self, report: Sequence[tuple[str, str]]) -> None:
         """Log the outcomes of a sweep, and trace the losses among them."""

@@ -144,6 +144,7 @@ class SweepReply:
             id.
         calls: run and epoch of each end whose ``on_end`` call is late.
         follow_ups: ids of runs whose children the caller must look after.
+        due_in: ms until the next run is due. None if no run is, or if another sweep was too recent.
     """
 
     report: list[tuple[str, str]]
@@ -151,6 +152,7 @@ class SweepReply:
     unmade: dict[str, tuple[str, ...]] = field(default_factory=dict)
     calls: list[tuple[str, int]] = field(default_factory=list)
     follow_ups: list[str] = field(default_factory=list)
+    due_in: int | None = field(default=None, compare=False)
 
 
 class Continuation(NamedTuple):

@@ -805,7 +805,9 @@ class Store(Queries):
                 for place in range(max(times, -(-len(now) // batch)))
             ],
         )
-        *flat, late, follow_ups = (list(chain(*each)) for each in zip(*replies, strict=True))
+        *flat, late, follow_ups, due_in = (
+            list(chain(*each)) for each in zip(*replies, strict=True)
+        )
         words, to_publish = (list(zip(each[::2], each[1::2], strict=True)) for each in flat)
         report = [(run_id, word.partition(" ")[0]) for run_id, word in words]
         unmade = {
@@ -819,6 +821,7 @@ class Store(Queries):
             unmade,
             [(run_id, int(epoch)) for run_id, _, epoch in (call.partition(" ") for call in late)],
             follow_ups,
+            int(due_in[-1]) if due_in else None,
         )
 
 

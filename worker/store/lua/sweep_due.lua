@@ -12,7 +12,7 @@
 --       [outbox], and with it [length:LIST] (messages on the broker; absent if it does not answer),
 --       [made:ID] (EPOCH STEP MESSAGE of a run that was reported as unmade: it is examined now),
 --       [soon:ID] (a queued run whose message may have died with a process: it is examined now)
--- Returns four flat lists
+-- Returns five flat lists
 --   1. What became of each run, as ID WORD, or KEY damaged for a damaged key that the runs share:
 --        resent    Its message is pushed again.
 --        marked    Its message seems to be lost: it is pushed again after one more grace.
@@ -32,6 +32,7 @@
 --   2. The messages that the caller must publish, as LIST MESSAGE. Empty without an outbox.
 --   3. ID EPOCH (one text each) of ended runs whose `on_end` call the caller must make.
 --   4. The ids of runs whose children the caller must look after (reconcile_children.lua).
+--   5. In how many ms the next run is due, if one is. Empty if another sweep was too recent.
 --
 -- Every examined run is moved or removed, so that no run hides the ones behind it.
 -- A silence is a time without sweeps. Leases may have lapsed then although their workers lived.
@@ -48,7 +49,7 @@ local now = clock()
 if arg.every then
   local last = redis.pcall('HGET', KEYS[2], 'swept_at')
   local since = type(last) == 'string' and is_count(last) and now - number(last) or -1
-  if since >= 0 and since < number(arg.every) then return { {}, {}, {}, {} } end
+  if since >= 0 and since < number(arg.every) then return { {}, {}, {}, {}, {} } end
 end
 local base = { due = KEYS[1], queues = KEYS[2], live = KEYS[3], interrupted = KEYS[4], stopped = KEYS[5], completed = KEYS[6],
   errored = KEYS[7], paused = KEYS[8], lists = {} }
@@ -64,7 +65,7 @@ for list, line in pairs(line_of) do
   local found = call('TYPE', line).ok
   damaged = damaged or (unpushable(base, list) or {})[2] or found ~= 'none' and found ~= 'zset' and line or nil
 end
-if damaged then return { { damaged, 'damaged' }, {}, {}, {} } end
+if damaged then return { { damaged, 'damaged' }, {}, {}, {}, {} } end
 local lease, jitter = number(arg.lease), tonumber(arg.jitter)
 -- Messages, from the consuming end, among which a run's own is searched: about 20 microseconds.
 local SEARCHED = 256
@@ -506,4 +507,5 @@ if undone.err then
   undone = {}
 end
 for _, id in ipairs(undone) do call('ZADD', follow_ups, 'XX', now + FOLLOWED, id) end
-return { report, handed, late, undone }
+local _, next_due = unpack(call('ZRANGE', base.due, 0, 0, 'WITHSCORES'))
+return { report, handed, late, undone, next_due and { whole(math.max(0, tonumber(next_due) - now)) } or {} }
