@@ -16,22 +16,8 @@ from functools import cache
 #: Seeded by the operating system. The generator of the random module itself could be seeded by
 #: other code.
 _source = random.Random()
-_process: list[int] = []
-
-
-def _begin() -> None:
-    # A forked child would otherwise make its parent's ids.
-    _source.seed()
-    _process[:] = [os.getpid()]
-
-
-_begin()
-os.register_at_fork(after_in_child=_begin)
-
-
-def process_id() -> int:
-    """Return the id of this process, for which ``os.getpid`` would ask the system each time."""
-    return _process[0]
+# A forked child would otherwise make its parent's ids.
+os.register_at_fork(after_in_child=_source.seed)
 
 
 def new_digits(count: int) -> str:
@@ -41,7 +27,7 @@ def new_digits(count: int) -> str:
 
 def process_name(pid: int | None = None) -> str:
     """Return the name ``HOST:PID`` of a process on this machine; None means this process."""
-    return f"{_host()}:{process_id() if pid is None else pid}"
+    return f"{_host()}:{os.getpid() if pid is None else pid}"
 
 
 _host = cache(socket.gethostname)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from perdure.flows.cancellation import Signals
-from perdure.worker.ids import process_id
 from perdure.worker.store import Store, StoreUnavailable
 
 logger = logging.getLogger("perdure.heartbeat")
@@ -79,7 +79,7 @@ class Heartbeat:
             claim: The id of the claim.
             time_limit: Seconds after which the round is cancelled.
         """
-        if process_id() != self._pid:
+        if os.getpid() != self._pid:
             self._forget_parent()
         lease = Lease(run_id, token, claim)
         with self._lock:
@@ -142,7 +142,7 @@ class Heartbeat:
 
         The fork does not copy the thread that extends them.
         """
-        self._pid = process_id()
+        self._pid = os.getpid()
         self._leases: set[Lease] = set()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)

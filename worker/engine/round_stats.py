@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
 from perdure.worker.domain.metric_history import summed
-from perdure.worker.ids import process_id
 from perdure.worker.store import AccessDenied, Store, StoreUnavailable
 
 logger = logging.getLogger("perdure.metrics")
@@ -33,7 +33,7 @@ class RoundStats:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._pid = process_id()
+        self._pid = os.getpid()
         self._amounts: dict[tuple[str, ...], float] = {}
         self._denied = False
 
@@ -106,8 +106,8 @@ class RoundStats:
 
         Those that a fork copied from its parent are dropped.
         """
-        if process_id() != self._pid:
-            self._pid, self._amounts = process_id(), {}
+        if os.getpid() != self._pid:
+            self._pid, self._amounts = os.getpid(), {}
         return self._amounts
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from amqp.exceptions import MessageNacked
 from kombu.exceptions import OperationalError
 
-from perdure.worker.ids import process_id
 from perdure.worker.messaging.broker import queues_of
 from perdure.worker.messaging.publisher import MessageBuilder, Publisher
 from perdure.worker.store.keys import Keys
@@ -120,7 +120,7 @@ class OutboxPublisher(Publisher):
         Returns:
             None if the broker does not reply, or did not within the last ``SPARED`` seconds.
         """
-        if process_id() != self._pid:
+        if os.getpid() != self._pid:
             self._forget_parent()
         with self._slots:
             # A thread that held a slot before this one may have found the broker silent.
@@ -176,7 +176,7 @@ class OutboxPublisher(Publisher):
 
     def _forget_parent(self) -> None:
         """Forget the broker connections that a fork copied: two processes cannot share one."""
-        self._pid = process_id()
+        self._pid = os.getpid()
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self._idle: list[Connection] = []
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
-
-from perdure.worker.ids import process_id
 
 logger = logging.getLogger("perdure.store")
 
@@ -41,7 +40,7 @@ class Outage:
         During an outage there is at most one warning a minute.
         """
         now = time.monotonic() if now is None else now
-        if self._pid != process_id():
+        if self._pid != os.getpid():
             self._forget_parent()
         with self._lock:
             is_first = not self._is_on
@@ -72,7 +71,7 @@ class Outage:
         if not self._is_on:
             return
         now = time.monotonic() if now is None else now
-        if self._pid != process_id():
+        if self._pid != os.getpid():
             self._forget_parent()
         with self._lock:
             self._failing.discard(what)
@@ -92,7 +91,7 @@ class Outage:
 
         A fork copies its parent's state, and a lock that another thread of the parent may hold.
         """
-        self._pid = process_id()
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._failing: set[str] = set()
         self._is_on = False

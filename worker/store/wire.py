@@ -8,6 +8,7 @@ transition may be repeated.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -16,8 +17,6 @@ from typing import Any
 import redis
 from redis.backoff import AbstractBackoff, NoBackoff
 from redis.retry import Retry
-
-from perdure.worker.ids import process_id
 
 logger = logging.getLogger("perdure.store")
 
@@ -37,7 +36,7 @@ class Wire:
         self._pool = client.connection_pool
         self._resends, self._backoff = resends, backoff
         self._idle: deque[Any] = deque()
-        self._pid = process_id()
+        self._pid = os.getpid()
 
     def ask(self, request: bytes) -> Any:
         """Send one command to the state server, and return its reply.
@@ -85,8 +84,8 @@ class Wire:
             self._take().disconnect()
 
     def _take(self) -> Any:
-        if self._pid != process_id():  # a fork: the connections are the parent's
-            self._idle, self._pid = deque(), process_id()
+        if self._pid != os.getpid():  # a fork: the connections are the parent's
+            self._idle, self._pid = deque(), os.getpid()
         try:
             return self._idle.pop()
         except IndexError:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from base64 import b64decode
 from binascii import b2a_base64
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from kombu.utils.json import dumps
 
 from perdure.worker.domain.submission import RUN_ID
-from perdure.worker.ids import new_digits, process_id
+from perdure.worker.ids import new_digits
 from perdure.worker.messaging.fast.hooks import has_receivers, is_plain, publish_functions
 from perdure.worker.messaging.message import InvalidMessage, validate
 from perdure.worker.messaging.message_builder import Sender, sender
@@ -206,7 +207,7 @@ class MessageTemplates:
         functions = publish_functions()
         # A forked process has another name, which its messages contain. Inside a round Celery may
         # build another message than outside.
-        key = (task, queue, process_id(), origin.parent is None, functions)
+        key = (task, queue, os.getpid(), origin.parent is None, functions)
         if key not in self._templates:
             self._templates[key] = (
                 learn_template(build, queue, origin) if is_plain(app, task, functions) else None
