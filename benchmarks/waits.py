@@ -61,9 +61,12 @@ def measure(options: Options) -> Report:
     report.measures = [
         Measure("hop of a lone run, p50", "ms", tuple(hops)),
         Measure("from a signal to its node, p50", "ms", tuple(signals), "hop of a lone run, p50"),
-        Measure("a lone sleep ends late by", "s", (percentile(lone, 0.5), percentile(lone, 0.99))),
-        Measure("sleeps that end together, late by", "s", (percentile(many, 0.5), max(many))),
-        Measure("until such a run is queued", "s", (percentile(queued, 0.5), max(queued))),
+        Measure("a lone sleep ends late by, p50", "s", (percentile(lone, 0.5),)),
+        Measure("a lone sleep ends late by, p99", "s", (percentile(lone, 0.99),)),
+        Measure("sleeps that end together, late by, p50", "s", (percentile(many, 0.5),)),
+        Measure("the last of them", "s", (max(many),)),
+        Measure("until such a run is queued, p50", "s", (percentile(queued, 0.5),)),
+        Measure("until the last one is queued", "s", (max(queued),)),
     ]
     report.notes.append(_delivered(options.quick))
     return report
