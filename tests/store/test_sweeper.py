@@ -148,6 +148,8 @@ def test_a_sweep_says_when_the_next_run_is_due(store: Store) -> None:
     later(store, 100)
     assert store.sweep(**options).due_in == LEASE - 100
     assert store.sweep(**options, every=10).due_in is None, "another one has just swept"
+    store.redis.zadd(store.keys.due, {"r": "inf"})
+    assert store.sweep(**options).due_in == LEASE, "at most a lease, whatever is stored"
 
 
 def test_a_run_whose_worker_kept_it_gets_its_message_from_the_next_sweep(store: Store) -> None:

@@ -32,7 +32,8 @@
 --   2. The messages that the caller must publish, as LIST MESSAGE. Empty without an outbox.
 --   3. ID EPOCH (one text each) of ended runs whose `on_end` call the caller must make.
 --   4. The ids of runs whose children the caller must look after (reconcile_children.lua).
---   5. In how many ms the next run is due, if one is. Empty if another sweep was too recent.
+--   5. In how many ms the next run is due, if one is, but at most a lease. Empty if another sweep
+--      was too recent.
 --
 -- Every examined run is moved or removed, so that no run hides the ones behind it.
 -- A silence is a time without sweeps. Leases may have lapsed then although their workers lived.
@@ -508,4 +509,5 @@ if undone.err then
 end
 for _, id in ipairs(undone) do call('ZADD', follow_ups, 'XX', now + FOLLOWED, id) end
 local _, next_due = unpack(call('ZRANGE', base.due, 0, 0, 'WITHSCORES'))
-return { report, handed, late, undone, next_due and { whole(math.max(0, tonumber(next_due) - now)) } or {} }
+local due_in = next_due and math.max(0, math.min(lease, tonumber(next_due) - now))
+return { report, handed, late, undone, due_in and { whole(due_in) } or {} }
