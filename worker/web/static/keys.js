@@ -15,7 +15,7 @@
 
   document.addEventListener("keydown", (event) => {
     const { key, target } = event;
-    if (event.ctrlKey || event.metaKey || event.altKey || target.closest?.("input, textarea, select, [contenteditable], dialog")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || target.closest?.("input, textarea, select, [contenteditable], dialog[open]")) return;
     const second = Date.now() - begun < 1500;
     begun = 0;
     if (second && address(key)) location.href = address(key);
