@@ -49,6 +49,11 @@ def parked(store: Store, ms: int | None = None, **signals: int) -> None:
     assert park(store, granted, "1", signals or PAID, ms) == ("ok", "parked")
 
 
+def whereto(store: Store) -> tuple[str, str]:
+    """The Celery task and the queue of the message that a sender brings."""
+    return "perdure.controller_round", store.keys.queue("controller")
+
+
 def took(store: Store, granted: Claim, lines: str) -> tuple[str, str]:
     """The round is done, and used these signals."""
     return commit_end(store, granted, options={"take": lines})
@@ -105,7 +110,7 @@ def test_a_signal_makes_a_run_due_that_waits_for_it_and_its_sender_brings_the_me
     parked(store)
     assert signal(store, "other") == ["ok", "1", "parked"]
     assert due(store) is None
-    assert signal(store) == ["unmade", "1", "parked", "0", "0"]
+    assert signal(store) == ["unmade", "1", "parked", "0", "0", *whereto(store)]
     assert due_in(store) <= 0
     assert wake(store) == "queued"
     assert messages(store) == ["r/0/0"]

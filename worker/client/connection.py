@@ -138,14 +138,14 @@ class ClientConnection:
 
     def _message(self, record: Record, epochs: int) -> str:
         task, queue = record.fields.get("task", ""), record.fields.get("queue", "")
+        return self._message_for(task, queue, record.id, record.epoch + epochs, record.step)
+
+    def _message_for(self, task: str, queue: str, run_id: str, epoch: int, step: int) -> str:
         if task not in TASKS.values():
             raise DamagedRun(
-                f"run {record.id}: its task is {task!r}, expected one of "
-                f"{', '.join(TASKS.values())}"
+                f"run {run_id}: its task is {task!r}, expected one of {', '.join(TASKS.values())}"
             )
-        return self._connection.publisher.message_for(
-            task, queue, record.id, record.epoch + epochs, record.step
-        ).text
+        return self._connection.publisher.message_for(task, queue, run_id, epoch, step).text
 
     def _publish(self, record: Record, reply: Sequence[str], message: str) -> None:
         """Publish a run's message to the broker if a Lua script replied that the run is queued."""

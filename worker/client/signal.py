@@ -144,8 +144,8 @@ class RunSignals(RunReads):
         match reply:
             case ["ok", number, phase]:
                 return SignalReceipt(run_id, name, int(number), phase)
-            case ["unmade", number, phase, _, _]:
-                self._wake(run_id)
+            case ["unmade", number, phase, *next_round]:
+                self._wake(run_id, *next_round)
                 return SignalReceipt(run_id, name, int(number), phase, ends_wait=True)
             case ["finished", _]:
                 raise InvalidTransition(
@@ -165,15 +165,12 @@ class RunSignals(RunReads):
                 )
         raise damaged(run_id, reply)
 
-    def _wake(self, run_id: str) -> None:
+    def _wake(self, run_id: str, epoch: str, step: str, task: str, queue: str) -> None:
         """Queue a run that has waited for a signal, and publish the message of its next round.
 
         If this process dies first, a worker's sweeper queues the run.
         """
-        record = self._record(run_id)
-        message = self._message(record, 0)
-        _, to_publish = self._store.wake(
-            run_id, epoch=record.epoch, step=record.step, message=message
-        )
+        message = self._message_for(task, queue, run_id, int(epoch), int(step))
+        _, to_publish = self._store.wake(run_id, epoch=int(epoch), step=int(step), message=message)
         if to_publish:
             self._connection.publisher.publish(to_publish)

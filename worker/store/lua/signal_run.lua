@@ -8,7 +8,7 @@
 --       that the run waits for.
 -- Returns
 --   ok NUMBER PHASE         The signal has this number among those of its name.
---   unmade NUMBER PHASE EPOCH STEP
+--   unmade NUMBER PHASE EPOCH STEP TASK QUEUE
 --                           The same, and the run's wait is over: the caller brings its message
 --                           (wake_run.lua). If it does not, the sweep asks for it.
 --   finished PHASE          The run is completed.

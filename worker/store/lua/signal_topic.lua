@@ -9,7 +9,7 @@
 --       most_waiting (signals) and bytes_waiting
 -- Returns
 --   ok ID NUMBER PHASE      Run ID has the signal, under this number among those of its name.
---   unmade ID NUMBER PHASE EPOCH STEP
+--   unmade ID NUMBER PHASE EPOCH STEP TASK QUEUE
 --                           The same, and the run's wait is over: the caller brings its message
 --                           (wake_run.lua). If it does not, the sweep asks for it.
 --   waiting NUMBER          The signal waits for a run, under this number among those that wait.

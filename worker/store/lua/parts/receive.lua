@@ -12,5 +12,5 @@ local function receive(k, run, now)
   if not place then return refusal end
   if run.phase ~= 'parked' or not is_over(k, run, now) then return { 'ok', place, run.phase } end
   due_at(k, run, now)
-  return { 'unmade', place, run.phase, run.epoch, run.step }
+  return { 'unmade', place, run.phase, run.epoch, run.step, run.task or '', run.queue }
 end
