@@ -308,9 +308,11 @@ def test_a_task_gets_the_notification_as_its_argument(
     redis: Any = client._store.redis
     until(lambda: redis.llen(queue) == 1, "the task's message")
     assert json.loads(redis.lindex(queue, 0))["headers"]["task"] == "theirs.report"
-    until(lambda: any(each.attempts for each in Notifications(client).waiting()), "a failure")
-    [lost] = Notifications(client).waiting()
-    assert lost.rule == "lost" and "names no queue" in str(lost.error)
+    waiting = Notifications(client).waiting
+    until(
+        lambda: [(each.rule, each.attempts > 0) for each in waiting()] == [("lost", True)], "both"
+    )
+    assert "names no queue" in str(waiting()[0].error)
 
 
 def test_the_link_signs_in_once_and_not_before_a_person_presses_the_button(

@@ -21,7 +21,7 @@ from perdure.flows import registry
 from perdure.flows.yaml_flows.directories import Directories
 from perdure.testing import Lab, LabError
 from perdure.worker.domain.verdict import VerdictCode
-from perdure.worker.errors import Conflict
+from perdure.worker.errors import Conflict, DamagedRun
 from tests.support.every_status import play
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
 from tests.support.own_registry import own_registry
@@ -52,6 +52,16 @@ def asleep(client: Client, settings: Settings) -> Run:
     play(settings, run.id)
     assert "wait_until" in hash_of(client._store, run.id)
     return run
+
+
+def test_a_parked_run_whose_task_is_missing_keeps_the_signal_that_cannot_wake_it(
+    client: Client, settings: Settings
+) -> None:
+    run = parked(client, settings)
+    client._store.redis.hdel(client._store.keys.run(run.id), "task")
+    with pytest.raises(DamagedRun, match=f"run {run.id}: its task is ''"):
+        client.signal(run.id, "paid")
+    assert client.unread(run.id) == {"paid": 1}
 
 
 def test_a_signal_wakes_the_run_and_what_it_did_before_is_not_done_again(

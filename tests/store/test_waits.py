@@ -104,6 +104,12 @@ def test_a_parked_run_is_not_claimed(store: Store) -> None:
     assert (refused.word, refused.detail) == ("early", "parked")
 
 
+def test_a_signal_reaches_a_run_whose_task_is_missing(store: Store) -> None:
+    parked(store)
+    store.redis.hdel(store.keys.run("r"), "task")
+    assert signal(store) == ["unmade", "1", "parked", "0", "0", "", whereto(store)[1]]
+
+
 def test_a_signal_makes_a_run_due_that_waits_for_it_and_its_sender_brings_the_message(
     store: Store,
 ) -> None:

@@ -22,6 +22,8 @@ VOLATILE = [
     (re.compile(r"\b\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?\b"), "TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DATE"),
     (re.compile(r"\b\d+(\.\d+)? (s|min|h)\b"), "DURATION"),
+    # A worker announces itself once a second, on a busy machine later.
+    (re.compile(r"\balive, last seen DURATION ago"), "alive"),
     # A worker may have played a round before the command reads the run.
     (re.compile(r"\bcontinues at step \d+, \w+"), "continues at step N, NODE"),
     (re.compile(r"\bstep \d+\b"), "step N"),
