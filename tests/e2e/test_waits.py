@@ -64,6 +64,17 @@ def test_a_parked_run_whose_task_is_missing_keeps_the_signal_that_cannot_wake_it
     assert client.unread(run.id) == {"paid": 1}
 
 
+def test_a_signal_that_ends_a_wait_is_two_scripts_and_no_read_of_the_run(
+    client: Client, settings: Settings
+) -> None:
+    run = parked(client, settings)
+    redis: Any = client._store.redis
+    redis.config_resetstat()
+    client.signal(run.id, "paid")
+    calls = redis.info("commandstats")
+    assert [calls[f"cmdstat_{name}"]["calls"] for name in ("evalsha", "hgetall")] == [2, 2]
+
+
 def test_a_signal_wakes_the_run_and_what_it_did_before_is_not_done_again(
     client: Client, settings: Settings
 ) -> None:

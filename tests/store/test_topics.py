@@ -20,6 +20,7 @@ from tests.support.runs import (
     fail_round,
     hash_of,
     new_run,
+    next_message,
     park,
     pause_here,
     phase,
@@ -80,8 +81,7 @@ def test_a_signal_to_a_topic_goes_to_the_run_that_holds_it(store: Store) -> None
 def test_a_signal_to_a_topic_wakes_the_run_that_waits_for_it(store: Store) -> None:
     holder(store)
     park(store, claim(store), "1", {"paid": 1}, None)
-    whereto = ["perdure.controller_round", store.keys.queue("controller")]
-    assert signal_topic(store) == ["unmade", "r", "1", "parked", "0", "0", *whereto]
+    assert signal_topic(store) == ["unmade", "r", "1", "parked", "0", "0", *next_message(store)]
     assert due_in(store) <= 0
     assert wake(store) == "queued"
 

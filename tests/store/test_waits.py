@@ -24,6 +24,7 @@ from tests.support.runs import (
     made,
     messages,
     new_run,
+    next_message,
     park,
     pause_here,
     phase,
@@ -47,11 +48,6 @@ def parked(store: Store, ms: int | None = None, **signals: int) -> None:
     new_run(store)
     granted = claim(store)
     assert park(store, granted, "1", signals or PAID, ms) == ("ok", "parked")
-
-
-def whereto(store: Store) -> tuple[str, str]:
-    """The Celery task and the queue of the message that a sender brings."""
-    return "perdure.controller_round", store.keys.queue("controller")
 
 
 def took(store: Store, granted: Claim, lines: str) -> tuple[str, str]:
@@ -107,7 +103,7 @@ def test_a_parked_run_is_not_claimed(store: Store) -> None:
 def test_a_signal_reaches_a_run_whose_task_is_missing(store: Store) -> None:
     parked(store)
     store.redis.hdel(store.keys.run("r"), "task")
-    assert signal(store) == ["unmade", "1", "parked", "0", "0", "", whereto(store)[1]]
+    assert signal(store) == ["unmade", "1", "parked", "0", "0", "", next_message(store)[1]]
 
 
 def test_a_signal_makes_a_run_due_that_waits_for_it_and_its_sender_brings_the_message(
@@ -116,7 +112,7 @@ def test_a_signal_makes_a_run_due_that_waits_for_it_and_its_sender_brings_the_me
     parked(store)
     assert signal(store, "other") == ["ok", "1", "parked"]
     assert due(store) is None
-    assert signal(store) == ["unmade", "1", "parked", "0", "0", *whereto(store)]
+    assert signal(store) == ["unmade", "1", "parked", "0", "0", *next_message(store)]
     assert due_in(store) <= 0
     assert wake(store) == "queued"
     assert messages(store) == ["r/0/0"]

@@ -22,8 +22,6 @@ VOLATILE = [
     (re.compile(r"\b\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?\b"), "TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DATE"),
     (re.compile(r"\b\d+(\.\d+)? (s|min|h)\b"), "DURATION"),
-    # A worker announces itself once a second, on a busy machine later.
-    (re.compile(r"\balive, last seen DURATION ago"), "alive"),
     # A worker may have played a round before the command reads the run.
     (re.compile(r"\bcontinues at step \d+, \w+"), "continues at step N, NODE"),
     (re.compile(r"\bstep \d+\b"), "step N"),
@@ -36,6 +34,8 @@ VOLATILE = [
 #: Python of an environment in which a wheel of Perdure is installed, to try a page there:
 #: DOCS_PYTHON=... pytest tests/e2e/test_docs_quickstart.py. By default the one that runs the tests.
 PYTHON = os.environ.get("DOCS_PYTHON", sys.executable)
+#: Seconds for which a command that only reads is repeated.
+PATIENCE = 20.0
 #: Commands that stay until Ctrl-C. A page shows each in a terminal of its own.
 STAYS = re.compile(r"^(perdure (up|worker|server)|celery .* worker)\b(?!.*--alive)(?!s)")
 
@@ -93,7 +93,8 @@ class Console:
 
     Args:
         directory: Working directory, and the home of the reader.
-        waits: Seconds to wait before a command, by the command.
+        waits: Seconds to wait before a command that only reads, by the command. It is repeated until
+            it prints what the page shows.
         exports: Values that take the place of those that the page exports.
     """
 
@@ -158,6 +159,16 @@ class Console:
         if STAYS.match(command):
             self._stay(command, step.output)
             return
+        end = time.monotonic() + (PATIENCE if command in self.waits else 0)
+        text = self._output(command)
+        while missing(step.output, text) is not None and time.monotonic() < end:
+            text = self._output(command)
+        gone = missing(step.output, text)
+        assert gone is None, f"`{command}` printed no line {gone!r}, but:\n{text}"
+        if command == "perdure workers" and (named := re.search(r":(\d+)\s", text)):
+            self.pid = named[1]
+
+    def _output(self, command: str) -> str:
         ended = subprocess.run(
             ["/bin/bash", "-c", command],
             cwd=self.directory,
@@ -171,10 +182,7 @@ class Console:
         text = ended.stdout + ended.stderr
         assert "Traceback" not in text, text
         print(f"$ {command}\n{text}")
-        gone = missing(step.output, text)
-        assert gone is None, f"`{command}` printed no line {gone!r}, but:\n{text}"
-        if command == "perdure workers" and (named := re.search(r":(\d+)\s", text)):
-            self.pid = named[1]
+        return text
 
     def _stay(self, command: str, expected: str) -> None:
         log = self.directory / f".terminal-{len(self._servers)}"

@@ -280,6 +280,11 @@ def signal_topic(
     )
 
 
+def next_message(store: Store) -> tuple[str, str]:
+    """The Celery task and the queue of the message that the sender of a signal brings."""
+    return "perdure.controller_round", store.keys.queue("controller")
+
+
 def wake(store: Store, run_id: str = "r") -> str:
     """Its sender brings the message of the run that has waited for it."""
     epoch, step, text = made(store, run_id)
