@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from perdure import Client, RunStatus
@@ -23,7 +25,7 @@ def settings(server: CrashableServer, prefix: str) -> Settings:
 
 
 def test_a_graceful_stop_of_an_idempotent_command_leaves_nothing_in_doubt(
-    client: Client, settings: Settings
+    client: Client, settings: Settings, tmp_path: Path
 ) -> None:
     with workers(
         1,
@@ -33,13 +35,9 @@ def test_a_graceful_stop_of_an_idempotent_command_leaves_nothing_in_doubt(
         PERDURE_FLOW_MODULES="tests.support.example_flows.long_commands",
     ):
         for goal, doubt in (("harmless", None), ("plain", "1/Executor/1")):
-            run = client.submit("heeds", goal)
-            until(
-                lambda run=run: (
-                    client.get(run.id).state.step == 1 and client.get(run.id).phase == "leased"
-                ),
-                "the command",
-            )  # type: ignore[misc]
+            begun = tmp_path / goal
+            run = client.submit("heeds", goal, {"begun": str(begun)})
+            until(begun.exists, "the command")
             client.request_stop(run.id)
             stopped = client.wait(run.id, 20)
             assert stopped.status is RunStatus.STOPPED and stopped.details.get("in_doubt") == doubt

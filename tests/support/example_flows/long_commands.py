@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from perdure import Command, ControllerExecutorFlow, Finish, RoundContext, command, register
 
 
 @register("heeds")
 class Heeds(ControllerExecutorFlow):
-    """Carries out the command that the goal names."""
+    """Carries out the command that the goal names; it makes the file ``begun`` when it begins."""
 
     def decide(self, context: RoundContext) -> Command | Finish:
         return Command(context.goal)
@@ -21,6 +23,7 @@ class Heeds(ControllerExecutorFlow):
         return self._last(context)
 
     def _last(self, context: RoundContext) -> str:
+        Path(context.inputs["begun"]).touch()
         while not context.cancelled.wait(0.01):
             context.raise_if_stopped()
         context.raise_if_stopped()
