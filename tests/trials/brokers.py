@@ -1,4 +1,4 @@
-"""Trials of trees whose messages go over another server: families, stops, and a join whose broker is killed."""
+"""Trials of trees whose messages go over another server: families, signals, stops, and a join whose broker is killed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from functools import partial
 from tests.support.brokers import settled
 from tests.support.servers import until
 from tests.trials.ground import place
+from tests.trials.mail import signals
 from tests.trials.trees import LONG, families, stops
 from tests.trials.trial import Figures
 
 families_over_rabbit = partial(families, handover="rabbit")
 families_over_redis = partial(families, handover="redis")
+signals_over_rabbit = partial(signals, handover="rabbit")
+signals_over_redis = partial(signals, handover="redis")
 stops_over_rabbit = partial(stops, handover="rabbit")
 
 

@@ -14,6 +14,14 @@ TRIALS = {
         "4: children of a parent whose worker died before it started them run within 3.5 s (p99)",
         200, 3, trees.starts,
     ),
+    "signals": Trial(
+        "6: signals of many senders to many runs, each sent twice: none lost, none twice, in order",
+        100_000, 2_000, mail.signals,
+    ),
+    "signals_renewing": Trial(
+        "6: the same while the runs renew themselves every 100 rounds",
+        100_000, 2_000, mail.signals_renewing,
+    ),
     "topics": Trial(
         "7: signals to a topic from a minute before to a minute after its run is submitted: none lost, none twice",
         10_000, 400, mail.topics,
@@ -65,6 +73,14 @@ TRIALS = {
     "families_over_rabbit": Trial(
         "26: the first point with RabbitMQ as the broker",
         300, 4, brokers.families_over_rabbit,
+    ),
+    "signals_over_redis": Trial(
+        "26: signals to many runs with another Redis as the broker",
+        20_000, 2_000, brokers.signals_over_redis,
+    ),
+    "signals_over_rabbit": Trial(
+        "26: signals to many runs with RabbitMQ as the broker",
+        20_000, 2_000, brokers.signals_over_rabbit,
     ),
     "stops_over_rabbit": Trial(
         "26: the stop of a tree with RabbitMQ as the broker",

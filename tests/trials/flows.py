@@ -11,6 +11,7 @@ from perdure import (
     ControllerExecutorFlow,
     FatalError,
     Node,
+    Renew,
     RoundContext,
     command,
     register,
@@ -81,6 +82,32 @@ class TrialLevel(CircularFlow):
                 max_concurrency=width,
             )
         return {self.early_exit_key: True, "answer": 1}
+
+
+@register("trial_mail")
+class TrialMail(CircularFlow):
+    """Takes ``paid`` with payloads ``SENDER:NUMBER``, one a round, until it has ``total``.
+
+    It answers with those that are not the next of their sender. Every ``renews`` rounds it renews itself.
+    """
+
+    topology = (Node("Take", "take"),)
+    max_rounds = None
+    keep_events = 1_000
+
+    def take(self, state: dict[str, Any], context: RoundContext) -> Any:
+        inputs, signal = context.inputs, context.wait_for("paid")
+        assert signal is not None
+        taken, expected = state.get("taken", 0) + 1, dict(state.get("expected", {}))
+        sender, _, number = signal.payload.partition(":")
+        wrong = list(state.get("wrong", []))
+        if int(number) != expected.get(sender, 0):
+            wrong.append(signal.payload)
+        values = {"taken": taken, "expected": {**expected, sender: int(number) + 1}, "wrong": wrong}
+        if taken == inputs["total"]:
+            return {self.early_exit_key: True, "answer": wrong}
+        renews = inputs.get("renews")
+        return Renew(values=values) if renews and taken % renews == 0 else values
 
 
 @register("trial_guest")

@@ -1,4 +1,4 @@
-"""Trials of signals: to a topic before and behind its run, in the moment of a time-out, and while a run finishes."""
+"""Trials of signals: to many runs, to a topic before and behind its run, in the moment of a time-out, and while a run finishes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import statistics
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -18,13 +20,52 @@ from tests.support.driving import driving
 from tests.support.runs import START
 from tests.support.servers import until
 from tests.trials.ground import place
+from tests.trials.trees import LONG
 from tests.trials.trial import Figures
 
 #: Seconds before and behind the submission in which signals to the topic are sent, at the full size.
 AROUND = 60.0
 SENDERS = 4
+#: Senders of signals to many runs, and these runs; a trial of fewer signals has a tenth of the runs.
+MANY_SENDERS, RUNS, MANY = 8, 50, 10_000
 #: Waits that end in the same millisecond as signals come.
 TOGETHER = 50
+
+
+def signals(size: int, handover: str = "fused", renews: int = 0) -> Figures:
+    """Signals of eight senders to many runs, each sent twice under its key, half of them before anybody waits."""
+    with place(handover) as ground:
+        count = RUNS if size >= MANY else RUNS // 10
+        each = size // (count * MANY_SENDERS)
+        inputs = {"total": each * MANY_SENDERS, "renews": renews}
+        runs = [ground.client.submit("trial_mail", "g", inputs).id for _ in range(count)]
+
+        def send(sender: int, numbers: range) -> None:
+            for number in numbers:
+                for run_id in (*runs, *runs):
+                    while not _sent(ground.client, f"{sender}:{number}", run_id=run_id):
+                        threading.Event().wait(0.05)
+
+        def send_all(numbers: range) -> None:
+            with ThreadPoolExecutor(MANY_SENDERS) as pool:
+                list(pool.map(partial(send, numbers=numbers), range(MANY_SENDERS)))
+
+        send_all(range(each // 2))
+        with ground.killing(1.0) as kills:
+            send_all(range(each // 2, each))
+            ended = [ground.client.wait(run_id, LONG) for run_id in runs]
+        left = sum(sum(ground.client.unread(run_id).values()) for run_id in runs)
+    wrong = sum(len(run.answer) for run in ended)
+    renewed = sum(run.details.get("generation", 0) for run in ended)
+    text = (
+        f"{count * each * MANY_SENDERS:,} signals to {count} runs, each twice, {len(kills)} kills, "
+        f"{renewed:,} renewals: {wrong} lost, taken twice or out of order, {left} left"
+    )
+    kept = wrong == left == 0 and len(kills) > 0 and (renewed > 0) == (renews > 0)
+    return Figures(text, kept)
+
+
+signals_renewing = partial(signals, renews=100)
 
 
 def topics(size: int) -> Figures:
@@ -37,7 +78,7 @@ def topics(size: int) -> Figures:
         def send(sender: int) -> None:
             for number in range(each):
                 for _ in range(2):
-                    while not _sent(ground.client, f"{sender}:{number}"):
+                    while not _sent(ground.client, f"{sender}:{number}", topic="trial"):
                         refused["full"] += 1
                         threading.Event().wait(0.2)
                 threading.Event().wait(pause)
@@ -63,9 +104,9 @@ def topics(size: int) -> Figures:
     return Figures(text, lost == 0 and twice == 0 and ordered and len(kills) > 0)
 
 
-def _sent(client: Any, text: str) -> bool:
+def _sent(client: Any, text: str, **to: str) -> bool:
     try:
-        client.signal(topic="trial", name="paid", payload=text, key=text)
+        client.signal(**to, name="paid", payload=text, key=text)
     except MailboxFull:
         return False
     return True
