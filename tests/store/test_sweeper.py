@@ -152,6 +152,25 @@ def test_a_sweep_says_when_the_next_run_is_due(store: Store) -> None:
     assert store.sweep(**options).due_in == LEASE, "at most a lease, whatever is stored"
 
 
+def test_a_sweep_says_that_a_run_beyond_its_batch_is_due_now(store: Store) -> None:
+    for run_id in ("r", "s"):
+        new_run(store, run_id)
+        claim(store, run_id)
+    later(store, LEASE + 5)
+    assert store.sweep(lease=LEASE, max_losses=3, jitter=0.0, batch=1).due_in == 0
+
+
+def test_a_sweep_sweeps_again_once_its_interval_has_passed(store: Store) -> None:
+    new_run(store)
+    options: Any = {"lease": LEASE, "max_losses": 3, "jitter": 0.0}
+    store.sweep(**options)
+    swept = []
+    for milliseconds in (9, 1):
+        later(store, milliseconds)
+        swept.append(store.sweep(**options, every=10).due_in is not None)
+    assert swept == [False, True]
+
+
 def test_a_run_whose_worker_kept_it_gets_its_message_from_the_next_sweep(store: Store) -> None:
     sweeper = sweeper_of(store)
     new_run(store)
