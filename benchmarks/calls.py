@@ -22,7 +22,7 @@ from perdure.worker.embedded import EmbeddedServer
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from perdure.worker.store.scripts import Transition
-from tests.support.runtimes import runtime_of
+from tests.support.in_process_runtime import runtime_of
 
 #: Calls in a row that are timed together, and how often. The least time is the cost of the call;
 #: the others were interrupted.

@@ -19,7 +19,7 @@ from perdure import ControllerExecutorFlow, command, register
 from perdure.flows.controllers.model import ModelController
 from perdure.worker.embedded import EmbeddedServer
 from perdure.worker.settings import Settings
-from tests.support.driving import driving
+from tests.support.round_driver import driving
 
 MODEL = "claude-sonnet-4-6"
 FLOW = "long_agent"

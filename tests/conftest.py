@@ -16,11 +16,11 @@ from hypothesis import settings as hypothesis_settings
 from perdure import Client
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
-from tests.support.leaks import keys_outside, keys_under
-from tests.support.rabbit import RabbitServer, rabbit_binary, rabbit_server
+from tests.support.leftover_keys import keys_outside, keys_under
+from tests.support.rabbitmq import RabbitServer, rabbit_binary, rabbit_server
+from tests.support.redis_servers import CrashableServer, available_binaries
+from tests.support.redis_servers import server as server_of_its_own
 from tests.support.runs import START
-from tests.support.servers import CrashableServer, available_binaries
-from tests.support.servers import server as server_of_its_own
 from tests.support.workers import WorkerProcess
 
 hypothesis_settings.register_profile(
@@ -47,7 +47,7 @@ def session_server(binary: str) -> Iterator[CrashableServer]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[CrashableServer]:
-    """The session's Valkey server: shared, never killed. A test that kills one makes its own (tests.support.servers)."""
+    """The session's Valkey server: shared, never killed. A test that kills one makes its own (tests.support.redis_servers)."""
     with session_server("valkey") as running:
         yield running
 
@@ -64,7 +64,7 @@ def any_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
 
 @pytest.fixture(scope="session")
 def rabbit() -> Iterator[RabbitServer]:
-    """The session's RabbitMQ: shared, never killed nor frozen. A test that does so makes its own (tests.support.rabbit)."""
+    """The session's RabbitMQ: shared, never killed nor frozen. A test that does so makes its own (tests.support.rabbitmq)."""
     if rabbit_binary() is None and "CI" not in os.environ:
         pytest.skip("this machine has no rabbitmq-server")
     with rabbit_server() as running:

@@ -11,8 +11,8 @@ import redis
 
 from tests.corpus.form import Form
 from tests.corpus.messages import AMQP, LIST
-from tests.support.rabbit import RabbitServer
-from tests.support.servers import until
+from tests.support.rabbitmq import RabbitServer
+from tests.support.redis_servers import until
 
 #: Between a queue's name and a priority, in kombu's names of lists.
 SEP = "\x06\x16"

@@ -17,10 +17,10 @@ from perdure.worker.store.tables import KEPT
 from tests.corpus.form import Form, good
 from tests.corpus.posting import Post, post_to
 from tests.support.brokers import HANDOVERS
-from tests.support.leaks import keys_under
-from tests.support.rabbit import RabbitServer
+from tests.support.leftover_keys import keys_under
+from tests.support.rabbitmq import RabbitServer
+from tests.support.redis_servers import CrashableServer, available_binaries, server, until
 from tests.support.sentinels import MASTER, watched
-from tests.support.servers import CrashableServer, available_binaries, server, until
 from tests.support.workers import WorkerProcess, workers
 
 POOLS = {"threads": (), "prefork": ("--pool", "prefork", "--concurrency", "2")}

@@ -9,8 +9,8 @@ import pytest
 
 from perdure import Client, Settings
 from tests.support.brokers import ground
-from tests.support.servers import until
-from tests.support.sweeps import sweeping
+from tests.support.in_process_runtime import sweeping
+from tests.support.redis_servers import until
 from tests.support.workers import workers
 
 RESEND_SECONDS = 0.2

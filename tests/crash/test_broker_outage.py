@@ -8,8 +8,8 @@ import pytest
 
 from perdure import Client, RunStatus, Settings, VerdictCode
 from tests.support.brokers import Broker, ground, settled
-from tests.support.history import exact
-from tests.support.servers import until
+from tests.support.commit_log import exact
+from tests.support.redis_servers import until
 from tests.support.workers import workers
 
 ROUNDS = 4

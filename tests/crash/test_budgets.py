@@ -11,14 +11,14 @@ from perdure import Client
 from perdure.worker.domain.run import Run
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store
-from tests.support.example_flows.paying import TOKENS, Account
-from tests.support.kill_points import Player
-from tests.support.runtimes import runtime_of
+from tests.support.example_flows.paid_decisions import TOKENS, Account
+from tests.support.in_process_runtime import runtime_of
+from tests.support.named_crash_points import Player
 
 
 @pytest.fixture
 def player(settings: Settings) -> Iterator[Player]:
-    made = Player(settings, "tests.support.example_flows.paying")
+    made = Player(settings, "tests.support.example_flows.paid_decisions")
     yield made
     made.close()
 

@@ -13,7 +13,7 @@ import pytest
 
 from perdure import Client, Settings, StoreUnavailable
 from tests.support.failovers import Load, Told, cut_off_and_killed, frozen
-from tests.support.leaks import keys_under
+from tests.support.leftover_keys import keys_under
 from tests.support.sentinels import watched
 
 FAULTS = {"cut off, then killed": cut_off_and_killed, "frozen": frozen}

@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from perdure import Client, Run, RunStatus, Settings
-from tests.support.example_flows import families  # noqa: F401 -- registers flows
-from tests.support.kills import PREFORK, SOLO, THREADS, Fleet, in_flight
-from tests.support.servers import CrashableServer, until
-from tests.support.sweeps import sweeping
+from tests.support.example_flows import child_runs  # noqa: F401 -- registers flows
+from tests.support.in_process_runtime import sweeping
+from tests.support.redis_servers import CrashableServer, until
+from tests.support.worker_crashes import PREFORK, SOLO, THREADS, Fleet, in_flight
 
 CHILDREN = 3
 
@@ -21,7 +21,7 @@ def settings(own_server: CrashableServer) -> Settings:
     return Settings(
         redis_url=own_server.url,
         prefix="families",
-        flow_modules=("tests.support.example_flows.families",),
+        flow_modules=("tests.support.example_flows.child_runs",),
         lease_seconds=2.0,
         heartbeat_seconds=0.4,
         sweep_seconds=0.3,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from perdure import Client, Settings
-from tests.support.counted_deaths import MortalPlayer, Tale, tale_of
-from tests.support.driving import Driver, driving
 from tests.support.mcp_servers import till_over_http
+from tests.support.numbered_crash_points import MortalPlayer, Tale, tale_of
+from tests.support.round_driver import Driver, driving
 
 Plays = Callable[..., MortalPlayer]
 SLOW = pytest.mark.slow
@@ -92,7 +92,7 @@ def check_order(tale: Tale, calm: Tale) -> None:
 def test_a_workflow_is_killed_at_each_point(
     client: Client, driver: Driver, plays: Plays, flow: str, each: int
 ) -> None:
-    player = plays("tests.support.example_flows.killed")
+    player = plays("tests.support.example_flows.ledger_workflows")
 
     def knows(question: Any) -> tuple[str, Any]:
         return question.command, f"{question.command} is done"
@@ -174,7 +174,7 @@ def of_node(command: str, args: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 PYDANTIC, OPENAI = "tests.e2e.test_pydantic_ai", "tests.e2e.test_openai_agents"
-TILLS, GRAPHS = "tests.support.example_flows.tills", "tests.e2e.test_langgraph"
+TILLS, GRAPHS = "tests.support.example_flows.mcp_agents", "tests.e2e.test_langgraph"
 BOTH = frozenset({"buy hen", "buy cow"})
 TILL = ("8", "paid 12")
 CASES = [

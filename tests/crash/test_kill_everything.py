@@ -6,8 +6,10 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.worker.store import StoreUnavailable
-from tests.support.history import exact
-from tests.support.kills import (
+from tests.support.commit_log import exact
+from tests.support.os_processes import kill_process_of
+from tests.support.redis_servers import CrashableServer, until
+from tests.support.worker_crashes import (
     PREFORK,
     ROUND_SECONDS,
     ROUNDS,
@@ -18,8 +20,6 @@ from tests.support.kills import (
     in_flight,
     kill_groups_and_throw_messages,
 )
-from tests.support.processes import kill_process_of
-from tests.support.servers import CrashableServer, until
 from tests.support.workers import WorkerProcess
 
 
@@ -87,7 +87,7 @@ def test_runs_survive_kills_of_all_children_that_play_rounds_while_their_parents
     options = {"LOSE_SHARE": THROWN_SHARE, "PERDURE_LEASE_SECONDS": "120"}
     parents = [
         WorkerProcess(
-            settings, *PREFORK, app="tests.support.apps.unreliable", SEED="1", **options
+            settings, *PREFORK, app="tests.support.apps.unreliable_broker", SEED="1", **options
         ).ready()
         for _ in range(2)
     ]

@@ -9,8 +9,9 @@ import pytest
 from perdure import Client, Settings
 from tests.crash.test_families import families_under_kills
 from tests.support.brokers import Broker, ground, settled
-from tests.support.history import exact
-from tests.support.kills import (
+from tests.support.commit_log import exact
+from tests.support.redis_servers import until
+from tests.support.worker_crashes import (
     PREFORK,
     ROUND_SECONDS,
     ROUNDS,
@@ -20,7 +21,6 @@ from tests.support.kills import (
     in_flight,
     kill_groups_and_throw_messages,
 )
-from tests.support.servers import until
 from tests.support.workers import WorkerProcess
 
 Servers = tuple[Settings, Broker]
@@ -47,7 +47,7 @@ def test_runs_survive_kills_of_the_whole_group_and_publishes_lost(
 
 def test_families_survive_kills_of_the_whole_group_and_publishes_lost(servers: Servers) -> None:
     pace = {"lease_seconds": 2.0, "heartbeat_seconds": 0.4, "sweep_seconds": 0.3}
-    modules = {"flow_modules": ("tests.support.example_flows.families",)}
+    modules = {"flow_modules": ("tests.support.example_flows.child_runs",)}
     families_under_kills(servers[0].model_copy(update=pace | modules), parents=6, kills=3)
 
 

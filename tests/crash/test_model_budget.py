@@ -10,7 +10,7 @@ from perdure import Client, ControllerExecutorFlow, command, register
 from perdure.flows.controllers.model import ModelController
 from tests.conftest import StartsWorkers
 from tests.support.chat_server import Asked, Says, chat_server
-from tests.support.servers import until
+from tests.support.redis_servers import until
 from tests.support.workers import WorkerProcess
 
 LIMIT = 10_000

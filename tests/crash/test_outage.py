@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from perdure import Client, Settings
-from tests.support.history import exact
-from tests.support.servers import CrashableServer, until
+from tests.support.commit_log import exact
+from tests.support.redis_servers import CrashableServer, until
 from tests.support.workers import workers
 
 RUNS = 20

@@ -7,13 +7,13 @@ import threading
 import pytest
 
 from perdure import Client, RunStatus, Settings
-from tests.support.history import exact
-from tests.support.servers import CrashableServer
+from tests.support.commit_log import exact
+from tests.support.redis_servers import CrashableServer
 from tests.support.workers import WorkerProcess
 
 INNOCENTS = 20
 ROUNDS = 2
-FLOWS = "tests.support.example_flows.rings,tests.support.example_flows.dangerous"
+FLOWS = "tests.support.example_flows.rings,tests.support.example_flows.unsafe_flows"
 MAX_LOSSES = 6
 
 

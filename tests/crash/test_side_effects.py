@@ -13,7 +13,7 @@ from perdure import Client
 from perdure.worker.domain.run import Run
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
-from tests.support.kill_points import POINTS, POLICIES, Ledger, Player
+from tests.support.named_crash_points import POINTS, POLICIES, Ledger, Player
 
 #: Kills at each point under each policy, so that there are 200 in all.
 TIMES = 10

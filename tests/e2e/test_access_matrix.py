@@ -22,8 +22,8 @@ from perdure.worker.store import Claim
 from perdure.worker.web import Scope
 from perdure.worker.web.dashboard.page import NOTICE
 from tests.support.in_process_server import Room, csrf_of, room_on
+from tests.support.redis_servers import CrashableServer
 from tests.support.runs import everything, fail_round, try_claim
-from tests.support.servers import CrashableServer
 
 READ, SUBMIT, ANSWER, STOP, SIGNAL, ADMIN = Scope
 API = "/api/v1"

@@ -23,7 +23,7 @@ from perdure.flows.adapters import openai_agents, pydantic_ai
 from perdure.flows.adapters.langgraph import register_graph
 from tests.e2e.test_workflows import journal, play
 from tests.support.chat_server import ChatServer, Cuts, Ends, Play, Says, chat_server
-from tests.support.driving import driving
+from tests.support.round_driver import driving
 
 SCRIPT = [
     Says("I look it up first.", [("price", {"animal": "hen"})], thinking="What does it cost?"),

@@ -38,7 +38,7 @@ from tests.e2e.test_workflows import (
     play,
     play_one,
 )
-from tests.support.driving import Driver, driving
+from tests.support.round_driver import Driver, driving
 
 __all__ = ["nothing_asked", "nothing_done"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from perdure import Client, Run, RunStatus, Settings
-from tests.support.driving import Driver, driving
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 
 MODULES = ("tests.support.example_flows.agents",)
 

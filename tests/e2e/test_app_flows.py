@@ -17,7 +17,7 @@ from celery import Celery
 from perdure import Client
 from perdure.worker.app import broker_url
 from perdure.worker.settings import Settings
-from tests.support.servers import CrashableServer, server, until
+from tests.support.redis_servers import CrashableServer, server, until
 
 ROOT = Path(__file__).parents[2]
 FLOW = """

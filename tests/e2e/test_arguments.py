@@ -22,7 +22,7 @@ from perdure import (
     RunNotFound,
     Settings,
 )
-from tests.support.leaks import keys_under
+from tests.support.leftover_keys import keys_under
 
 NOT_TEXTS: tuple[Any, ...] = (5, None, b"r", ["r"], True)
 ONE_RUN = (

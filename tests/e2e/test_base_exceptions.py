@@ -14,8 +14,7 @@ from perdure.flows.errors import TOLD_TO_END, ProcessEnd, ends_process
 from perdure.flows.executors.mcp.event_loop import BackgroundLoop
 from perdure.worker.settings import Settings
 from tests.support.example_flows.base_exceptions import ERRORS
-from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
-from tests.support.workers import workers
+from tests.support.workers import ONE_AND_SLOWLY_THE_OTHERS, workers
 
 MODULE = "tests.support.example_flows.base_exceptions"
 #: Longer than the test waits: nothing here is owed to a lease that lapsed.

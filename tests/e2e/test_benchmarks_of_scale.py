@@ -14,7 +14,7 @@ import redis
 from benchmarks.script_driver import STAYS, Driven, carried
 from benchmarks.scripts import MODES
 from perdure.worker.engine.sweeper import BATCH
-from tests.support.servers import server
+from tests.support.redis_servers import server
 
 ROOT = Path(__file__).parents[2]
 

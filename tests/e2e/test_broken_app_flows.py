@@ -11,8 +11,8 @@ from celery import Celery
 
 from perdure.worker.app import broker_url
 from tests.support.command_line import ROOT
-from tests.support.processes import end_all
-from tests.support.servers import server
+from tests.support.os_processes import end_all
+from tests.support.redis_servers import server
 
 APP = """
 import os

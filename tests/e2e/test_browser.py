@@ -14,9 +14,9 @@ from perdure import Client
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from tests.support.browser import Theme, browsing, chromium, grave_findings, keep_picture
-from tests.support.repositories import TEST, GeneratedRepository, Shape
-from tests.support.servers import CrashableServer, until
-from tests.support.servers import server as server_of_its_own
+from tests.support.git_repositories import TEST, GeneratedRepository, Shape
+from tests.support.redis_servers import CrashableServer, until
+from tests.support.redis_servers import server as server_of_its_own
 from tests.support.threaded_server import serving
 from tests.support.workers import WorkerProcess
 
@@ -30,7 +30,7 @@ QUICK = {
     "PERDURE_SWEEP_SECONDS": "0.2",
 }
 FLOWS = {
-    "PERDURE_FLOW_MODULES": "tests.support.example_flows.rings,tests.support.example_flows.thinking",
+    "PERDURE_FLOW_MODULES": "tests.support.example_flows.rings,tests.support.example_flows.costs_and_questions",
     "PERDURE_ENABLED_FLOWS": "bisect",
 }
 

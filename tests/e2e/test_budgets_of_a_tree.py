@@ -22,8 +22,8 @@ from perdure import (
 )
 from perdure.flows.errors import ProcessEnd
 from perdure.worker.ids import process_name
-from tests.support.driving import Driver, driving
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 
 PRICE = {"tokens": 100, "money": 0.1234567}
 #: The requests that were sent; of these numbers the process is killed before the reply.

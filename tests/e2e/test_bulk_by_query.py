@@ -14,8 +14,8 @@ from perdure.worker.client.remote import RemoteClient
 from perdure.worker.errors import InvalidInput
 from perdure.worker.settings import Settings
 from tests.support.in_process_server import Room, csrf_of, room_on
+from tests.support.redis_servers import CrashableServer
 from tests.support.runs import claim, fail_round
-from tests.support.servers import CrashableServer
 from tests.support.threaded_server import serving
 
 

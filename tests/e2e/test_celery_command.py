@@ -16,7 +16,7 @@ from tests.support.command_line import Done
 from tests.support.workers import workers
 
 ROOT = Path(__file__).parents[2]
-APP = ("-A", "tests.support.apps.theirs")
+APP = ("-A", "tests.support.apps.user_app")
 
 
 class CeleryCommand:
@@ -73,7 +73,7 @@ def test_a_run_is_submitted_watched_and_listed_where_the_app_has_it(
     run_id = submitted.out.strip()
     assert (
         submitted.code == 0
-        and f"celery -A tests.support.apps.theirs perdure watch {run_id}" in submitted.err
+        and f"celery -A tests.support.apps.user_app perdure watch {run_id}" in submitted.err
     )
     assert celery(*APP, "perdure", "watch", run_id).code == 0
     assert client.get(run_id).status.value == "completed"
@@ -131,7 +131,7 @@ def test_an_app_without_perdure_is_told_so_in_a_sentence(celery: CeleryCommand) 
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
-        ("worker", "celery -A tests.support.apps.theirs worker"),
+        ("worker", "celery -A tests.support.apps.user_app worker"),
         pytest.param("up", "worker", marks=pytest.mark.slow),
         pytest.param("demo", "perdure demo", marks=pytest.mark.slow),
     ],

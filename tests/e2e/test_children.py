@@ -11,13 +11,13 @@ import pytest
 from perdure import Client, InvalidTransition, Run, RunStatus, Settings
 from perdure.worker.cli.commands.stop import describe_receipt
 from perdure.worker.domain.fleet import describe
-from tests.support.driving import Driver, driving
-from tests.support.example_flows import families
+from tests.support.example_flows import child_runs
 from tests.support.page_visitor import Visitor
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 from tests.support.threaded_server import serving
 
-MODULES = ("tests.support.example_flows.families",)
+MODULES = ("tests.support.example_flows.child_runs",)
 
 
 @pytest.fixture
@@ -274,8 +274,8 @@ def test_children_that_nobody_started_are_started_by_a_sweep(
 
 @pytest.fixture
 def mended() -> Iterator[list[str]]:
-    yield families.MENDED
-    families.MENDED.clear()
+    yield child_runs.MENDED
+    child_runs.MENDED.clear()
 
 
 def played_at(client: Client, run: Run) -> list[str]:
@@ -432,7 +432,7 @@ def test_children_that_were_never_joined_are_stopped_when_their_parent_ends(
 def test_a_child_that_cannot_be_started_fails_the_round_and_starts_nothing(
     client: Client, driver: Driver, inputs: dict[str, Any], told: str
 ) -> None:
-    families.WANTED = inputs
+    child_runs.WANTED = inputs
     run = client.submit("careless", "g")
     done = played(client, driver, run)
     assert (done.status, done.details["attempt"]) == (RunStatus.ERRORED, 1)
@@ -442,14 +442,14 @@ def test_a_child_that_cannot_be_started_fails_the_round_and_starts_nothing(
 
 def test_a_flow_that_only_another_worker_has_can_be_started(client: Client, driver: Driver) -> None:
     store = driver.engine.store
-    announced = {"flows": {"elsewhere": describe(families.Strict())}}
+    announced = {"flows": {"elsewhere": describe(child_runs.Strict())}}
     store.announce("another", announced, store.time(), 0)
-    families.WANTED = {"flow": "elsewhere", "given": {"a": 1}}
+    child_runs.WANTED = {"flow": "elsewhere", "given": {"a": 1}}
     run = client.submit("careless", "g")
     driver.play()
     (child,) = children_of(client, run)
     assert (child.flow, child.inputs, child.status) == ("elsewhere", {"a": 1}, RunStatus.QUEUED)
-    families.WANTED = {"flow": "elsewhere", "given": {"b": 1}}
+    child_runs.WANTED = {"flow": "elsewhere", "given": {"b": 1}}
     refused = played(client, driver, client.submit("careless", "g"))
     assert "flow 'elsewhere' does not accept these inputs" in str(refused.error)
 

@@ -14,8 +14,8 @@ import redis
 from perdure import Client
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine, Done
-from tests.support.leaks import keys_under
-from tests.support.servers import CrashableServer
+from tests.support.leftover_keys import keys_under
+from tests.support.redis_servers import CrashableServer
 
 DEEP = "[" * 300 + "]" * 300
 TOO_DEEP_TO_PARSE = "[" * 60_000 + "]" * 60_000

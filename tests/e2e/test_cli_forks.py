@@ -9,7 +9,7 @@ import pytest
 
 from perdure import Client, Settings
 from tests.support.command_line import CommandLine
-from tests.support.driving import Driver, driving
+from tests.support.round_driver import Driver, driving
 from tests.support.threaded_server import serving
 
 

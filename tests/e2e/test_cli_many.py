@@ -12,7 +12,7 @@ import pytest
 from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
-from tests.support.servers import until
+from tests.support.redis_servers import until
 
 FLOWS = """
 from perdure import Command, ControllerExecutorFlow, FatalError, Finish, command, register

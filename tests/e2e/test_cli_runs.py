@@ -16,7 +16,7 @@ from perdure import Client, RunStatus
 from perdure.worker.embedded import EmbeddedServer
 from perdure.worker.settings import Settings
 from tests.support.command_line import COMMAND, CommandLine, wait_for_line
-from tests.support.servers import until
+from tests.support.redis_servers import until
 
 FLOWS = """
 from perdure import ControllerExecutorFlow, FatalError, register

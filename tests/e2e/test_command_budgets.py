@@ -25,7 +25,7 @@ from perdure import (
 )
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.domain.budget import EXHAUSTED
-from tests.support.every_status import play
+from tests.support.runs_in_every_status import play
 
 #: What the command of the test does when it is carried out; each call is noted.
 CALLS: list[int] = []

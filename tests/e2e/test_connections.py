@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from perdure.worker.web.connections import BoundedConnection, most_connections
 from perdure.worker.web.serve import WebServer
-from tests.support.servers import until
+from tests.support.redis_servers import until
 
 PATIENCE = 30.0
 

@@ -22,7 +22,7 @@ from tests.corpus.form import form_of
 from tests.corpus.messages import LIST, MESSAGES, carried_by
 from tests.corpus.posting import post_to
 from tests.corpus.stage import GROUNDS, POOLS, Stage, stage
-from tests.support.servers import server, until
+from tests.support.redis_servers import server, until
 from tests.support.workers import workers
 
 #: The one ground and pool that the quick suite stands on.
@@ -257,7 +257,7 @@ def test_on_an_app_of_ones_own_the_guard_stands_before_the_queues_of_rounds_alon
         broker = broker_url(state.url)
         environment = {"THEIRS_BROKER": broker, "THEIRS_SETS": json.dumps(sets)}
         with (
-            workers(1, settings, app="tests.support.apps.theirs_guarded", **environment) as [
+            workers(1, settings, app="tests.support.apps.guarded_user_app", **environment) as [
                 worker
             ],
             post_to(state.url, []) as post,
@@ -269,7 +269,7 @@ def test_on_an_app_of_ones_own_the_guard_stands_before_the_queues_of_rounds_alon
                 post.put(on.queues[place % 2], entry.make(on.good()))
                 on.lives("the corpus")
             until(lambda: not any(map(post.waiting, on.queues)), "the corpus to be taken")
-            for task in ("nobodys.task", "celery.chord_unlock", "tests.support.apps.theirs.add"):
+            for task in ("nobodys.task", "celery.chord_unlock", "tests.support.apps.user_app.add"):
                 stranger.send_task(task, (1, 2), queue="theirs")
             until(lambda: not post.waiting("theirs"), "theirs to be taken")
             on.plays()

@@ -24,7 +24,7 @@ from perdure import (
 )
 from perdure.testing import CrashFound, Lab, LabError, NotDeterministic, Question, Story
 from perdure.worker.store import scripts
-from tests.support.example_flows import agents, families
+from tests.support.example_flows import agents, child_runs
 from tests.support.example_flows.planted_faults import (
     AnswersByChance,
     Approved,
@@ -52,8 +52,8 @@ from tests.support.example_flows.planted_faults import (
 )
 from tests.support.example_flows.rings import Asker
 from tests.support.example_flows.waits import Orders
-from tests.support.leaks import keys_under
-from tests.support.servers import CrashableServer
+from tests.support.leftover_keys import keys_under
+from tests.support.redis_servers import CrashableServer
 
 
 @pytest.fixture
@@ -457,7 +457,7 @@ def test_signals_of_a_wrong_form_are_refused(lab: Lab, signals: Any) -> None:
 
 def test_children_are_played_and_their_parent_is_struck(lab: Lab) -> None:
     inputs = {"children": [{}, {"fail": True}], "options": {"wait": "settled"}}
-    report = lab(families.Fan, "g", inputs=inputs)
+    report = lab(child_runs.Fan, "g", inputs=inputs)
     assert report.undisturbed.answer == [[[0, "completed", "item 0"], [1, "errored", None]], []]
     assert "parked" in {boundary.place for boundary in report.boundaries}
 
@@ -479,7 +479,7 @@ def test_calls_at_once_are_played_and_their_run_is_struck(lab: Lab) -> None:
 
 def test_a_child_that_waits_is_an_error_that_names_it(lab: Lab) -> None:
     with pytest.raises(LabError, match=r"the child run \w+ \(flow chore\) waits"):
-        lab(families.Errand, "g", inputs={"child": {"ask": True}})
+        lab(child_runs.Errand, "g", inputs={"child": {"ask": True}})
 
 
 class Listens(ControllerExecutorFlow):

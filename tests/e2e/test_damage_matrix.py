@@ -11,7 +11,7 @@ import pytest
 from perdure import PerdureError, RunStatus
 from perdure.worker.doctor import examine
 from perdure.worker.domain.record import pack_turn, unpack_turns
-from tests.support.damage import (
+from tests.support.damaged_runs import (
     ANSWER,
     HURT,
     PHASES,
@@ -22,9 +22,9 @@ from tests.support.damage import (
     laboratory,
     transitions,
 )
+from tests.support.in_process_runtime import runtime_of
+from tests.support.redis_servers import server
 from tests.support.runs import LEASE
-from tests.support.runtimes import runtime_of
-from tests.support.servers import server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -12,7 +12,7 @@ import redis
 from perdure import Client, DamagedRun, InvalidTransition, RunNotFound, Settings, VerdictCode
 from perdure.worker.store.keys import Keys
 from tests.support.command_line import CommandLine
-from tests.support.leaks import keys_under
+from tests.support.leftover_keys import keys_under
 
 Damage = Callable[[redis.Redis, Keys], Any]
 

@@ -16,8 +16,8 @@ from perdure.worker.store import Store
 from perdure.worker.web import Caller, Scope
 from tests.support.html_checks import Markup
 from tests.support.page_visitor import Page, Visitor, sound
+from tests.support.redis_servers import server as server_of_its_own
 from tests.support.runs import claim, commit_end, fail_round, park
-from tests.support.servers import server as server_of_its_own
 from tests.support.threaded_server import serving
 
 HOSTILE = (
@@ -189,7 +189,9 @@ def test_what_a_round_waited_is_what_lies_between_it_and_the_round_before(
 def test_an_observation_that_an_event_has_only_the_beginning_of_is_to_be_had_whole(
     visitor: Visitor, client: Client, worker_process: Callable[..., object]
 ) -> None:
-    worker_process(app="perdure.app", PERDURE_FLOW_MODULES="tests.support.example_flows.thinking")
+    worker_process(
+        app="perdure.app", PERDURE_FLOW_MODULES="tests.support.example_flows.costs_and_questions"
+    )
     goal = "/srv/" + "very-long-name/" * 30
     run = client.submit("careful", goal, interrupt_before=[])
     client.wait(run.id, 30)

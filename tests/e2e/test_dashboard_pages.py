@@ -23,9 +23,9 @@ from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from perdure.worker.store.tables import DeadLetters
 from tests.support.example_flows import rings  # noqa: F401 -- registers flows
+from tests.support.in_process_runtime import runtime_of
 from tests.support.page_visitor import Page, Visitor
-from tests.support.runtimes import runtime_of
-from tests.support.servers import until
+from tests.support.redis_servers import until
 from tests.support.workers import WorkerProcess
 
 HOSTILE = '<script>alert("x")</script>\u202e\x07'

@@ -10,8 +10,8 @@ import pytest
 from redis import Redis
 
 from perdure import Client, Settings
-from tests.support.history import exact
-from tests.support.servers import CrashableServer, available_binaries, server, until
+from tests.support.commit_log import exact
+from tests.support.redis_servers import CrashableServer, available_binaries, server, until
 from tests.support.workers import workers
 
 ROUNDS = 6
@@ -45,7 +45,7 @@ def client(settings: Settings) -> Iterator[Client]:
 def test_every_message_delivered_five_times_out_of_order_and_after_the_end_leaves_the_log_exact(
     client: Client, settings: Settings
 ) -> None:
-    with workers(2, settings, app="tests.support.apps.unreliable", COPIES="4"):
+    with workers(2, settings, app="tests.support.apps.unreliable_broker", COPIES="4"):
         ids = [
             client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": 0.02}).id for _ in range(20)
         ]

@@ -23,8 +23,15 @@ from perdure.worker.settings import Settings
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.urls import check_answers
 from tests.support.command_line import ROOT
-from tests.support.compose import DOCKERFILE, SERVICES, Container, instruction, program, seconds
-from tests.support.servers import available_binaries, until
+from tests.support.docker_compose import (
+    DOCKERFILE,
+    SERVICES,
+    Container,
+    instruction,
+    program,
+    seconds,
+)
+from tests.support.redis_servers import available_binaries, until
 
 WORKERS = ("controller", "executor")
 FLOWS = """

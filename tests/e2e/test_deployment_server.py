@@ -20,8 +20,8 @@ from perdure.worker.cli.commands.server import address_of, address_of_socket
 from perdure.worker.settings import Settings
 from tests.support import kustomize
 from tests.support.command_line import ROOT
-from tests.support.compose import COMPOSE, SERVICES, Container, program
-from tests.support.servers import until
+from tests.support.docker_compose import COMPOSE, SERVICES, Container, program
+from tests.support.redis_servers import until
 
 pytestmark = pytest.mark.slow
 

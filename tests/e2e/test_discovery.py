@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import COMMAND, ROOT, CommandLine
-from tests.support.servers import until
+from tests.support.redis_servers import until
 
 README = (ROOT / "README.md").read_text("utf-8")
 GREETER = re.search(r"```python\n# greetings.py\n(.*?)```", README, re.DOTALL)

@@ -19,17 +19,17 @@ from perdure.flows import registry
 from perdure.worker.settings import Settings
 from tests.support.browser import browsing, chromium, grave_findings, keep_picture
 from tests.support.command_line import CommandLine, wait_for_line
-from tests.support.driving import driving
-from tests.support.example_flows import chatting  # noqa: F401 -- registers flows
-from tests.support.own_registry import own_registry
-from tests.support.servers import until
+from tests.support.example_flows import chat_flow  # noqa: F401 -- registers flows
+from tests.support.flow_registry import own_registry
+from tests.support.redis_servers import until
+from tests.support.round_driver import driving
 from tests.support.threaded_server import serving_app
 from tests.support.workers import workers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-MODULE = "tests.support.example_flows.chatting"
+MODULE = "tests.support.example_flows.chat_flow"
 TEXT = (Path(__file__).parents[2] / "docs/guides/chat-page.md").read_text("utf-8")
 BLOCKS = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
 APP = BLOCKS["chat_app.py"]

@@ -18,8 +18,8 @@ from perdure.flows.names import registered_nodes
 from perdure.flows.registry import load_modules
 from perdure.flows.yaml_flows.directories import Directories
 from perdure.worker.cli.main import perdure
-from tests.support.driving import driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import driving
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/children.md").read_text("utf-8")

@@ -12,9 +12,9 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.worker.cli.main import perdure
-from tests.support.driving import driving
-from tests.support.every_status import play
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import driving
+from tests.support.runs_in_every_status import play
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/conversations.md").read_text("utf-8")
 [FLOW] = re.findall(r"```python\n# chat.py\n(.*?)```", TEXT, re.DOTALL)

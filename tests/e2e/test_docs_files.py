@@ -14,8 +14,8 @@ import pytest
 from perdure import Client, Command, Finish, Settings
 from perdure.testing import FakeModel
 from perdure.worker.cli.main import perdure
-from tests.support.driving import driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import driving
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/files.md").read_text("utf-8")
 [FLOW] = re.findall(r"```python\n# shop.py\n(.*?)```", TEXT, re.DOTALL)

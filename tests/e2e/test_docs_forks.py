@@ -10,8 +10,8 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.flows import registry
-from tests.support.driving import driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import driving
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/forks.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))

@@ -14,8 +14,8 @@ from perdure import Client, InvalidFlow, InvalidInput, RunNotFound, Settings, Un
 from perdure.flows import registry
 from perdure.langgraph import graph_of
 from tests.support.command_line import CommandLine
-from tests.support.driving import driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import driving
 from tests.support.threaded_server import serving
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from perdure import Client, Settings
 from perdure.flows import registry
 from perdure.flows.yaml_flows.errors import InvalidFlowFile
 from perdure.flows.yaml_flows.load import read_flow
-from tests.support.driving import driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import driving
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/long-runs.md").read_text("utf-8")

@@ -16,8 +16,8 @@ from mcp import Client as McpClient
 from perdure import Client, Settings
 from perdure.flows import registry
 from perdure.worker.client.tokens import Tokens
-from tests.support.driving import driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import driving
 from tests.support.threaded_server import serving
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/mcp-and-openai.md").read_text("utf-8")

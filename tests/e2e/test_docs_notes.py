@@ -19,8 +19,8 @@ from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.setting_keys import NoteKeys
 from perdure.testing import FakeModel
 from perdure.worker.cli.main import perdure
-from tests.support.driving import Driver, driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import Driver, driving
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/notes.md").read_text("utf-8")
 FILES = dict(re.findall(r"```\w+\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))

@@ -11,8 +11,8 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 
 from perdure import Client, Settings
 from perdure.flows import registry
-from tests.support.driving import driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import driving
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/openai-agents.md").read_text("utf-8")

@@ -11,8 +11,8 @@ import pytest
 
 from perdure import Client, RunStatus, Settings
 from perdure.flows import registry
-from tests.support.driving import Driver, driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import Driver, driving
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/pydantic-ai.md").read_text("utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.console_pages import console
+from tests.support.docs_console_blocks import console
 
 #: Installing needs a package index; the environment of the tests has Perdure already.
 INSTALLS = re.compile(r"python3? -m venv|\. \.venv|pip install|git clone|cd ")

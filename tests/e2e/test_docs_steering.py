@@ -12,8 +12,8 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.worker.cli.main import perdure
-from tests.support.every_status import play
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.runs_in_every_status import play
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/steering.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))

@@ -20,8 +20,8 @@ import pytest
 
 from perdure.testing import CrashFound, Lab
 from perdure.worker.embedded import EmbeddedServer
-from tests.support.own_registry import own_registry
-from tests.support.servers import CrashableServer
+from tests.support.flow_registry import own_registry
+from tests.support.redis_servers import CrashableServer
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "guides" / "testing.md").read_text("utf-8")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.chat_server import Says, chat_server
-from tests.support.console_pages import console
-from tests.support.servers import server
+from tests.support.docs_console_blocks import console
+from tests.support.redis_servers import server
 
 #: What the environment of the tests has already.
 PREPARES = re.compile(r"pip install|redis-server |curl |open ")

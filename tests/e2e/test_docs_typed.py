@@ -14,9 +14,9 @@ import pytest
 from perdure import Client, Command, Finish, RunStatus, Settings
 from perdure.flows import registry
 from perdure.testing import FakeMessage, FakeModel, Lab
-from tests.support.driving import Driver, driving
-from tests.support.own_registry import own_registry
-from tests.support.servers import CrashableServer
+from tests.support.flow_registry import own_registry
+from tests.support.redis_servers import CrashableServer
+from tests.support.round_driver import Driver, driving
 
 GUIDES = Path(__file__).parents[2] / "docs/guides"
 FENCED = re.compile(r"```\w+\n# (\S+)\n(.*?)```", re.DOTALL)

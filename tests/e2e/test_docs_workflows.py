@@ -13,8 +13,8 @@ import pytest
 from perdure import Client, Settings
 from perdure.flows import registry
 from perdure.testing import crash_lab
-from tests.support.driving import Driver, driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import Driver, driving
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/workflows.md").read_text("utf-8")

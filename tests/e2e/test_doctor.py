@@ -22,9 +22,9 @@ from perdure.worker.doctor.app_checks import app_findings
 from perdure.worker.doctor.default_server import unsafe_because
 from perdure.worker.store import StoreUnavailable
 from tests.support.command_line import ROOT, CommandLine
-from tests.support.processes import end_all
+from tests.support.os_processes import end_all
+from tests.support.redis_servers import CrashableServer, available_binaries, server, until
 from tests.support.reply_proxy import server_that_says
-from tests.support.servers import CrashableServer, available_binaries, server, until
 from tests.support.workers import workers
 
 PREFIX = "doctor"
@@ -302,10 +302,10 @@ def test_a_worker_starts_on_a_server_that_hides_its_settings(hidden: Settings) -
 def test_what_an_app_sets_is_refused_on_our_own_and_a_warning_on_somebody_elses(
     settings: Settings, spoil: redis.Redis, check: str
 ) -> None:
-    refused = _celery(settings, app="tests.support.apps.careless", APP_SETS=check)
+    refused = _celery(settings, app="tests.support.apps.misconfigured_app", APP_SETS=check)
     assert refused.code == 1 and f"{check}: " in refused.err, refused
     with _worker(
-        settings, "tests.support.apps.careless", APP_SETS=check, APP_IS="theirs"
+        settings, "tests.support.apps.misconfigured_app", APP_SETS=check, APP_IS="theirs"
     ) as process:
         client = Client(settings=settings)
         until(lambda: bool(client.workers()) or process.poll() is not None, "the worker to start")
@@ -328,11 +328,13 @@ def test_an_app_whose_workers_could_take_no_round_is_refused(
     settings: Settings, spoil: redis.Redis, name: str
 ) -> None:
     check = f"{name.removesuffix('-steps')}: "
-    ended = _celery(settings, app="tests.support.apps.careless", APP_SETS=name, APP_IS="own")
+    ended = _celery(
+        settings, app="tests.support.apps.misconfigured_app", APP_SETS=name, APP_IS="own"
+    )
     assert ended.code == 1 and check in ended.err, ended
     # Somebody else's app goes on with its own tasks, and its worker says why it plays no rounds.
     with _worker(
-        settings, "tests.support.apps.careless", APP_SETS=name, APP_IS="theirs"
+        settings, "tests.support.apps.misconfigured_app", APP_SETS=name, APP_IS="theirs"
     ) as process:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "plays no rounds" in line)
@@ -350,7 +352,7 @@ def test_what_an_app_sets_at_the_cost_of_rounds_is_a_warning(
     settings: Settings, spoil: redis.Redis, check: str
 ) -> None:
     with _worker(
-        settings, "tests.support.apps.careless", APP_SETS=check, APP_IS="theirs"
+        settings, "tests.support.apps.misconfigured_app", APP_SETS=check, APP_IS="theirs"
     ) as process:
         client = Client(settings=settings)
         until(lambda: bool(client.workers()) or process.poll() is not None, "the worker to start")

@@ -14,11 +14,10 @@ from kombu import Connection, Queue
 from perdure import Client, RunStatus, Settings, VerdictCode
 from perdure.worker.app import broker_url
 from tests.support.command_line import CommandLine
-from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
-from tests.support.processes import children
-from tests.support.servers import until
+from tests.support.os_processes import children
+from tests.support.redis_servers import until
 from tests.support.workers import FLOWS as FLOWS_OF_WORKERS
-from tests.support.workers import workers
+from tests.support.workers import ONE_AND_SLOWLY_THE_OTHERS, workers
 
 FLOWS = """
 from pathlib import Path
@@ -76,7 +75,7 @@ def test_a_worker_that_leaves_takes_no_message_along(
 ) -> None:
     """What it popped would lie with it until its last round is over, or be sent again two seconds after it was pushed."""
     own = workers(
-        1, settings, "--pool", pool, "--concurrency", "2", app="tests.support.apps.long_polling"
+        1, settings, "--pool", pool, "--concurrency", "2", app="tests.support.apps.long_poll"
     )
     with own as [worker], redis.Redis.from_url(settings.redis_url) as server:
         playing = client.submit("ledger", "g", {"rounds": 1, "seconds": 600})

@@ -26,7 +26,7 @@ from perdure.worker.settings import Settings
 from perdure.worker.store.inspection import Inspection, inspect
 from tests.support.command_line import CommandLine
 from tests.support.page_visitor import Visitor
-from tests.support.servers import CrashableServer, server, until
+from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.threaded_server import serving
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ def host_worker(
         "-m",
         "celery",
         "-A",
-        "tests.support.apps.theirs",
+        "tests.support.apps.user_app",
         "worker",
         "-P",
         "threads",
@@ -105,7 +105,7 @@ def in_kombus_words(running: CrashableServer) -> str:
 def its_own_task_runs(broker: str) -> None:
     with Celery("sender", broker=broker, backend=broker, set_as_current=False) as app:
         app.conf.task_default_queue = "theirs"
-        assert app.send_task("tests.support.apps.theirs.add", (2, 1)).get(30) == 3
+        assert app.send_task("tests.support.apps.user_app.add", (2, 1)).get(30) == 3
 
 
 def test_the_hosts_worker_runs_its_own_tasks_and_plays_no_rounds(

@@ -23,8 +23,8 @@ from perdure.worker.embedded import binary as embedded_binary
 from perdure.worker.embedded.binary import EmbeddedServerError, find_binary
 from perdure.worker.embedded.files import LONGEST_SOCKET_PATH, ServerFiles, state_directory
 from perdure.worker.embedded.launch import probe
-from tests.support.leaks import keys_outside, keys_under
-from tests.support.servers import CrashableServer, available_binaries, server, until
+from tests.support.leftover_keys import keys_outside, keys_under
+from tests.support.redis_servers import CrashableServer, available_binaries, server, until
 
 ROOT = Path(__file__).parents[2]
 BINARIES = available_binaries()

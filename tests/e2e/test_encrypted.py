@@ -15,9 +15,9 @@ from perdure.worker.doctor.server_checks import connection
 from perdure.worker.store import Store
 from perdure.worker.store.urls import check_answers
 from tests.support.command_line import CommandLine
-from tests.support.rabbit import rabbit_server
-from tests.support.servers import CrashableServer
-from tests.support.tls import NOT_IN_IT, TlsRabbit, TlsServer, tls_server
+from tests.support.rabbitmq import rabbit_server
+from tests.support.redis_servers import CrashableServer
+from tests.support.tls_servers import NOT_IN_IT, TlsRabbit, TlsServer, tls_server
 
 pytestmark = pytest.mark.slow
 

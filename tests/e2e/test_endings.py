@@ -25,11 +25,11 @@ from perdure import (
 )
 from perdure.worker.cli.views.follow import end_code
 from tests.support.command_line import CommandLine
-from tests.support.every_status import play
-from tests.support.example_flows.endings import FETCHED, Relay
+from tests.support.example_flows.ends_and_pauses import FETCHED, Relay
 from tests.support.page_visitor import Visitor
 from tests.support.prometheus import scrape
 from tests.support.runs import hash_of, indexes
+from tests.support.runs_in_every_status import play
 from tests.support.threaded_server import serving
 
 

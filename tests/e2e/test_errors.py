@@ -16,7 +16,7 @@ from perdure.worker.cli.commands.show import described
 from perdure.worker.settings import Settings
 from tests.conftest import StartsWorkers
 from tests.support.command_line import CommandLine
-from tests.support.servers import until
+from tests.support.redis_servers import until
 from tests.support.threaded_server import serving
 
 ALL = list(range(10))
@@ -35,7 +35,7 @@ def submit(client: Client, faults: Path, times: int, **inputs: str) -> str:
 @pytest.fixture
 def pages(worker_process: StartsWorkers) -> None:
     worker_process(
-        PERDURE_FLOW_MODULES="tests.support.example_flows.failing_commands",
+        PERDURE_FLOW_MODULES="tests.support.example_flows.command_failures",
         PERDURE_RETRY_DELAY_SECONDS="0.01",
     )
 

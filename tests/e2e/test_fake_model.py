@@ -25,9 +25,9 @@ from perdure import (
 )
 from perdure.flows.controllers.model import ModelController
 from perdure.testing import FakeMessage, FakeModel, FakeReply, Lab
-from tests.support.driving import Driver, driving
-from tests.support.own_registry import own_registry
-from tests.support.servers import CrashableServer, until
+from tests.support.flow_registry import own_registry
+from tests.support.redis_servers import CrashableServer, until
+from tests.support.round_driver import Driver, driving
 from tests.support.workers import WorkerProcess
 
 

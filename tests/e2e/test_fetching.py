@@ -8,9 +8,9 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.worker.urls import broker_url
-from tests.support.history import commits, exact
-from tests.support.monitor import monitored
-from tests.support.servers import until
+from tests.support.commit_log import commits, exact
+from tests.support.redis_commands import monitored
+from tests.support.redis_servers import until
 from tests.support.workers import workers
 
 RUNS, ROUNDS = 6, 40
@@ -109,7 +109,7 @@ def test_no_round_is_fetched_beside_queues_of_the_app_s_own(
         "threads",
         "-c",
         "4",
-        app="tests.support.apps.theirs",
+        app="tests.support.apps.user_app",
         THEIRS_BROKER=place,
     ):
         counts = played(client, rounds=10)

@@ -43,8 +43,8 @@ from perdure.testing import FakeModel
 from perdure.worker.client.prompt import prompt_of_run
 from perdure.worker.settings import Settings
 from tests.support.chat_server import ChatServer, Fails, Play, Says, chat_server
-from tests.support.driving import Driver, driving
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -16,7 +16,7 @@ from perdure.worker.web.openai_api.files import files_in
 from perdure.worker.web.openai_api.requests import goal_of
 from tests.support.command_line import CommandLine
 from tests.support.in_process_server import Room, room_on
-from tests.support.servers import CrashableServer
+from tests.support.redis_servers import CrashableServer
 
 PICTURE = File("a b.png", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 12_000)
 PAGE = File("page.html", b"<script>alert(1)</script>")

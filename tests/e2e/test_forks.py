@@ -37,10 +37,10 @@ from perdure import (
 from perdure.flows.files import MOST_BYTES, MOST_TOGETHER
 from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth import AuthorizedClient
-from tests.support.driving import Driver, driving
+from tests.support.flow_registry import own_registry
 from tests.support.html_checks import Markup
-from tests.support.own_registry import own_registry
 from tests.support.page_visitor import Visitor
+from tests.support.round_driver import Driver, driving
 from tests.support.runs import everything, hash_of
 from tests.support.threaded_server import serving
 

@@ -14,8 +14,8 @@ import amqp
 import pytest
 
 from perdure import Client, Settings
-from tests.support.rabbit import RabbitServer
-from tests.support.servers import CrashableServer, until
+from tests.support.rabbitmq import RabbitServer
+from tests.support.redis_servers import CrashableServer, until
 from tests.support.workers import workers
 
 pytestmark = pytest.mark.slow

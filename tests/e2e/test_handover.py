@@ -9,8 +9,8 @@ import pytest
 
 from perdure import Client, RunStatus, Settings, VerdictCode
 from tests.support.brokers import HANDOVERS, Broker, ground
-from tests.support.history import exact
-from tests.support.servers import until
+from tests.support.commit_log import exact
+from tests.support.redis_servers import until
 from tests.support.workers import workers
 
 ROUNDS = 6
@@ -123,7 +123,7 @@ def test_a_round_given_back_by_a_warm_shutdown_is_handed_over_to_another(
 def test_messages_delivered_five_times_leave_the_log_exact(
     client: Client, settings: Settings
 ) -> None:
-    with workers(2, settings, app="tests.support.apps.unreliable", COPIES="4"):
+    with workers(2, settings, app="tests.support.apps.unreliable_broker", COPIES="4"):
         ids = [
             client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": 0.02}).id for _ in range(10)
         ]
@@ -141,7 +141,9 @@ def test_messages_delivered_five_times_leave_the_log_exact(
 @pytest.mark.slow
 def test_lost_messages_are_sent_again(client: Client, settings: Settings) -> None:
     impatient = Client(settings=settings.model_copy(update={"resend_seconds": 0.3}))
-    with workers(2, settings, app="tests.support.apps.unreliable", LOSE_SHARE="0.3", SEED="7"):
+    with workers(
+        2, settings, app="tests.support.apps.unreliable_broker", LOSE_SHARE="0.3", SEED="7"
+    ):
         ids = [impatient.submit("ledger", "g", {"rounds": ROUNDS}).id for _ in range(6)]
         for run_id in ids:
             client.wait(run_id, 60)
@@ -159,7 +161,9 @@ def test_a_worker_killed_between_commit_and_publish_is_followed_by_the_next_roun
     client: Client, settings: Settings
 ) -> None:
     with (
-        workers(1, settings, app="tests.support.apps.unreliable", DIES_ONCE="here") as [first],
+        workers(1, settings, app="tests.support.apps.unreliable_broker", DIES_ONCE="here") as [
+            first
+        ],
         workers(1, settings),
     ):
         client._store.redis.hset(
@@ -211,6 +215,6 @@ def test_why_places_a_run_in_line(client: Client, settings: Settings) -> None:
 
 
 def faults(client: Client, kind: str) -> dict[str, int]:
-    """How often the worker of tests/support/apps/unreliable.py did it, by round."""
+    """How often the worker of tests/support/apps/unreliable_broker.py did it, by round."""
     found: Any = client._store.redis.hgetall(f"{client.settings.prefix}:test:{kind}")
     return {key: int(count) for key, count in found.items()}

@@ -9,9 +9,9 @@ import pytest
 from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
 from tests.e2e.test_model_flows import stored
-from tests.support.example_flows.redacting import SECRET
-from tests.support.servers import server as server_of_its_own
-from tests.support.servers import until
+from tests.support.example_flows.redaction import SECRET
+from tests.support.redis_servers import server as server_of_its_own
+from tests.support.redis_servers import until
 from tests.support.workers import WorkerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -24,7 +24,7 @@ SOON = {
 }
 SOON |= {
     "PERDURE_RETRY_DELAY_SECONDS": "0.1",
-    "PERDURE_FLOW_MODULES": "tests.support.example_flows.redacting",
+    "PERDURE_FLOW_MODULES": "tests.support.example_flows.redaction",
 }
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from perdure import Client, Mailbox, RoundContext, Run, Settings
 from perdure.worker.client.tokens import Tokens
-from tests.support.every_status import play
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
 from tests.support.runs import everything, hash_of, phase
+from tests.support.runs_in_every_status import play
 from tests.support.threaded_server import serving
 
 MODULE = "tests.support.example_flows.waits"

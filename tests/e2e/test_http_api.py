@@ -25,11 +25,11 @@ from perdure.worker.settings import Settings
 from perdure.worker.web import Caller, Scope, api_router
 from perdure.worker.web.api import responses as models
 from perdure.worker.web.json_body import MOST_ENCODED, most_bytes
-from tests.support.every_status import MODULES, every_status, play
-from tests.support.monitor import monitored
-from tests.support.named_callers import by_name
-from tests.support.servers import CrashableServer, until
-from tests.support.servers import server as server_of_its_own
+from tests.support.authenticator import by_name
+from tests.support.redis_commands import monitored
+from tests.support.redis_servers import CrashableServer, until
+from tests.support.redis_servers import server as server_of_its_own
+from tests.support.runs_in_every_status import MODULES, every_status, play
 from tests.support.threaded_server import serving, serving_app
 
 #: Seconds that a client of these tests waits for an answer; what is promised to be bounded is bounded by it.

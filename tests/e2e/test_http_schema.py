@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from perdure.worker.settings import Settings
-from tests.support.every_status import MODULES, every_status
-from tests.support.named_callers import by_name
-from tests.support.servers import server
+from tests.support.authenticator import by_name
+from tests.support.redis_servers import server
+from tests.support.runs_in_every_status import MODULES, every_status
 from tests.support.threaded_server import serving
 from tests.support.workers import ROOT
 
 #: 404 and 422 say that a request as described is impossible; whether they say more is a check of our own. That U+0000 is refused, wherever
 #: a text may stand, is more than a schema can say.
 CONFIG = """
-hooks = "tests.support.schema_checks"
+hooks = "tests.support.openapi_checks"
 continue-on-failure = true
 request-timeout = 45
 [generation]

@@ -21,12 +21,12 @@ from celery import Celery
 
 from perdure import Client, InvalidSettings, Settings, install
 from perdure.worker.app import broker_url
-from tests.support.apps.settings_of_theirs import SETTINGS
+from tests.support.apps.user_app_settings import SETTINGS
 from tests.support.brokers import ground
-from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
-from tests.support.processes import end_all
-from tests.support.rabbit import RabbitServer
-from tests.support.servers import CrashableServer, server, until
+from tests.support.os_processes import end_all
+from tests.support.rabbitmq import RabbitServer
+from tests.support.redis_servers import CrashableServer, server, until
+from tests.support.workers import ONE_AND_SLOWLY_THE_OTHERS
 
 ROOT = Path(__file__).parents[2]
 DJANGO_PROJECT = ROOT / "tests" / "support" / "django_project"
@@ -131,12 +131,14 @@ def test_rounds_and_the_apps_tasks_are_played_by_the_same_worker(
     celery: Any, client: Client, broker: str, pool: str
 ) -> None:
     process = celery(
-        "-A", "tests.support.apps.theirs", "worker", "-P", pool, "-c", "2", THEIRS_RESULTS=broker
+        "-A", "tests.support.apps.user_app", "worker", "-P", pool, "-c", "2", THEIRS_RESULTS=broker
     )
     assert _announced(client, process)["role"] == "all"
     with _sender(broker, "theirs") as app:
         for number in range(3):
-            assert app.send_task("tests.support.apps.theirs.add", (number, 1)).get(30) == number + 1
+            assert (
+                app.send_task("tests.support.apps.user_app.add", (number, 1)).get(30) == number + 1
+            )
             _play(client)
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
@@ -183,7 +185,7 @@ def test_a_django_projects_app_is_the_same_with_perdure(settings: Settings, brok
         told.append(
             json.loads(
                 subprocess.check_output(
-                    [sys.executable, "tell.py"], cwd=DJANGO_PROJECT, env=environment
+                    [sys.executable, "app_report.py"], cwd=DJANGO_PROJECT, env=environment
                 )
             )
         )
@@ -236,7 +238,7 @@ def test_a_worker_consumes_what_it_is_told_and_else_both(
     sets = json.dumps({"task_create_missing_queues": missing})
     process = celery(
         "-A",
-        "tests.support.apps.theirs",
+        "tests.support.apps.user_app",
         "worker",
         "-P",
         "solo",
@@ -282,7 +284,7 @@ def test_nothing_an_app_sets_for_its_tasks_is_for_rounds(
 ) -> None:
     process = celery(
         "-A",
-        "tests.support.apps.theirs",
+        "tests.support.apps.user_app",
         "worker",
         "-P",
         pool,
@@ -326,7 +328,7 @@ def test_an_app_on_rabbitmq_plays_both_and_a_worker_of_its_queues_alone_knows_no
             app.conf.task_default_queue = "theirs"
             theirs = celery(
                 "-A",
-                "tests.support.apps.theirs",
+                "tests.support.apps.user_app",
                 "worker",
                 "-P",
                 "threads",
@@ -336,7 +338,7 @@ def test_an_app_on_rabbitmq_plays_both_and_a_worker_of_its_queues_alone_knows_no
                 "theirs",
                 **variables,
             )
-            assert app.send_task("tests.support.apps.theirs.add", (1, 1)).get(60) == 2
+            assert app.send_task("tests.support.apps.user_app.add", (1, 1)).get(60) == 2
             with rabbit.connection() as connection, pytest.raises(NotFound):
                 connection.channel().queue_declare("celery_delayed_27", passive=True)
             assert client.workers() == []
@@ -346,7 +348,7 @@ def test_an_app_on_rabbitmq_plays_both_and_a_worker_of_its_queues_alone_knows_no
                 client,
                 celery(
                     "-A",
-                    "tests.support.apps.theirs",
+                    "tests.support.apps.user_app",
                     "worker",
                     "-P",
                     "threads",
@@ -356,7 +358,7 @@ def test_an_app_on_rabbitmq_plays_both_and_a_worker_of_its_queues_alone_knows_no
                 ),
             )
             _play(client)
-            assert app.send_task("tests.support.apps.theirs.add", (2, 1)).get(30) == 3
+            assert app.send_task("tests.support.apps.user_app.add", (2, 1)).get(30) == 3
 
 
 def test_a_worker_that_cannot_tell_where_the_state_lives_says_so_and_plays_no_rounds(
@@ -364,7 +366,7 @@ def test_a_worker_that_cannot_tell_where_the_state_lives_says_so_and_plays_no_ro
 ) -> None:
     process = celery(
         "-A",
-        "tests.support.apps.theirs",
+        "tests.support.apps.user_app",
         "worker",
         "-P",
         "solo",
@@ -442,7 +444,7 @@ def test_a_client_on_the_app_goes_where_the_app_has_its_state_and_its_broker(
     )  # several to fail over between, which no setting of ours can tell
     install(app, settings)
     _announced(
-        client, celery("-A", "tests.support.apps.theirs", "worker", "-P", "threads", "-c", "2")
+        client, celery("-A", "tests.support.apps.user_app", "worker", "-P", "threads", "-c", "2")
     )
     on_app = Client(app=app)
     assert on_app._connection.publisher.name == "outbox"

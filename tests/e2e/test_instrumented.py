@@ -11,13 +11,13 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.worker.engine.fast_path import REQUEST_ATTRIBUTE
-from tests.support.history import exact
-from tests.support.monitor import monitored
-from tests.support.servers import until
+from tests.support.commit_log import exact
+from tests.support.redis_commands import monitored
+from tests.support.redis_servers import until
 from tests.support.workers import workers
 
 ROUNDS = 25
-MODULES = ("tests.support.example_flows.rings", "tests.support.apps.instrumented")
+MODULES = ("tests.support.example_flows.rings", "tests.support.apps.celery_signal_recorder")
 #: What no two rounds share, and what only a worker whose commits fetch has.
 OWN = (
     "id",

@@ -28,8 +28,8 @@ from perdure import (
     register,
     workflow,
 )
-from tests.support.driving import Driver, driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import Driver, driving
 from tests.support.threaded_server import serving
 
 

@@ -13,9 +13,8 @@ import pytest
 from perdure import Client
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
-from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
-from tests.support.servers import until
-from tests.support.workers import WorkerProcess
+from tests.support.redis_servers import until
+from tests.support.workers import ONE_AND_SLOWLY_THE_OTHERS, WorkerProcess
 
 FLOWS = """
 import logging, threading, warnings

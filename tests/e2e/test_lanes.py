@@ -22,10 +22,9 @@ from perdure.worker.store import Claim
 from tests.support.command_line import CommandLine
 from tests.support.example_flows import rings  # noqa: F401 -- registers flows
 from tests.support.example_flows.rings import PLAYED
-from tests.support.fast_path import begin_fast_path
-from tests.support.monitor import monitored
-from tests.support.runtimes import runtime_of
-from tests.support.servers import until
+from tests.support.in_process_runtime import begin_fast_path, runtime_of
+from tests.support.redis_commands import monitored
+from tests.support.redis_servers import until
 from tests.support.workers import workers
 
 PLACES = 4 * SLOTS
@@ -86,7 +85,7 @@ def test_threads_that_begin_at_once_do_not_each_look_through_all_that_is_install
     perdure = CommandLine(
         tmp_path,
         settings,
-        PERDURE_FLOW_MODULES="tests.support.example_flows.rings,tests.support.apps.counts_scans",
+        PERDURE_FLOW_MODULES="tests.support.example_flows.rings,tests.support.apps.entry_point_counter",
     )
     with perdure.worker("--concurrency", "32"):
         # All are in their first round together, and make their next messages at once.
@@ -98,7 +97,7 @@ def test_threads_that_begin_at_once_do_not_each_look_through_all_that_is_install
             client.wait(run_id, 60)
     assert (
         client._store.redis.get(f"{settings.prefix}:test:looked") == "1"
-    )  # tests.support.apps.counts_scans's own
+    )  # tests.support.apps.entry_point_counter's own
 
 
 @pytest.fixture

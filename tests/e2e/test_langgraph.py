@@ -53,8 +53,8 @@ from tests.e2e.test_workflows import (
     play,
     play_one,
 )
-from tests.support.driving import Driver, driving
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 
 __all__ = ["nothing_done"]
 

@@ -40,8 +40,8 @@ from tests.e2e.test_langgraph import (
     play_anywhere,
 )
 from tests.e2e.test_workflows import DEADLY, DONE, let_time_pass, nothing_done, play, play_one
-from tests.support.driving import Driver, driving
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 from tests.support.threaded_server import serving
 
 __all__ = ["nothing_done"]

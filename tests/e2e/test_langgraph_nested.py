@@ -27,8 +27,8 @@ from perdure.flows.adapters.graph_records import (
 from perdure.flows.adapters.langgraph import register_graph
 from tests.e2e.test_langgraph import driver, fan, play_anywhere
 from tests.e2e.test_workflows import DEADLY, DONE, FAILING, effect, nothing_done, play, play_one
-from tests.support.driving import Driver
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver
 
 __all__ = ["driver", "nothing_done"]
 

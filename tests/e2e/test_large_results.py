@@ -21,7 +21,7 @@ from perdure import (
     workflow,
 )
 from tests.e2e.test_workflows import DEADLY, DONE, effect, nothing_done, play
-from tests.support.driving import Driver, driving
+from tests.support.round_driver import Driver, driving
 
 __all__ = ["nothing_done"]
 

@@ -12,8 +12,8 @@ import pytest
 from perdure import Client
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
-from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.workers import ONE_AND_SLOWLY_THE_OTHERS
 
 MODULE = "tests.support.example_flows.rings"
 #: Longer than any test waits: who goes on within it was told that the lease was let go.

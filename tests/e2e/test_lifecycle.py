@@ -16,8 +16,8 @@ from perdure import (
     StopRequestStatus,
     UnknownFlow,
 )
-from tests.support.history import commits, exact
-from tests.support.servers import CrashableServer, server, until
+from tests.support.commit_log import commits, exact
+from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.workers import WorkerProcess, workers
 
 

@@ -24,10 +24,10 @@ from perdure import (
     workflow,
 )
 from perdure.testing import Lab
-from tests.support.driving import Driver, driving
-from tests.support.own_registry import own_registry
-from tests.support.processes import end_all
-from tests.support.servers import CrashableServer, until
+from tests.support.flow_registry import own_registry
+from tests.support.os_processes import end_all
+from tests.support.redis_servers import CrashableServer, until
+from tests.support.round_driver import Driver, driving
 from tests.support.workers import WorkerProcess
 
 

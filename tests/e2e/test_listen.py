@@ -10,10 +10,10 @@ import pytest
 from perdure import Client, InvalidFlow, Mailbox, RoundContext, Run, RunStatus, Settings, Taken
 from perdure.flows.errors import FatalError
 from perdure.testing import crash_lab
-from tests.support.every_status import play
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
+from tests.support.redis_servers import until
 from tests.support.runs import hash_of, phase
-from tests.support.servers import until
+from tests.support.runs_in_every_status import play
 from tests.support.workers import workers
 
 MODULE = "tests.support.example_flows.waits"

@@ -20,16 +20,16 @@ from perdure.worker.domain.stream import StreamItem
 from perdure.worker.engine.live_text import MOST_OF_ROUND, LiveTexts, RoundText
 from perdure.worker.store.live_text import LiveTextRecords
 from tests.e2e.test_workflows import let_time_pass
-from tests.support.driving import Driver, driving
-from tests.support.every_status import play
-from tests.support.example_flows import telling  # noqa: F401 -- registers flows
+from tests.support.example_flows import live_text  # noqa: F401 -- registers flows
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 from tests.support.runs import hash_of
-from tests.support.servers import until
+from tests.support.runs_in_every_status import play
 from tests.support.terminal import terminal
 from tests.support.threaded_server import serving
 from tests.support.workers import workers
 
-MODULE = "tests.support.example_flows.telling"
+MODULE = "tests.support.example_flows.live_text"
 
 
 @pytest.fixture

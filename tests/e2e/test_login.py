@@ -13,7 +13,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from perdure.worker.web.auth.sessions import AGE, WebSession, WebSessions
 from perdure.worker.web.json_body import most_bytes
 from tests.support.in_process_server import Room, csrf_of, room_on
-from tests.support.servers import CrashableServer
+from tests.support.redis_servers import CrashableServer
 
 LOGIN = "/login?next=%2Fruns"
 

@@ -37,11 +37,11 @@ from perdure.testing import Lab
 from perdure.worker.client.read import hear
 from perdure.worker.domain.event import id_before
 from tests.support.command_line import CommandLine
-from tests.support.driving import driving
 from tests.support.example_flows import long_runs
 from tests.support.page_visitor import Visitor
+from tests.support.redis_servers import CrashableServer, until
+from tests.support.round_driver import driving
 from tests.support.runs import hash_of, phase
-from tests.support.servers import CrashableServer, until
 from tests.support.threaded_server import serving
 from tests.support.workers import workers
 

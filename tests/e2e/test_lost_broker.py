@@ -9,7 +9,7 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.worker.app import broker_url
-from tests.support.servers import CrashableServer, until
+from tests.support.redis_servers import CrashableServer, until
 from tests.support.workers import WorkerProcess
 
 
@@ -27,7 +27,7 @@ def test_a_worker_outlives_its_broker_in_the_middle_of_a_round(
     log = tmp_path / "log"
     options = ("--pool", pool, "--concurrency", "2", "--loglevel", "INFO")
     worker = WorkerProcess(
-        settings, *options, app="tests.support.apps.theirs", log=log, THEIRS_BROKER=broker
+        settings, *options, app="tests.support.apps.user_app", log=log, THEIRS_BROKER=broker
     ).ready()
     try:
         with closing(Client(settings=settings)) as client:

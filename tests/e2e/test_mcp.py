@@ -33,7 +33,7 @@ from perdure.flows.executors.mcp.event_loop import background
 from perdure.flows.executors.mcp.results import ToolFailed
 from perdure.testing import FakeModel
 from tests.conftest import StartsWorkers
-from tests.support.driving import driving
+from tests.support.flow_registry import own_registry
 from tests.support.mcp_servers import (
     TIME,
     free_port,
@@ -43,9 +43,9 @@ from tests.support.mcp_servers import (
     servers_of,
     time_command,
 )
-from tests.support.own_registry import own_registry
-from tests.support.processes import children, ended
-from tests.support.servers import until
+from tests.support.os_processes import children, ended
+from tests.support.redis_servers import until
+from tests.support.round_driver import driving
 
 pytestmark = needs_servers
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from perdure.flows.executors.mcp.event_loop import background
 from perdure.flows.executors.mcp.results import Tool, ToolFailed
 from tests.support.endless_mcp_server import endless_service
 from tests.support.mcp_servers import needs_servers, servers_of
-from tests.support.servers import until
+from tests.support.redis_servers import until
 
 pytestmark = needs_servers
 #: The client library takes a message several times: as bytes, as text, as data.

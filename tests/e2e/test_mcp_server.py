@@ -18,9 +18,9 @@ from pydantic import ConfigDict, Field
 
 from perdure import RunStatus
 from perdure.worker.web.json_body import most_bytes
-from tests.support.protocol_clients import MODULE, ExposedServer, exposed_server
+from tests.support.exposed_server import MODULE, ExposedServer, exposed_server
+from tests.support.redis_servers import CrashableServer, until
 from tests.support.server_processes import ServerProcess, server_processes
-from tests.support.servers import CrashableServer, until
 from tests.support.workers import workers
 
 TIDY = {"goal": "tidy up", "inputs": {"target": {"path": "build"}}}

@@ -17,15 +17,15 @@ from perdure.worker.store import Store
 from perdure.worker.store.keys import INDEXES
 from tests.conftest import StartsWorkers
 from tests.support.example_flows import (
-    paying,
+    paid_decisions,
     rings,  # noqa: F401 -- registers flows
 )
-from tests.support.monitor import monitored
+from tests.support.in_process_runtime import runtime_of
 from tests.support.prometheus import promtool, read, scrape
-from tests.support.rabbit import RabbitServer
+from tests.support.rabbitmq import RabbitServer
+from tests.support.redis_commands import monitored
+from tests.support.redis_servers import CrashableServer, until
 from tests.support.runs import claim, commit_end, new_run, pause_here, stop
-from tests.support.runtimes import runtime_of
-from tests.support.servers import CrashableServer, until
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = 'a"b\\c\nd{e="f"} 1'
@@ -120,7 +120,10 @@ def test_tokens_and_money_are_told(client: Client, tmp_path: Path) -> None:
     run = client.submit("payer", "3", {"account": str(tmp_path / "account")})
     played(client, run.id)
     told = scrape(client)
-    assert told.value("perdure_tokens_total", flow="payer", kind="unspecified") == paying.TOKENS
+    assert (
+        told.value("perdure_tokens_total", flow="payer", kind="unspecified")
+        == paid_decisions.TOKENS
+    )
     assert told.value("perdure_cost_dollars_total", flow="payer") == pytest.approx(0.01)
 
 

@@ -12,8 +12,8 @@ from perdure import Client, Settings, VerdictCode
 from perdure.worker.engine.redirect import differences
 from tests.support.brokers import Broker, ground
 from tests.support.command_line import CommandLine, wait_for_line
-from tests.support.history import exact
-from tests.support.servers import until
+from tests.support.commit_log import exact
+from tests.support.redis_servers import until
 from tests.support.workers import workers
 
 ROUNDS, RUNS = 6, 12

@@ -17,12 +17,12 @@ from perdure.worker.client.prompt import prompt_of_run
 from perdure.worker.errors import UnknownFlow
 from tests.support.chat_server import Asked, ChatServer, Fails, Play, Says, chat_server
 from tests.support.command_line import CommandLine
-from tests.support.driving import Driver, driving
-from tests.support.example_flows import model_choice
-from tests.support.own_registry import own_registry
+from tests.support.example_flows import model_controllers
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import Driver, driving
 from tests.support.threaded_server import serving
 
-assert model_choice
+assert model_controllers
 FLOW = "choosing_model"
 #: Rounds of the long run's controller, and replies that its window holds.
 REPLIES, LAST = 40, 8
@@ -262,7 +262,7 @@ def test_the_command_line_shows_a_prompt_and_submits_with_a_model(
     tmp_path: Path, settings: Settings, driver: Driver, chat: ChatServer, client: Client
 ) -> None:
     perdure = CommandLine(
-        tmp_path, settings, PERDURE_FLOW_MODULES="tests.support.example_flows.model_choice"
+        tmp_path, settings, PERDURE_FLOW_MODULES="tests.support.example_flows.model_controllers"
     )
     chat.play = InOrder([ADDS[0], FINISH])
     submitted = perdure("submit", FLOW, "add", "--model", "b", "--json")

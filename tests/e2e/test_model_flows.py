@@ -29,9 +29,9 @@ from tests.support.chat_server import (
     Sends,
     chat_server,
 )
-from tests.support.monitor import sizes_of_commits
-from tests.support.servers import CrashableServer, until
-from tests.support.servers import server as server_of_its_own
+from tests.support.redis_commands import sizes_of_commits
+from tests.support.redis_servers import CrashableServer, until
+from tests.support.redis_servers import server as server_of_its_own
 from tests.support.workers import WorkerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -53,7 +53,7 @@ SOON = {
 }
 SOON |= {
     "PERDURE_RETRY_DELAY_SECONDS": "0.1",
-    "PERDURE_FLOW_MODULES": "tests.support.example_flows.model",
+    "PERDURE_FLOW_MODULES": "tests.support.example_flows.model_controllers",
 }
 
 

@@ -41,16 +41,16 @@ from perdure.testing import FakeModel
 from perdure.worker.cli.main import run as run_command
 from perdure.worker.client.prompt import prompt_of_run
 from perdure.worker.errors import Forbidden, InvalidInput
-from tests.support.driving import Driver, driving
-from tests.support.example_flows.noting import NAMESPACE, SqliteNotes
-from tests.support.monitor import monitored
-from tests.support.named_callers import by_name
-from tests.support.own_registry import own_registry
-from tests.support.servers import until
+from tests.support.authenticator import by_name
+from tests.support.example_flows.notes import NAMESPACE, SqliteNotes
+from tests.support.flow_registry import own_registry
+from tests.support.redis_commands import monitored
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 from tests.support.threaded_server import serving
 from tests.support.workers import WorkerProcess
 
-MODULE = "tests.support.example_flows.noting"
+MODULE = "tests.support.example_flows.notes"
 
 
 @pytest.fixture

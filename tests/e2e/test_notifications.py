@@ -29,8 +29,8 @@ from perdure.worker.settings import Settings
 from perdure.worker.store.notifications import NotificationRecords
 from tests.support.in_process_server import csrf_of, room_on
 from tests.support.pending_interrupts import ASKED
+from tests.support.redis_servers import CrashableServer, until
 from tests.support.runs import claim, commit_end, fail_round, pause_here
-from tests.support.servers import CrashableServer, until
 from tests.support.threaded_server import serving
 from tests.support.webhook_receiver import SECRET, Receiver, listening, rules
 from tests.support.workers import workers

@@ -23,11 +23,11 @@ from perdure import AsyncClient, Client, Conflict, InvalidInput
 from perdure.worker.app import broker_url, engine_of, make_app
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
-from tests.support.kill_points import Player
-from tests.support.servers import CrashableServer, server, until
+from tests.support.named_crash_points import Player
+from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.workers import ROOT, workers
 
-LISTED = "tests.support.apps.theirs.listed"
+LISTED = "tests.support.apps.user_app.listed"
 SOON = {"PERDURE_SWEEP_SECONDS": "0.5"}
 
 
@@ -42,7 +42,7 @@ def settings(server: CrashableServer, prefix: str) -> Settings:
     return Settings(
         redis_url=server.url,
         prefix=prefix,
-        flow_modules=("tests.support.example_flows.rings", "tests.support.kill_points"),
+        flow_modules=("tests.support.example_flows.rings", "tests.support.named_crash_points"),
     )
 
 
@@ -231,7 +231,7 @@ def theirs(own_server: CrashableServer, tmp_path: Path) -> Iterator[tuple[Client
                 "-m",
                 "celery",
                 "-A",
-                "tests.support.apps.theirs",
+                "tests.support.apps.user_app",
                 "worker",
                 "-P",
                 "threads",

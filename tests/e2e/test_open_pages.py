@@ -14,10 +14,10 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.worker.store import Store
-from tests.support.event_sockets import Watched, listen
+from tests.support.event_stream_client import Watched, listen
+from tests.support.redis_servers import server as server_of_its_own
+from tests.support.redis_servers import until
 from tests.support.server_processes import server_processes
-from tests.support.servers import server as server_of_its_own
-from tests.support.servers import until
 
 PROCESSES, RUNS = 2, 10
 #: Open pages: those of runs, which hold a stream each, and those that only load themselves again.

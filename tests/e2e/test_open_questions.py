@@ -12,8 +12,8 @@ from pydantic import PositiveInt
 from perdure import Ask, AsyncSteps, Client, RunStatus, Settings, Step, Steps, workflow
 from perdure.testing import crash_lab
 from tests.e2e.test_workflows import DONE, effect, journal, nothing_done, play
-from tests.support.driving import Driver, driving
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 
 __all__ = ["nothing_done"]
 

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth.origin import is_loopback
 from tests.support.in_process_server import Room, csrf_of, room_on
-from tests.support.servers import CrashableServer
+from tests.support.redis_servers import CrashableServer
 
 GOOD = {
     "localhost",

@@ -33,7 +33,7 @@ from perdure import (
 )
 from perdure.flows.adapters.openai_agents import register_agent, run_agent
 from tests.e2e.test_workflows import DEADLY, DONE, effect, journal, nothing_done, play, play_one
-from tests.support.driving import Driver, driving
+from tests.support.round_driver import Driver, driving
 
 __all__ = ["nothing_done"]
 

@@ -29,9 +29,9 @@ from tests.e2e.test_openai_agents import (
     price,
 )
 from tests.e2e.test_workflows import DONE, journal, let_time_pass, nothing_done, play, play_one
-from tests.support import till_mcp_server
-from tests.support.driving import Driver, driving
+from tests.support import payment_mcp_server
 from tests.support.mcp_servers import GIT, free_port, git_over_http
+from tests.support.round_driver import Driver, driving
 
 __all__ = ["nothing_asked", "nothing_done"]
 
@@ -225,7 +225,7 @@ def test_a_death_in_any_round_repeats_no_call_of_an_mcp_server_over_stdio(
 ) -> None:
     calls = tmp_path / "calls"
     till = MCPServerStdio(
-        {"command": sys.executable, "args": ["-I", till_mcp_server.__file__, str(calls)]},
+        {"command": sys.executable, "args": ["-I", payment_mcp_server.__file__, str(calls)]},
         name="till",
         client_session_timeout_seconds=30,
     )

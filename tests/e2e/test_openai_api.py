@@ -17,8 +17,8 @@ from openai.types.responses import Response, ResponseFunctionToolCall
 
 from perdure import RunStatus
 from perdure.worker.web.json_body import MOST_ENCODED, most_bytes
-from tests.support.protocol_clients import MODULE, ExposedServer, exposed_server
-from tests.support.servers import CrashableServer, until
+from tests.support.exposed_server import MODULE, ExposedServer, exposed_server
+from tests.support.redis_servers import CrashableServer, until
 from tests.support.workers import workers
 
 INPUTS = {"inputs": {"target": {"path": "build"}}}

@@ -18,8 +18,8 @@ from perdure import Client
 from perdure.worker.client.tokens import Tokens
 from perdure.worker.settings import Settings
 from tests.support.browser import browsing, chromium
-from tests.support.servers import server as server_of_its_own
-from tests.support.servers import until
+from tests.support.redis_servers import server as server_of_its_own
+from tests.support.redis_servers import until
 from tests.support.threaded_server import serving
 from tests.support.webhook_receiver import SECRET, Receiver, listening
 from tests.support.workers import WorkerProcess
@@ -114,7 +114,7 @@ def office(browser: Browser) -> Iterator[Office]:
             "threads",
             "--concurrency",
             "4",
-            PERDURE_FLOW_MODULES="tests.support.example_flows.thinking",
+            PERDURE_FLOW_MODULES="tests.support.example_flows.costs_and_questions",
             PERDURE_NOTIFY=json.dumps({"ops": rule}),
             PERDURE_PRIVATE_WEBHOOKS="true",
             PERDURE_PUBLIC_URL=url,

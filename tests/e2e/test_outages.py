@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from perdure import Client, RunStatus, Settings
-from tests.support.servers import CrashableServer, server, until
+from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.workers import WorkerProcess
 
 #: Seconds after which docker-compose.yml kills a worker that was told to leave. Prefork beside a

@@ -13,7 +13,7 @@ from celery import Celery
 from perdure import Settings, install
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.messaging.outbox_publisher import CONNECTIONS, OutboxPublisher
-from tests.support.servers import CrashableServer, available_binaries, server
+from tests.support.redis_servers import CrashableServer, available_binaries, server
 
 STATE = "redis://localhost:1/0"  # never asked
 

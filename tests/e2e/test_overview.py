@@ -10,10 +10,10 @@ import pytest
 from perdure import Client, RunStatus
 from perdure.worker.store import Store
 from tests.support.browser import browsing, chromium, grave_findings
-from tests.support.example_flows import thinking  # noqa: F401 (registers the thinker)
+from tests.support.example_flows import costs_and_questions  # noqa: F401 (registers the thinker)
+from tests.support.in_process_runtime import runtime_of
 from tests.support.page_visitor import Visitor, sound
 from tests.support.runs import claim, commit_end, fail_round
-from tests.support.runtimes import runtime_of
 
 KNOWN = ("countdown",)
 

@@ -14,7 +14,7 @@ from perdure.worker.errors import Forbidden
 from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth import AuthorizedClient
 from tests.support.in_process_server import Room, room_on
-from tests.support.servers import CrashableServer
+from tests.support.redis_servers import CrashableServer
 
 API = "/api/v1"
 PERSON = ("read", "submit", "answer", "stop")

@@ -11,9 +11,9 @@ import pytest
 from perdure import Client, Run, RunStatus, Settings
 from perdure.worker.presentation.timeline import row_of
 from tests.support.chat_server import Says, chat_server
-from tests.support.driving import Driver, driving
 from tests.support.example_flows.agents import DONE
 from tests.support.page_visitor import Visitor
+from tests.support.round_driver import Driver, driving
 from tests.support.threaded_server import serving
 
 MODULES = ("tests.support.example_flows.agents",)

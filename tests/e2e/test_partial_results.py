@@ -10,7 +10,7 @@ from celery import Celery
 
 from perdure import Settings
 from perdure.worker.app import broker_url
-from tests.support.servers import CrashableServer, server, until
+from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.workers import WorkerProcess
 
 
@@ -30,18 +30,18 @@ def test_a_result_is_read_to_its_end_after_a_broken_connection(
     options = ("--pool", "prefork", "--concurrency", "1", "--loglevel", "INFO")
     theirs = {"THEIRS_BROKER": broker, "THEIRS_RESULTS": broker}
     worker = WorkerProcess(
-        settings, *options, app="tests.support.apps.theirs", log=log, **theirs
+        settings, *options, app="tests.support.apps.user_app", log=log, **theirs
     ).ready()
     with Celery("sender", broker=broker, backend=broker, set_as_current=False) as app:
         app.conf.task_default_queue = "theirs"
         try:
             for attempt in range(1, 20):
-                app.send_task("tests.support.apps.theirs.fail_at_large", (20 << 20,))
+                app.send_task("tests.support.apps.user_app.fail_at_large", (20 << 20,))
                 until(
                     lambda lost=attempt: log.read_text().count("to broker lost") == lost,
                     "the connection to break",
                 )
-                assert app.send_task("tests.support.apps.theirs.add", (2, 1)).get(20) == 3
+                assert app.send_task("tests.support.apps.user_app.add", (2, 1)).get(20) == 3
                 if "results of child processes" in log.read_text():
                     break
             else:

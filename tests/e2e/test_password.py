@@ -11,7 +11,7 @@ import redis
 
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
-from tests.support.servers import server
+from tests.support.redis_servers import server
 
 PASSWORD = "s/cr@t:?&#"
 

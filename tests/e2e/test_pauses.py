@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perdure import Client, InvalidTransition, RunStatus, Settings
-from tests.support.every_status import play
-from tests.support.example_flows import endings  # noqa: F401 -- registers flows
+from tests.support.example_flows import ends_and_pauses  # noqa: F401 -- registers flows
+from tests.support.runs_in_every_status import play
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,10 @@ from perdure.worker.cli.main import run as perdure
 from perdure.worker.client.inbox import Entry
 from perdure.worker.domain.record import Record
 from tests.support.command_line import CommandLine
-from tests.support.example_flows import thinking  # noqa: F401 -- registers its flows
+from tests.support.example_flows import costs_and_questions  # noqa: F401 -- registers its flows
 from tests.support.pending_interrupts import ASKED
+from tests.support.redis_servers import until
 from tests.support.runs import claim, hash_of, pause_here
-from tests.support.servers import until
 from tests.support.workers import WorkerProcess
 
 #: What the run in a test is given to spend.
@@ -514,7 +514,7 @@ def test_totals_are_listed_only_where_some_run_on_the_page_has_any(
 def test_a_person_approves_refuses_changes_and_pays_for_more(
     tmp_path: Path, settings: Settings, client: Client, worker_process: Callable[..., WorkerProcess]
 ) -> None:
-    worker_process(PERDURE_FLOW_MODULES="tests.support.example_flows.thinking")
+    worker_process(PERDURE_FLOW_MODULES="tests.support.example_flows.costs_and_questions")
     command = CommandLine(tmp_path, settings)
 
     def asks(run_id: str) -> dict[str, Any]:

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from perdure import Client, RunStatus, Settings
-from tests.support.history import commits
-from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS, POOLS
-from tests.support.processes import ended, kill_process_of, process_of
-from tests.support.servers import CrashableServer, server, until
-from tests.support.workers import WorkerProcess, workers
+from tests.support.commit_log import commits
+from tests.support.os_processes import ended, kill_process_of, process_of
+from tests.support.redis_servers import CrashableServer, server, until
+from tests.support.workers import ONE_AND_SLOWLY_THE_OTHERS, POOLS, WorkerProcess, workers
 
-MODULES = ("tests.support.example_flows.rings", "tests.support.example_flows.sleepers")
+MODULES = ("tests.support.example_flows.rings", "tests.support.example_flows.coroutine_node")
 #: Longer than any test waits: a recovery within it is owed to the parent, which tells that its child died.
 LONG_LEASE = "120"
 
@@ -132,7 +131,7 @@ def test_a_warm_shutdown_commits_the_round_in_flight_and_leaves_the_rest_to_othe
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "app",
-    ["perdure.app", pytest.param("tests.support.apps.spawning", marks=pytest.mark.slow)],
+    ["perdure.app", pytest.param("tests.support.apps.spawn_pool", marks=pytest.mark.slow)],
     ids=["fork", "spawn"],
 )
 def test_a_killed_child_is_noticed_by_its_parent_and_its_lease_freed_at_once(
@@ -216,7 +215,7 @@ def test_a_child_told_to_end_is_a_loss_and_no_failure_of_its_round(
 def test_the_process_of_a_round_that_does_not_return_though_nobody_wants_it_is_ended(
     client: Client, settings: Settings
 ) -> None:
-    with one_place(settings, "prefork", app="tests.support.apps.impatient") as [worker]:
+    with one_place(settings, "prefork", app="tests.support.apps.short_linger") as [worker]:
         run = client.submit("deaf", "g", {"seconds": 600})
         until(lambda: leased(client, run.id), "the round in flight")
         assert client.request_stop(run.id, mode="now").stopped
@@ -241,7 +240,7 @@ def test_no_child_outlives_its_parent(client: Client, settings: Settings) -> Non
 def test_where_children_outlive_their_parent_they_finish_their_round_and_end(
     client: Client, settings: Settings
 ) -> None:
-    with one_place(settings, "prefork", "tests.support.apps.orphaning") as [worker]:
+    with one_place(settings, "prefork", "tests.support.apps.orphaned_pool") as [worker]:
         run = client.submit("ledger", "g", {"rounds": 1, "seconds": 3})
         until(lambda: leased(client, run.id), "the round in flight")
         child = process_of(client, run.id)

@@ -19,8 +19,8 @@ from perdure.worker.runtime.process_loss import release_after_death
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim
 from tests.support.command_line import COMMAND, CommandLine, wait_for_line
-from tests.support.processes import children, ended, process_of
-from tests.support.servers import until
+from tests.support.os_processes import children, ended, process_of
+from tests.support.redis_servers import until
 from tests.support.terminal import CONTROL_C, terminal
 
 MODULE = "tests.support.example_flows.rings"

@@ -23,8 +23,8 @@ from pydantic_ai.usage import RequestUsage
 from perdure import AsyncSteps, Client, RunStatus, Settings, workflow
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, run_agent
 from tests.e2e.test_workflows import DEADLY, DONE, effect, let_time_pass, nothing_done, play_one
-from tests.support.driving import Driver, driving
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 
 __all__ = ["nothing_done"]
 

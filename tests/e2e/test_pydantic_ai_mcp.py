@@ -16,10 +16,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from perdure import Client, RunStatus, Settings
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, register_agent
 from tests.e2e.test_workflows import journal, let_time_pass, play, play_one
-from tests.support.driving import Driver, driving
+from tests.support.flow_registry import own_registry
 from tests.support.mcp_servers import GIT, free_port, git_over_http
-from tests.support.own_registry import own_registry
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 
 #: It needs newer versions of some packages than Perdure does: the extra dev-agents.
 transports = pytest.importorskip("fastmcp.client.transports")

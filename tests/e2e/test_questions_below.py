@@ -17,12 +17,12 @@ from perdure.worker.cli.views.follow import follow
 from perdure.worker.cli.views.lines import JsonLinesView, LinesView
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
-from tests.support.driving import Driver, driving
 from tests.support.page_visitor import Visitor
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 from tests.support.threaded_server import serving
 
-MODULES = ("tests.support.example_flows.families",)
+MODULES = ("tests.support.example_flows.child_runs",)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 import amqp
 import pytest
 
-from tests.support.rabbit import RabbitServer, rabbit_binary, rabbit_server
-from tests.support.servers import until
+from tests.support.rabbitmq import RabbitServer, rabbit_binary, rabbit_server
+from tests.support.redis_servers import until
 
 pytestmark = pytest.mark.slow
 LISTENING = "0A"

@@ -37,8 +37,8 @@ from perdure.worker.store import Store
 from tests.soak.proxy import Proxy
 from tests.support import runs as play
 from tests.support.command_line import CommandLine
+from tests.support.redis_servers import until
 from tests.support.server_processes import server_processes
-from tests.support.servers import until
 from tests.support.threaded_server import serving
 from tests.support.workers import WorkerProcess
 

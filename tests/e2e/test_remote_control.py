@@ -14,8 +14,8 @@ from celery import Celery
 from perdure import Client, Settings
 from perdure.worker.app import broker_url
 from tests.support.command_line import ROOT
-from tests.support.processes import end_all
-from tests.support.servers import server, until
+from tests.support.os_processes import end_all
+from tests.support.redis_servers import server, until
 
 
 def test_a_revoked_round_is_played_since_runs_are_stopped_by_stop(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_revoked_round_is_played_since_runs_are_stopped_by_stop(tmp_path: Path
             "-m",
             "celery",
             "-A",
-            "tests.support.apps.theirs",
+            "tests.support.apps.user_app",
             "worker",
             "-P",
             "threads",

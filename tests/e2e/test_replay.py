@@ -23,8 +23,8 @@ from perdure import (
 )
 from perdure.testing import check_replay
 from perdure.worker.errors import UnknownFlow
-from tests.support.driving import Driver, driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import Driver, driving
 from tests.support.runs import hash_of
 from tests.support.threaded_server import serving
 

@@ -24,7 +24,7 @@ from perdure import (
 from perdure.worker.settings import load_settings
 from perdure.worker.urls import place_of
 from tests.conftest import StartsWorkers
-from tests.support.servers import CrashableServer, server
+from tests.support.redis_servers import CrashableServer, server
 from tests.support.workers import WorkerProcess
 
 

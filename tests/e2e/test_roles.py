@@ -11,8 +11,8 @@ import redis
 
 from perdure.worker.store import Claim, PrefetchRequest, Store
 from perdure.worker.store.scripts import TRANSITIONS, source
-from tests.support.permissions import EXAMPLES, FOREIGN, KEYLESS, OURS, ROLES, example
-from tests.support.roles import ACL, LockedServer, locked_server, password
+from tests.support.acl_permissions import EXAMPLES, FOREIGN, KEYLESS, OURS, ROLES, example
+from tests.support.acl_server import ACL, LockedServer, locked_server, password
 from tests.support.runs import LEASE, START, Fetches, commit_end, new_run, try_claim
 
 #: How servers say no, to a command and inside a script.

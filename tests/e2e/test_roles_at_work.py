@@ -19,13 +19,13 @@ from perdure.worker.notification_rules import NotificationRule
 from perdure.worker.store import Claim
 from perdure.worker.store.notifications import NotificationRecords
 from perdure.worker.store.tables import SignInCodes
+from tests.support.acl_server import ROLES, LockedServer, locked_server, password
 from tests.support.command_line import CommandLine
-from tests.support.roles import ROLES, LockedServer, locked_server, password
+from tests.support.redis_servers import until
 from tests.support.runs import commit_end, fail_round, try_claim
-from tests.support.servers import until
 
 FLOWS, WAITS = "tests.support.example_flows.rings", "tests.support.example_flows.waits"
-FAMILIES, NOTES = "tests.support.example_flows.families", "tests.support.example_flows.noting"
+FAMILIES, NOTES = "tests.support.example_flows.child_runs", "tests.support.example_flows.notes"
 #: What is asked of a server, and done without where it refuses: by the doctor, and by redis-py when it connects.
 DONE_WITHOUT = {"config|get", "client|setinfo", "client|maint_notifications"}
 

@@ -12,8 +12,8 @@ import pytest
 from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
 from tests.support.containers import IMAGE, containers, podman_in_path
-from tests.support.example_flows.boxed import Boxed
-from tests.support.servers import until
+from tests.support.example_flows.shell_command import Boxed
+from tests.support.redis_servers import until
 from tests.support.workers import workers
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def boxed(tmp_path: Path) -> dict[str, str]:
     """The environment of workers whose shell commands run in containers."""
     assert Boxed.runs_shell
     return {
-        "PERDURE_FLOW_MODULES": "tests.support.example_flows.boxed",
+        "PERDURE_FLOW_MODULES": "tests.support.example_flows.shell_command",
         "PERDURE_ENABLED_FLOWS": "boxed",
         "PERDURE_WORKSPACE": str(tmp_path),
         "PERDURE_SANDBOX": f"podman:{IMAGE}",

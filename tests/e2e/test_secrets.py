@@ -18,8 +18,8 @@ import redis
 from perdure import Client, PerdureError, Settings
 from perdure.worker.cli.main import run as perdure
 from perdure.worker.settings import load_settings
-from tests.support.roles import LockedServer, locked_server, password
-from tests.support.servers import until
+from tests.support.acl_server import LockedServer, locked_server, password
+from tests.support.redis_servers import until
 from tests.support.workers import ROOT
 
 CANARY = password("worker")

@@ -17,9 +17,9 @@ from perdure.worker.store import NotReplicated, StoreUnavailable
 from perdure.worker.store.sentinel import client_of, close
 from perdure.worker.urls import parse_sentinels
 from tests.support.command_line import CommandLine
-from tests.support.history import exact
+from tests.support.commit_log import exact
+from tests.support.redis_servers import CrashableServer, until
 from tests.support.sentinels import Watched, watched
-from tests.support.servers import CrashableServer, until
 from tests.support.workers import workers
 
 pytestmark = pytest.mark.slow

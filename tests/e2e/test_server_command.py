@@ -23,8 +23,8 @@ from perdure.worker.cli.commands.server import address_of, address_of_socket
 from perdure.worker.cli.main import run as perdure_here
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine, wait_for_line
-from tests.support.processes import ended
-from tests.support.servers import until
+from tests.support.os_processes import ended
+from tests.support.redis_servers import until
 
 
 def status_of(url: str) -> int | None:

@@ -19,10 +19,10 @@ from perdure.worker.web import Caller, Scope, create_app
 from perdure.worker.web import event_hub as hubs
 from perdure.worker.web import event_stream as watching
 from tests.support import runs as play
-from tests.support.event_sockets import Watched, connect, listen, watch
+from tests.support.event_stream_client import Watched, connect, listen, watch
+from tests.support.redis_servers import server as server_of_its_own
+from tests.support.redis_servers import until
 from tests.support.server_processes import server_processes
-from tests.support.servers import server as server_of_its_own
-from tests.support.servers import until
 from tests.support.threaded_server import serving, serving_app
 from tests.support.workers import WorkerProcess
 

@@ -10,11 +10,10 @@ import pytest
 from perdure import Client, Settings
 from perdure.worker.domain.verdict import VerdictCode
 from perdure.worker.runtime.runtime import Runtime
-from tests.support.fast_path import begin_fast_path
-from tests.support.history import commits, exact
-from tests.support.monitor import monitored
-from tests.support.runtimes import runtime_of
-from tests.support.servers import until
+from tests.support.commit_log import commits, exact
+from tests.support.in_process_runtime import begin_fast_path, runtime_of
+from tests.support.redis_commands import monitored
+from tests.support.redis_servers import until
 from tests.support.workers import workers
 
 ONE_PLACE = ("--pool", "threads", "--concurrency", "1")

@@ -17,15 +17,15 @@ from perdure.worker.app import engine_of, make_app
 from perdure.worker.errors import InvalidInput, ValueNotFound
 from perdure.worker.store import Store
 from tests.support.command_line import CommandLine
-from tests.support.every_status import play
-from tests.support.example_flows.steered import MEANWHILE
+from tests.support.example_flows.steered_runs import MEANWHILE
+from tests.support.in_process_runtime import sweeping
+from tests.support.redis_servers import until
 from tests.support.runs import hash_of
-from tests.support.servers import until
-from tests.support.sweeps import sweeping
+from tests.support.runs_in_every_status import play
 from tests.support.threaded_server import serving
 from tests.support.workers import workers
 
-MODULES = ("tests.support.example_flows.steered",)
+MODULES = ("tests.support.example_flows.steered_runs",)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim
 from tests.support.example_flows import long_commands as heeding
-from tests.support.runtimes import runtime_of
-from tests.support.servers import CrashableServer, until
+from tests.support.in_process_runtime import runtime_of
+from tests.support.redis_servers import CrashableServer, until
 from tests.support.workers import workers
 
 

@@ -8,7 +8,7 @@ from perdure import Client, VerdictCode
 from perdure.worker.store import Store
 from perdure.worker.store.keys import Keys
 from perdure.worker.store.tables import DeadLetters
-from tests.support.servers import CrashableServer
+from tests.support.redis_servers import CrashableServer
 
 
 def codes(client: Client, **options: object) -> dict[str, VerdictCode]:

@@ -23,7 +23,7 @@ from perdure import Client
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.settings import Settings
 from tests.conftest import StartsWorkers
-from tests.support.servers import server, until
+from tests.support.redis_servers import server, until
 from tests.support.workers import ROOT, WorkerProcess
 
 RUNS, ROUNDS = 6, 6

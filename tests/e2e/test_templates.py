@@ -10,8 +10,7 @@ import pytest
 from perdure import Client, Settings
 from perdure.worker.messaging.fast.template import SAMPLES
 from perdure.worker.messaging.message import TASKS
-from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
-from tests.support.workers import workers
+from tests.support.workers import ONE_AND_SLOWLY_THE_OTHERS, workers
 
 RUNS, ROUNDS = 4, 12
 
@@ -19,7 +18,7 @@ RUNS, ROUNDS = 4, 12
 def told(
     client: Client, settings: Settings, path: Path, pool: str, **environment: str
 ) -> list[list[str]]:
-    """What tests.support.apps.counts_builds writes down while some runs are played."""
+    """What tests.support.apps.message_recorder writes down while some runs are played."""
     path.touch()
     with workers(
         1,
@@ -28,7 +27,7 @@ def told(
         pool,
         "-c",
         "2",
-        app="tests.support.apps.counts_builds",
+        app="tests.support.apps.message_recorder",
         BUILDING_TOLD=str(path),
         **environment,
     ):

@@ -15,14 +15,14 @@ from perdure import AsyncClient, Client, Conflict, RemoteClient, RoundContext, R
 from perdure.flows.conversation import MOST_CHARACTERS, ThreadMessage, newest_of
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.errors import Forbidden, InvalidInput, UnknownFlow
+from tests.support.authenticator import by_name
 from tests.support.command_line import CommandLine
-from tests.support.every_status import play
-from tests.support.example_flows.talking import MEANWHILE
-from tests.support.named_callers import by_name
-from tests.support.servers import until
+from tests.support.example_flows.conversation import MEANWHILE
+from tests.support.redis_servers import until
+from tests.support.runs_in_every_status import play
 from tests.support.threaded_server import serving
 
-MODULES = ("tests.support.example_flows.talking",)
+MODULES = ("tests.support.example_flows.conversation",)
 
 
 @pytest.fixture

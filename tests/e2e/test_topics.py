@@ -25,11 +25,11 @@ from perdure.worker.client.tokens import Tokens
 from perdure.worker.client.validation import MOST_KEPT
 from perdure.worker.errors import DamagedRun
 from tests.support.command_line import CommandLine
-from tests.support.every_status import play
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
 from tests.support.in_process_server import Room, room_on
+from tests.support.redis_servers import CrashableServer, until
 from tests.support.runs import hash_of, phase
-from tests.support.servers import CrashableServer, until
+from tests.support.runs_in_every_status import play
 from tests.support.threaded_server import serving
 from tests.support.workers import workers
 

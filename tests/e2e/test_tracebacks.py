@@ -9,7 +9,7 @@ import pytest
 from perdure import Client, Run, RunStatus
 from perdure.worker.settings import Settings
 from tests.support.page_visitor import Visitor
-from tests.support.servers import CrashableServer
+from tests.support.redis_servers import CrashableServer
 from tests.support.threaded_server import serving
 from tests.support.workers import workers
 
@@ -19,7 +19,9 @@ SECRET = "sk-very-secret-0042"
 @pytest.fixture
 def settings(server: CrashableServer, prefix: str) -> Settings:
     return Settings(
-        redis_url=server.url, prefix=prefix, flow_modules=("tests.support.example_flows.own_file",)
+        redis_url=server.url,
+        prefix=prefix,
+        flow_modules=("tests.support.example_flows.user_code_errors",),
     )
 
 
@@ -30,7 +32,7 @@ def worker(settings: Settings) -> Iterator[None]:
         settings,
         "--concurrency",
         "2",
-        PERDURE_FLOW_MODULES="tests.support.example_flows.own_file",
+        PERDURE_FLOW_MODULES="tests.support.example_flows.user_code_errors",
         PERDURE_RETRY_DELAY_SECONDS="0.01",
         TEST_API_KEY=SECRET,
     ):
@@ -49,14 +51,14 @@ def test_an_errored_run_shows_the_flows_own_frames_first_and_folds_all_others(
     told = str(run.details["traceback"]).splitlines()
     assert run.status is RunStatus.ERRORED and told[0] == "ZeroDivisionError: division by zero"
     assert (
-        'File "tests/support/example_flows/own_file.py"' in told[1]
+        'File "tests/support/example_flows/user_code_errors.py"' in told[1]
         and "in decide" in told[1]
         and told[4].strip() == "return left / right"
     )
     assert len(told) == 5, "not a frame of the engine's"
     folded = str(ended(client, "library").details["traceback"]).splitlines()
     assert (
-        'tests/support/example_flows/own_file.py"' in folded[1]
+        'tests/support/example_flows/user_code_errors.py"' in folded[1]
         and folded[-1].lstrip().startswith("(")
         and "json/decoder.py" in folded[-1]
     )

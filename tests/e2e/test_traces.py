@@ -14,13 +14,12 @@ from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.settings import Settings
 from tests.e2e.test_tracing import ERROR, play
 from tests.support.chat_server import Fails, Says, chat_server
-from tests.support.collector import Collector, Mood, collector
 from tests.support.command_line import CommandLine
-from tests.support.example_flows import model  # noqa: F401 -- registers flows
-from tests.support.processes import kill_process_of, process_of
-from tests.support.runtimes import runtime_of
-from tests.support.servers import until
-from tests.support.tracing import traced_to
+from tests.support.example_flows import model_controllers  # noqa: F401 -- registers flows
+from tests.support.in_process_runtime import runtime_of
+from tests.support.os_processes import kill_process_of, process_of
+from tests.support.redis_servers import until
+from tests.support.trace_collector import Collector, Mood, collector, traced_to
 from tests.support.workers import workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]

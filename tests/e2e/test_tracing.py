@@ -53,14 +53,12 @@ from perdure.worker.tracing.propagation import TraceContextMiddleware
 from perdure.worker.tracing.round_spans import tell_losses
 from perdure.worker.tracing.run_spans import parent_of
 from perdure.worker.tracing.switch import SuppressTracingErrors, is_on
-from tests.support.collector import Collector, collector
-from tests.support.example_flows import families, rings  # noqa: F401 -- registers flows
-from tests.support.fast_path import begin_fast_path
-from tests.support.monitor import monitored
+from tests.support.example_flows import child_runs, rings  # noqa: F401 -- registers flows
+from tests.support.in_process_runtime import begin_fast_path, runtime_of
+from tests.support.redis_commands import monitored
+from tests.support.redis_servers import until
 from tests.support.runs import LEASE
-from tests.support.runtimes import runtime_of
-from tests.support.servers import until
-from tests.support.tracing import traced_to
+from tests.support.trace_collector import Collector, collector, traced_to
 
 CANARY = "canary-of-what-nobody-may-see"
 ERROR = 2

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from perdure import Client, InvalidInput, InvalidTransition, Run, RunNotFound, RunStatus, Settings
 from perdure.worker.cli.main import perdure
 from perdure.worker.client.remote import RemoteClient
-from tests.support.driving import Driver, driving
+from tests.support.round_driver import Driver, driving
 from tests.support.threaded_server import serving
 
-MODULES = ("tests.support.example_flows.families",)
+MODULES = ("tests.support.example_flows.child_runs",)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from perdure import Client, ControllerExecutorFlow, RunStatus, Settings, command, register
 from perdure.flows.controllers.model import ModelController
 from tests.support.chat_server import Says, chat_server
-from tests.support.driving import driving
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import driving
 
 
 class Line(BaseModel):

@@ -12,15 +12,15 @@ import pytest
 from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
 from tests.e2e.test_workflows import let_time_pass
-from tests.support.driving import Driver, driving
-from tests.support.every_status import play
-from tests.support.example_flows import chatting, telling  # noqa: F401 -- registers flows
-from tests.support.servers import until
+from tests.support.chat_ui_clients import AgUiPage, AiSdkPage, events_of
+from tests.support.example_flows import chat_flow, live_text  # noqa: F401 -- registers flows
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
+from tests.support.runs_in_every_status import play
 from tests.support.threaded_server import serving
-from tests.support.ui_clients import AgUiPage, AiSdkPage, events_of
 from tests.support.workers import workers
 
-MODULES = ("tests.support.example_flows.telling", "tests.support.example_flows.chatting")
+MODULES = ("tests.support.example_flows.live_text", "tests.support.example_flows.chat_flow")
 AI_SDK, AG_UI = "/api/v1/flows/{}/ai-sdk", "/api/v1/flows/{}/ag-ui"
 STREAM = {"accept": "text/event-stream"}
 LATER = {"follow": "false"}

@@ -22,11 +22,11 @@ from perdure.flows.yaml_flows.directories import Directories
 from perdure.testing import Lab, LabError
 from perdure.worker.domain.verdict import VerdictCode
 from perdure.worker.errors import Conflict, DamagedRun
-from tests.support.every_status import play
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
+from tests.support.redis_servers import CrashableServer, until
 from tests.support.runs import hash_of, phase
-from tests.support.servers import CrashableServer, until
+from tests.support.runs_in_every_status import play
 from tests.support.workers import workers
 
 MODULES = ("tests.support.example_flows.waits",)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.in_process_server import Room, room_on
-from tests.support.servers import CrashableServer
+from tests.support.redis_servers import CrashableServer
 
 #: Pages, data, files, redirections, and errors of every kind.
 ASKED = {

@@ -14,8 +14,8 @@ from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth import AuthorizedClient
 from tests.support.command_line import CommandLine
 from tests.support.in_process_server import Room, room_on
+from tests.support.redis_servers import CrashableServer
 from tests.support.runs import claim, hash_of, pause_here
-from tests.support.servers import CrashableServer
 
 API = "/api/v1"
 ABOUT = {

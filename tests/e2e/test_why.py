@@ -15,11 +15,11 @@ from perdure import AsyncClient, Client, RunNotFound, Settings, Verdict, Verdict
 from perdure.flows import registry
 from tests.conftest import StartsWorkers
 from tests.support.command_line import CommandLine
-from tests.support.own_registry import own_registry
-from tests.support.servers import CrashableServer, server, until
+from tests.support.flow_registry import own_registry
+from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.workers import workers
 
-FLOWS = ("tests.support.example_flows.rings", "tests.support.example_flows.dangerous")
+FLOWS = ("tests.support.example_flows.rings", "tests.support.example_flows.unsafe_flows")
 SLOW = {"rounds": 2, "seconds": 60}
 
 
@@ -178,8 +178,8 @@ def test_what_a_flow_lacks_on_the_live_workers_is_told(
     tmp_path: Path,
 ) -> None:
     own_registry(monkeypatch)
-    registry.load_modules(["tests.support.example_flows.lacking"])
-    modules = {"PERDURE_FLOW_MODULES": "tests.support.example_flows.lacking"}
+    registry.load_modules(["tests.support.example_flows.missing_requirements"])
+    modules = {"PERDURE_FLOW_MODULES": "tests.support.example_flows.missing_requirements"}
     perdure = CommandLine(tmp_path, settings, **modules)
     early = perdure("submit", "lacking", "g").err
     assert "start one: perdure worker, but not on this machine: it needs perdure[magic]" in early

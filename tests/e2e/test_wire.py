@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import tests.support.kill_points  # noqa: F401 (registers its flow)
+import tests.support.named_crash_points  # noqa: F401 (registers its flow)
 from perdure import Client, Settings
 from perdure.worker.store.scripts import TRANSITIONS, source
 from tests.conftest import StartsWorkers
-from tests.support import kill_points  # noqa: F401 -- registers flows
-from tests.support.monitor import monitored
-from tests.support.runtimes import runtime_of
-from tests.support.servers import server
+from tests.support import named_crash_points  # noqa: F401 -- registers flows
+from tests.support.in_process_runtime import runtime_of
+from tests.support.redis_commands import monitored
+from tests.support.redis_servers import server
 from tests.support.workers import workers
 
 RUNS = 10

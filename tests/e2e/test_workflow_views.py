@@ -10,9 +10,9 @@ import pytest
 from perdure import Client, Run, RunStatus, Settings
 from tests.e2e.test_workflows import DONE, FAILING, let_time_pass, nothing_done, play_one
 from tests.support.command_line import CommandLine
-from tests.support.driving import driving
 from tests.support.html_checks import Markup
 from tests.support.page_visitor import visiting
+from tests.support.round_driver import driving
 from tests.support.threaded_server import serving
 
 __all__ = ["nothing_done"]

@@ -32,8 +32,8 @@ from perdure.flows.errors import ProcessEnd
 from perdure.testing import crash_lab
 from perdure.worker.ids import process_name
 from perdure.worker.presentation.timeline import round_text
-from tests.support.driving import Driver, driving
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 
 #: What steps have done, and how often their functions were begun.
 DONE: Counter[str] = Counter()

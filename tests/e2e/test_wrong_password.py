@@ -9,8 +9,8 @@ import redis
 
 from perdure.worker.store import AccessDenied
 from perdure.worker.store.urls import check_answers
-from tests.support.servers import CrashableServer
-from tests.support.servers import server as server_of_its_own
+from tests.support.redis_servers import CrashableServer
+from tests.support.redis_servers import server as server_of_its_own
 
 
 @pytest.fixture

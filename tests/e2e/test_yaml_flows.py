@@ -13,9 +13,9 @@ from perdure.flows.yaml_flows.directories import Directories
 from perdure.worker.settings import Settings
 from tests.conftest import StartsWorkers
 from tests.support.command_line import CommandLine
-from tests.support.example_flows import named_in_yaml as written
+from tests.support.example_flows import yaml_flow_parts as written
 
-MODULE = "tests.support.example_flows.named_in_yaml"
+MODULE = "tests.support.example_flows.yaml_flow_parts"
 pytestmark = pytest.mark.usefixtures("_own_directory")
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from perdure import Client, Command, ControllerExecutorFlow, Finish, RoundContext, command, register
 from tests.conftest import StartsWorkers
-from tests.support.servers import until
+from tests.support.redis_servers import until
 
 
 @register("clerk")

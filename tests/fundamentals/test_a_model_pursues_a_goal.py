@@ -8,7 +8,7 @@ from perdure import Client, ControllerExecutorFlow, command, register
 from perdure.flows.controllers.model import ModelController
 from tests.conftest import StartsWorkers
 from tests.support.chat_server import Hangs, Says, chat_server
-from tests.support.servers import until
+from tests.support.redis_servers import until
 
 PRICES = {"camel": 900, "goat": 120, "hen": 8}
 

@@ -9,8 +9,8 @@ import pytest
 
 from perdure import AsyncSteps, Client, RoundContext, Steps, workflow
 from tests.conftest import StartsWorkers
-from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.workers import ONE_AND_SLOWLY_THE_OTHERS
 
 
 @workflow("parcel_service")

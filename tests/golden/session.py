@@ -26,7 +26,7 @@ from perdure.worker.client.tokens import SavedFilters, Tokens
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
-from tests.support import every_status  # noqa: F401 -- registers flows
+from tests.support import runs_in_every_status  # noqa: F401 -- registers flows
 from tests.support.example_flows import rings  # noqa: F401 -- registers flows
 from tests.support.runs import (
     advance,
@@ -41,10 +41,10 @@ from tests.support.runs import (
     sweep,
 )
 
-#: The flows of ``rings`` and ``every_status`` and those below.
+#: The flows of ``rings`` and ``runs_in_every_status`` and those below.
 MODULES = (
     "tests.support.example_flows.rings",
-    "tests.support.every_status",
+    "tests.support.runs_in_every_status",
     "tests.golden.session",
 )
 #: Called by the flow ``charging`` in the middle of its rounds.

@@ -14,9 +14,8 @@ from perdure import Client
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.settings import Settings
 from tests.golden.golden_files import compare
-from tests.support.fast_path import begin_fast_path
-from tests.support.monitor import monitored
-from tests.support.runtimes import runtime_of
+from tests.support.in_process_runtime import begin_fast_path, runtime_of
+from tests.support.redis_commands import monitored
 
 
 @pytest.fixture

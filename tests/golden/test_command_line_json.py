@@ -15,7 +15,7 @@ from tests.conftest import StartsWorkers
 from tests.golden.golden_files import compare
 from tests.golden.shell import Shell, shell
 from tests.support.command_line import CommandLine, Done
-from tests.support.servers import until
+from tests.support.redis_servers import until
 
 MODULES = "tests.golden.session"
 #: The flows whose descriptions are compared; what those of tests look like is their own affair.

@@ -21,7 +21,7 @@ from tests.model.generations import (
     possible,
 )
 from tests.support import runs
-from tests.support.family import group_of, park_on_children, start_children
+from tests.support.child_runs import group_of, park_on_children, start_children
 
 ROOT = "r"
 #: Milliseconds. A walk ends long before.

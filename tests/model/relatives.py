@@ -11,7 +11,7 @@ from perdure.worker.store.replies import ChildrenStep
 from tests.model.configurations import Config
 from tests.model.state import Family
 from tests.support import runs
-from tests.support.family import child_id, group_of, park_on_children, start_children
+from tests.support.child_runs import child_id, group_of, park_on_children, start_children
 
 PARENT, GROUP = "r0", "0.0"
 COUNTED = ("ok", "bad", "held")

@@ -15,8 +15,8 @@ from tests.model.replay import follow, walk
 from tests.model.rules import Rules, names, without
 from tests.model.search import Found, Search
 from tests.model.telling import story
+from tests.support.redis_servers import CrashableServer
 from tests.support.runs import START
-from tests.support.servers import CrashableServer
 
 #: Small enough for every push.
 QUICK = "forfeits"

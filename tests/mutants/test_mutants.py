@@ -15,7 +15,7 @@ from tests.mutants.execution import STORE
 from tests.mutants.mutant import LUA
 from tests.mutants.operators import Source, sources
 from tests.mutants.syntax import LuaSyntaxError, tokens_of
-from tests.support.servers import CrashableServer
+from tests.support.redis_servers import CrashableServer
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(path.relative_to(LUA).with_suffix("").as_posix() for path in LUA.rglob("*.lua"))

@@ -19,8 +19,8 @@ from tests.soak.ledger import Ledger
 from tests.soak.proxy import Proxy
 from tests.soak.server import SoakServer
 from tests.soak.workload import LEDGER
-from tests.support.processes import children
-from tests.support.servers import until
+from tests.support.os_processes import children
+from tests.support.redis_servers import until
 from tests.support.workers import ROOT, WorkerProcess
 
 PREFIX = "soak"

@@ -21,7 +21,7 @@ from tests.soak.figures import of_recovery
 from tests.soak.history import Effect, Fault
 from tests.soak.nemesis import Nemesis
 from tests.soak.plain_celery import BROKER, VISIBILITY_TIMEOUT
-from tests.support.servers import until
+from tests.support.redis_servers import until
 
 KILLS: dict[str, Sequence[Kind]] = {
     "workers": (kill_worker, kill_child, warm_shutdown, cold_shutdown),

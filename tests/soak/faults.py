@@ -17,8 +17,8 @@ import redis
 
 from tests.soak.cluster import Cluster, Place
 from tests.soak.strike import Strike
-from tests.support.processes import children
-from tests.support.servers import until
+from tests.support.os_processes import children
+from tests.support.redis_servers import until
 
 Fault = Callable[[Cluster, random.Random, Strike], None]
 #: Default settings' lease, which a frozen worker is to outlast.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import redis
 
-from tests.support.servers import CrashableServer, available_binaries, until
+from tests.support.redis_servers import CrashableServer, available_binaries, until
 
 #: The library that answers a program's questions for the time; of the package libfaketime, which brings it built for x86-64 Linux.
 CLOCK_LIBRARY = Path("vendor/libfaketime/src/libfaketime.so.1")

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from tests.soak.proxy import Proxy
-from tests.support.servers import CrashableServer, until
+from tests.support.redis_servers import CrashableServer, until
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from perdure.worker.store import Store
+from tests.support.redis_servers import CrashableServer
 from tests.support.runs import START
-from tests.support.servers import CrashableServer
 
 
 @pytest.fixture

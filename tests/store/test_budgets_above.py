@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perdure.worker.store import Store
-from tests.support.family import child_id as id_of_child
-from tests.support.family import (
+from tests.support.child_runs import child_id as id_of_child
+from tests.support.child_runs import (
     end_child,
     follow_up,
     hold_up,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.worker.store import Claim, Store
-from tests.support.family import (
+from tests.support.child_runs import (
     ALL,
     GROUP,
     SETTLED,

@@ -10,7 +10,7 @@ import pytest
 from perdure.worker.client.run_counts import status_counts
 from perdure.worker.client.run_list import RunFilter, list_runs
 from perdure.worker.store import ClaimRefused, Store
-from tests.support.family import (
+from tests.support.child_runs import (
     ALL,
     FIRST,
     GROUP,

@@ -10,7 +10,7 @@ import pytest
 from perdure import Client, Settings
 from perdure.worker.messaging.follow_ups import FollowUps
 from perdure.worker.store import Store
-from tests.support.family import (
+from tests.support.child_runs import (
     ALL,
     FIRST,
     GROUP,
@@ -30,6 +30,7 @@ from tests.support.family import (
     reconcile,
     start_children,
 )
+from tests.support.in_process_runtime import runtime_of
 from tests.support.runs import (
     LEASE,
     RETENTION,
@@ -55,7 +56,6 @@ from tests.support.runs import (
     sweep_after,
     sweep_and_bring,
 )
-from tests.support.runtimes import runtime_of
 
 # The tree
 

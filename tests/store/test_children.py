@@ -10,7 +10,7 @@ import pytest
 
 from perdure.worker.domain.children import PlannedChild, born, child_of
 from perdure.worker.store import Store
-from tests.support.family import (
+from tests.support.child_runs import (
     ALL,
     FIRST,
     GROUP,

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from perdure.worker.store import Store
-from tests.support.counters import counted, scanned
 from tests.support.runs import (
     LEASE,
     START,
@@ -30,6 +29,7 @@ from tests.support.runs import (
     take,
     wake,
 )  # fmt: skip
+from tests.support.transition_counters import counted, scanned
 
 Deed = Callable[[Store], object]
 

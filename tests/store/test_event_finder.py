@@ -11,7 +11,7 @@ from perdure.worker.engine.event_finder import CLOCK_BACK, OVERLAP, WAITING, Eve
 from perdure.worker.notification_rules import NotificationRule
 from perdure.worker.store import Store
 from perdure.worker.store.notifications import DONE_KEPT, NotificationRecords, RestingRuns
-from tests.support.family import child_id, end_child, family
+from tests.support.child_runs import child_id, end_child, family
 from tests.support.runs import (
     advance,
     claim,

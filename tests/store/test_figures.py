@@ -12,7 +12,7 @@ import pytest
 from perdure.worker.domain.metric_history import PARTS, SPANS, part_ms
 from perdure.worker.engine.round_stats import RoundStats
 from perdure.worker.store import Store
-from tests.support.roles import locked_server
+from tests.support.acl_server import locked_server
 
 
 def written(store: Store) -> dict[tuple[str, ...], str]:

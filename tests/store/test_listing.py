@@ -8,8 +8,8 @@ from perdure import Client, InvalidInput
 from perdure.worker.client.run_counts import MOST_OF_ONE
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
+from tests.support.redis_servers import until
 from tests.support.runs import claim, commit_end, fail_round, submit
-from tests.support.servers import until
 
 
 @pytest.fixture

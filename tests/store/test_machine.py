@@ -35,9 +35,9 @@ from tests.model.replay import Replay
 from tests.model.rules import Rules
 from tests.model.state import World
 from tests.model.transitions import DONE
-from tests.support.counters import counted, scanned
+from tests.support.redis_servers import CrashableServer
 from tests.support.runs import LEASE, START, clock, events, everything, hash_of
-from tests.support.servers import CrashableServer
+from tests.support.transition_counters import counted, scanned
 
 RUN = "r0"
 RULES = Rules()

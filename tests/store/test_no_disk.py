@@ -8,8 +8,8 @@ import pytest
 
 from perdure.worker.store import Store, StoreUnavailable
 from perdure.worker.store.tables import DeadLetters
+from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.runs import START, new_run
-from tests.support.servers import CrashableServer, server, until
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ from perdure import Note, Settings
 from perdure.worker.store import Claim, Store, StoreUnavailable
 from perdure.worker.store.notes import Fence, NoteRecords
 from perdure.worker.store.scripts import TRANSITIONS, source
-from tests.support.family import child_id, group_of, park_on_children, start_children
+from tests.support.child_runs import child_id, group_of, park_on_children, start_children
+from tests.support.redis_servers import available_binaries, server
 from tests.support.runs import (
     LEASE,
     START,
@@ -35,7 +36,6 @@ from tests.support.runs import (
     try_claim,
     wake,
 )  # fmt: skip
-from tests.support.servers import available_binaries, server
 
 RUNS = (
     "beats",

@@ -8,6 +8,7 @@ import pytest
 
 from perdure.worker.store import Store
 from perdure.worker.store.transitions import SweepReply
+from tests.support.redis_servers import CrashableServer
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -31,7 +32,6 @@ from tests.support.runs import (
     stop,
     try_claim,
 )
-from tests.support.servers import CrashableServer
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 
 from perdure.worker.engine.journal import StoreJournal
 from perdure.worker.store import NotReplicated, Replication, Store, StoreUnavailable
-from tests.support.monitor import monitored
+from tests.support.redis_commands import monitored
+from tests.support.redis_servers import until
 from tests.support.runs import (
     START,
     claim,
@@ -25,7 +26,6 @@ from tests.support.runs import (
     submit,
 )
 from tests.support.sentinels import Watched, watched
-from tests.support.servers import until
 
 
 @pytest.fixture(scope="module")

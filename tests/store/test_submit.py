@@ -8,7 +8,7 @@ import pytest
 
 from perdure import Client
 from perdure.worker.store import Store
-from tests.support.monitor import monitored
+from tests.support.redis_commands import monitored
 from tests.support.runs import (
     GRACE,
     START,

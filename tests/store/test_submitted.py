@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from perdure import Client, InvalidInput, RunStatus
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store
+from tests.support.redis_servers import CrashableServer
 from tests.support.runs import everything, fail_round, submit, try_claim
-from tests.support.servers import CrashableServer
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from perdure.worker.app import make_app
 from perdure.worker.engine.sweeper import AT_ONCE, BATCH, Sweeper
 from perdure.worker.messaging.publisher import SameServerPublisher
 from perdure.worker.store import Store
+from tests.support.redis_servers import CrashableServer, until
 from tests.support.runs import LEASE, claim, clock, hash_of, later, new_run, park, phase
-from tests.support.servers import CrashableServer, until
 
 
 def sweeper_of(store: Store) -> Sweeper:

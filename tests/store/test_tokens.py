@@ -14,8 +14,8 @@ from perdure.worker.domain.token import AccessToken, Scope
 from perdure.worker.errors import DamagedRun, DamagedToken, TokenNotFound
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
+from tests.support.redis_servers import CrashableServer
 from tests.support.runs import everything, later
-from tests.support.servers import CrashableServer
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from perdure.worker.store import Store
+from tests.support.redis_servers import until
 from tests.support.runs import START, claim, commit_end, commit_next, hash_of, new_run, phase
 from tests.support.sentinels import watched
-from tests.support.servers import until
 
 
 @dataclass(frozen=True)

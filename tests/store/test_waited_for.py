@@ -12,7 +12,7 @@ from perdure.worker.domain.record import Record
 from perdure.worker.engine.mailbox import StoreMailbox
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, PrefetchRequest, Store
-from tests.support.family import (
+from tests.support.child_runs import (
     GROUP,
     SETTLED,
     child_id,

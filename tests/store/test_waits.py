@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.worker.store import Store
+from tests.support.redis_servers import CrashableServer
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -38,7 +39,6 @@ from tests.support.runs import (
     try_claim,
     wake,
 )
-from tests.support.servers import CrashableServer
 
 PAID = {"paid": 1}
 

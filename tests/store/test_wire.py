@@ -18,8 +18,8 @@ import redis
 
 from perdure.worker.store import Store, StoreUnavailable
 from perdure.worker.store.wire import packed
+from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.runs import new_run, phase, submit
-from tests.support.servers import CrashableServer, server, until
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.worker.store.keys import Keys
-from tests.support.rabbit import RabbitServer, rabbit_binary, rabbit_server
-from tests.support.servers import CrashableServer, available_binaries, server, until
+from tests.support.rabbitmq import RabbitServer, rabbit_binary, rabbit_server
+from tests.support.redis_servers import CrashableServer, available_binaries, server, until
 
 HANDOVERS = ("fused", "redis", "rabbit")
 #: Of a broker of either kind: it can be killed, and started again on its data.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.worker.settings import Settings
-from tests.support.processes import end_all
+from tests.support.os_processes import end_all
 
 ROOT = Path(__file__).parents[2]
 #: -P: as the installed command, which does not have the working directory on its path.

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perdure import Client, NotReplicated, Run, RunNotFound, Settings, StoreUnavailable
-from tests.support.history import exact
+from tests.support.commit_log import exact
+from tests.support.redis_servers import until
 from tests.support.sentinels import Watched
-from tests.support.servers import until
 from tests.support.workers import WorkerProcess, workers
 
 ROUNDS = 4
@@ -64,7 +64,10 @@ class Load:
     @contextmanager
     def running(self) -> Iterator[Load]:
         with workers(
-            WORKERS, self.settings, app="tests.support.apps.confirming", CONFIRMED=str(self._ledger)
+            WORKERS,
+            self.settings,
+            app="tests.support.apps.commit_recorder",
+            CONFIRMED=str(self._ledger),
         ) as self.fleet:
             self._thread.start()
             try:

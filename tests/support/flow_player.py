@@ -1,9 +1,12 @@
-"""Plays a flow from start to end in memory, as the engine does: a fresh flow object and a context of plain data for every round."""
+"""Players of a flow in memory, without a store.
+
+Each round gets a new flow object and a context of plain data, as in a worker.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +22,8 @@ from perdure import (
     RoundContext,
     Turn,
 )
-from perdure.flows.json_values import storable
+from perdure.flows.json_values import canonical, storable
+from perdure.flows.registry import make
 
 
 @dataclass
@@ -100,3 +104,62 @@ def play_through(
 
 def _stored(command: Command | None) -> Command | None:
     return command and Command(**storable(command, "command"))
+
+
+class PlayedRun:
+    """One run of a registered flow; each round gets a fresh flow and only what would have been committed."""
+
+    def __init__(self, flow: str, inputs: Mapping[str, Any]) -> None:
+        self.flow_name = flow
+        self.inputs = self.flow.check_inputs(inputs)
+        self.node = self.flow.first_node
+        self.step = 0
+        self.turns: list[Turn] = []
+        self.values: dict[str, Any] = {}
+        self.summaries: list[Mapping[str, Any]] = []
+
+    @property
+    def flow(self) -> Flow:
+        """A fresh flow object."""
+        return make(self.flow_name)
+
+    def context(self) -> RoundContext:
+        """What the next round sees."""
+        history = History(
+            len(self.turns), self.turns[-1:], lambda start, stop: self.turns[start:stop]
+        )
+        return RoundContext(
+            "goal",
+            inputs=self.inputs,
+            node=self.node,
+            step=self.step,
+            history=history,
+            committed=dict(self.values),
+        )
+
+    def round(self, context: RoundContext | None = None) -> End | None:
+        """Play one round and commit it; the end of the run, if this was it."""
+        outcome = self.flow.play(self.node, context or self.context())
+        assert isinstance(outcome, Advance | End)
+        canonical(storable(dict(outcome.values), "values"))
+        self.turns += outcome.turns
+        self.values.update(outcome.values)
+        self.summaries.append(outcome.summary)
+        self.step += 1
+        if isinstance(outcome, End):
+            return outcome
+        self.node = outcome.node
+        return None
+
+    def rounds(self) -> Iterator[End | None]:
+        """Play round after round."""
+        end = None
+        while end is None:
+            end = self.round()
+            yield end
+
+    def end(self) -> End:
+        """Play to the end."""
+        *_, end = self.rounds()
+        assert end is not None
+        return end

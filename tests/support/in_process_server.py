@@ -18,8 +18,8 @@ from perdure.worker.domain.token import AccessToken, digest_of, new_secret, writ
 from perdure.worker.settings import Settings
 from perdure.worker.web import create_app
 from perdure.worker.web.auth.authenticate import Authenticator
-from tests.support.leaks import keys_under
-from tests.support.servers import CrashableServer
+from tests.support.leftover_keys import keys_under
+from tests.support.redis_servers import CrashableServer
 
 HERE = "http://localhost"
 

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from perdure.flows.executors.mcp import mcp_commands
-from tests.support.servers import until
-from tests.support.till_mcp_server import result_of
+from tests.support.payment_mcp_server import result_of
+from tests.support.redis_servers import until
 
 TIME = [sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"]
 GIT = [sys.executable, "-m", "mcp_server_git"]
@@ -117,7 +117,7 @@ def refusing(status: int, **headers: str) -> Iterator[tuple[str, list[dict[str, 
 
 @contextmanager
 def till_over_http(calls: Path) -> Iterator[str]:
-    """The till of ``tests.support.till_mcp_server`` over HTTP; its URL."""
+    """The till of ``tests.support.payment_mcp_server`` over HTTP; its URL."""
 
     class Till(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import redis
 
-from tests.support.servers import available_binaries, until
+from tests.support.redis_servers import available_binaries, until
 
 MASTER = "perdure"
 #: How long the master may be silent until a Sentinel takes it for dead (ms); Redis' own default is 30 s.

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.support.processes import end_all
+from tests.support.os_processes import end_all
 
 CONTROL_C = b"\x03"
 

@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 
 from perdure.worker.settings import Settings
 from perdure.worker.web import Caller, create_app
-from tests.support.servers import until
+from tests.support.redis_servers import until
 
 
 @contextmanager

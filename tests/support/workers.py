@@ -1,4 +1,4 @@
-"""Real worker processes for tests, each in a process group of its own."""
+"""Real worker processes, each in its own process group, and the pools that they can have."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from perdure import Client
 from perdure.worker.settings import Settings
-from tests.support.processes import end_all
-from tests.support.servers import until
+from tests.support.os_processes import end_all
+from tests.support.redis_servers import until
 
 ROOT = Path(__file__).parents[2]
 FLOWS = "tests.support.example_flows.rings"
@@ -136,3 +138,11 @@ def _bare() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("PERDURE_", "CELERY_"))
     }
+
+
+POOLS = ("threads", "prefork", "solo")
+#: For what has its own test on each pool elsewhere, or differs little: the default one quickly, the others in the slow suite.
+ONE_AND_SLOWLY_THE_OTHERS = (
+    "threads",
+    *(pytest.param(pool, marks=pytest.mark.slow) for pool in POOLS[1:]),
+)

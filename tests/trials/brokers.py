@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tests.support.brokers import settled
-from tests.support.servers import until
+from tests.support.redis_servers import until
 from tests.trials.ground import place
 from tests.trials.mail import signals
 from tests.trials.trees import LONG, families, stops

@@ -7,7 +7,7 @@ import time
 
 from tests.e2e.test_budgets_of_a_tree import held_up, millionths, tree_of
 from tests.support.chat_server import Asked, Says, chat_server
-from tests.support.servers import until
+from tests.support.redis_servers import until
 from tests.support.workers import WorkerProcess
 from tests.trials.ground import Ground, place
 from tests.trials.trees import LONG

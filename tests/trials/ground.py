@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from perdure import Client, Run, Settings
 from tests.support.brokers import Broker, ground
-from tests.support.example_flows import families, steered, waits  # noqa: F401 -- registers flows
+from tests.support.example_flows import child_runs, steered_runs, waits  # noqa: F401 -- registers flows
 from tests.support.workers import WorkerProcess
 from tests.trials import flows, ten_steps  # noqa: F401 -- registers flows
 
@@ -18,8 +18,8 @@ from tests.trials import flows, ten_steps  # noqa: F401 -- registers flows
 MODULES = (
     "tests.trials.flows",
     "tests.trials.ten_steps",
-    "tests.support.example_flows.families",
-    "tests.support.example_flows.steered",
+    "tests.support.example_flows.child_runs",
+    "tests.support.example_flows.steered_runs",
     "tests.support.example_flows.waits",
 )
 #: Seconds: a killed worker's rounds go on soon, as they would with the defaults ten times later.

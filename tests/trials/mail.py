@@ -16,9 +16,9 @@ from perdure.flows.errors import ProcessEnd
 from perdure.worker.ids import process_name
 from perdure.worker.store import Store
 from tests.store.test_steering import heard_or_refused
-from tests.support.driving import driving
+from tests.support.redis_servers import until
+from tests.support.round_driver import driving
 from tests.support.runs import START
-from tests.support.servers import until
 from tests.trials.ground import place
 from tests.trials.trees import LONG
 from tests.trials.trial import Figures

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from perdure import Client, Run, RunStatus
 from tests.crash.test_families import CHILDREN, check_family
-from tests.support.driving import driving
-from tests.support.servers import until
+from tests.support.redis_servers import until
+from tests.support.round_driver import driving
 from tests.trials.ground import Ground, place
 from tests.trials.trial import Figures
 

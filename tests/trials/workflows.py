@@ -10,9 +10,9 @@ from typing import Any
 
 from perdure import Client, InvalidTransition
 from tests.e2e.test_workflows import compared
-from tests.support.driving import driving
-from tests.support.servers import server
-from tests.support.servers import until as wait_until
+from tests.support.redis_servers import server
+from tests.support.redis_servers import until as wait_until
+from tests.support.round_driver import driving
 from tests.trials.ground import place
 from tests.trials.ten_steps import EACH, LEDGER, ledger
 from tests.trials.trial import Figures

@@ -17,8 +17,7 @@ from perdure.worker.app import engine_of
 from perdure.worker.messaging.broker import with_state_server
 from perdure.worker.messaging.message import validate
 from perdure.worker.urls import redis_url
-from tests.support.apps.settings_of_theirs import SETTINGS
-from tests.support.apps.theirs_task import Stubborn
+from tests.support.apps.user_app_settings import SETTINGS, Stubborn
 
 URL = "redis://localhost:6379/0"
 

@@ -19,8 +19,8 @@ from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from tests.crash.points.broker import Transport
 from tests.crash.points.stage import LISTS, STAYING, Stage
-from tests.support.servers import CrashableServer
-from tests.support.servers import server as server_of_its_own
+from tests.support.redis_servers import CrashableServer
+from tests.support.redis_servers import server as server_of_its_own
 
 
 @pytest.fixture(scope="module")

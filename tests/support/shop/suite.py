@@ -14,7 +14,7 @@ from celery import chain, chord, group
 from celery.exceptions import TimeLimitExceeded
 from celery.schedules import schedule
 
-from tests.support.servers import until
+from tests.support.redis_servers import until
 from tests.support.shop import tasks
 from tests.support.shop.app import Audited, app
 

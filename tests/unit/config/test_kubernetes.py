@@ -24,7 +24,7 @@ from perdure.worker.store.keys import ROLES, Keys
 from perdure.worker.web import create_app
 from tests.support import kustomize
 from tests.support.kustomize import Resource
-from tests.support.servers import CrashableServer, server
+from tests.support.redis_servers import CrashableServer, server
 
 ROOT = Path(__file__).parents[3]
 HERE = ROOT / "config" / "kubernetes"

@@ -12,7 +12,7 @@ import pytest
 
 from perdure import Client, Settings
 from tests.support.example_flows import rings  # noqa: F401 -- registers flows
-from tests.support.runtimes import runtime_of
+from tests.support.in_process_runtime import runtime_of
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/internals/a-round.md").read_text("utf-8")

@@ -12,7 +12,7 @@ from perdure import Container, ControllerExecutorFlow, Sandbox, SandboxCommand, 
 from perdure.flows.executors.shell import ShellIn
 from perdure.flows.shapes.config import ContainerConfig
 from perdure.flows.yaml_flows.load import read_flow
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
 
 TEXT = (Path(__file__).parents[3] / "docs" / "guides" / "sandbox.md").read_text("utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL)

@@ -15,7 +15,7 @@ from perdure.flows.yaml_flows.parse import MAX_BYTES
 from perdure.flows.yaml_flows.parse import MAX_DEPTH as FILE_DEPTH
 from perdure.worker.client.validation import MOST_KEY_BYTES, MOST_NOTE_BYTES
 from perdure.worker.messaging import message
-from tests.support.permissions import ROLES
+from tests.support.acl_permissions import ROLES
 
 ROOT = Path(__file__).parents[3]
 ROWS = [line for line in (ROOT / "SECURITY.md").read_text().splitlines() if line.startswith("| **")]

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.worker.engine.fast import cpu_limiter
 from perdure.worker.engine.fast.cpu_limiter import BRIEF_MS, CpuLimiter
-from tests.support.servers import until
+from tests.support.redis_servers import until
 
 #: Longer than any test.
 LONG = 60.0

@@ -31,8 +31,7 @@ from perdure.worker.messaging.fast.template import BLANKS, MessageTemplates, Tem
 from perdure.worker.messaging.message import TASKS, stored_round, validate
 from perdure.worker.messaging.message_builder import Sender, _message_app, sender
 from perdure.worker.messaging.publisher import Publisher
-from tests.support.apps.settings_of_theirs import SETTINGS
-from tests.support.apps.theirs_task import Stubborn
+from tests.support.apps.user_app_settings import SETTINGS, Stubborn
 
 URL = "redis://localhost:6379/0"
 ROUNDS = [

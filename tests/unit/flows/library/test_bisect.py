@@ -12,7 +12,8 @@ from perdure.flows.library.git.demo_repository import make_demo_repository
 from perdure.flows.library.git.worktree import worktrees_root
 from perdure.flows.outcomes import Turn
 from perdure.flows.registry import make
-from tests.support.repositories import (
+from tests.support.flow_player import PlayedRun
+from tests.support.git_repositories import (
     TEST,
     GeneratedRepository,
     digest,
@@ -21,7 +22,6 @@ from tests.support.repositories import (
     linear,
     random_shape,
 )
-from tests.support.round_player import PlayedRun
 
 
 @pytest.fixture(autouse=True)

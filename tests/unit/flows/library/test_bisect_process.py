@@ -11,7 +11,7 @@ import pytest
 from perdure.flows.errors import RoundStopped
 from perdure.flows.executors.subprocesses import TAIL_BYTES, ProcessEnding, run_watched
 from perdure.flows.library.git.environment import clean_environment
-from tests.support.leftover_processes import alive, numbers, wait_for
+from tests.support.os_processes import alive, numbers, wait_for
 
 
 def shell(

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from perdure.flows.library.git.demo_repository import make_demo_repository
-from tests.support.repositories import git
+from tests.support.git_repositories import git
 
 
 def test_the_demo_repository_has_one_fault_on_a_merged_branch_and_git_finds_it(

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.flows.library.git.bisection import away_from
 from perdure.flows.library.git.repository import Repository
-from tests.support.repositories import GeneratedRepository, git_bisect_run, linear, random_shape
+from tests.support.git_repositories import GeneratedRepository, git_bisect_run, linear, random_shape
 
 
 def narrow(generated: GeneratedRepository) -> tuple[list[str], list[str]]:

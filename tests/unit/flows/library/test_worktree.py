@@ -15,8 +15,8 @@ from perdure.flows.errors import FatalError, RetryableError
 from perdure.flows.library.git.repository import Repository
 from perdure.flows.library.git.verdict import CommitTest, judge
 from perdure.flows.library.git.worktree import own_worktree, remove_abandoned, worktrees_root
-from tests.support.leftover_processes import alive, numbers, wait_for
-from tests.support.repositories import GeneratedRepository, digest, git, linear
+from tests.support.git_repositories import GeneratedRepository, digest, git, linear
+from tests.support.os_processes import alive, numbers, wait_for
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from perdure.flows.workflows import (
     workflow,
 )
 from tests.support.flow_player import Played, play_through
-from tests.support.own_registry import own_registry
+from tests.support.flow_registry import own_registry
 
 #: What the steps of a test have done.
 DONE: list[str] = []

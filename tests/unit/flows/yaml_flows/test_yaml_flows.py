@@ -33,7 +33,7 @@ from perdure.flows.yaml_flows.directories import Directories
 from perdure.flows.yaml_flows.errors import InvalidFlowFile
 from perdure.flows.yaml_flows.load import read_flow
 from perdure.flows.yaml_flows.parse import MAX_BYTES, MAX_DEPTH, read_text
-from tests.support.example_flows import named_in_yaml as written
+from tests.support.example_flows import yaml_flow_parts as written
 from tests.support.flow_player import play_through
 
 ROOT = Path(__file__).parents[4]
@@ -487,7 +487,7 @@ def test_a_fault_that_follows_from_another_is_not_told(
             "no command is named 'subprocess.run' (expected a registered name, never an import path)",
         ),
         (
-            GOOD.replace("doubling", "'tests.support.example_flows.named_in_yaml:Doubling'"),
+            GOOD.replace("doubling", "'tests.support.example_flows.yaml_flow_parts:Doubling'"),
             "never an import path",
         ),
         (

@@ -12,7 +12,7 @@ from perdure.flows import registry, starts
 from perdure.flows.children import Child
 from perdure.flows.yaml_flows.directories import Directories
 from perdure.flows.yaml_flows.errors import InvalidFlowFile
-from tests.support.example_flows import agents, named_in_yaml  # noqa: F401  what the files name
+from tests.support.example_flows import agents, yaml_flow_parts  # noqa: F401  what the files name
 
 RING = "flow: circular\ninputs: {urls: {type: array}, topic: {}}\ntopology:\n"
 AGENT = """\

@@ -46,7 +46,7 @@ from tests.support.chat_server import (
     Sends,
     chat_server,
 )
-from tests.support.servers import until
+from tests.support.redis_servers import until
 
 CANARY = "sk-canary-0123456789"
 SAYS = Says("Let me see.", [("add_numbers", {"a": 1, "b": 2})])

@@ -1,0 +1,77 @@
+"""A driver that plays the rounds of all runs in this process, like a worker with one slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+
+from perdure import Client, Settings
+from perdure.worker.app import engine_of, make_app
+from perdure.worker.engine.sweeper import Sweeper
+from perdure.worker.messaging.message import stored_round
+from perdure.worker.runtime.runtime import Runtime
+
+
+class Driver:
+    """An engine whose messages the test takes by itself."""
+
+    def __init__(self, engine: Runtime, client: Client) -> None:
+        self.engine, self.client = engine, client
+        self.sweeper = Sweeper(engine.store, engine.publisher, client.settings, "driver", dict)
+
+    def take(self) -> tuple[str, int, int] | None:
+        """The next message: run, epoch and step."""
+        store = self.engine.store
+        popped = store.redis.lmpop(2, *store.keys.queue_names, direction="RIGHT")
+        if popped is None:
+            return None
+        queue, [text] = popped
+        run_id, epoch, step = stored_round(text, queue)
+        return run_id, epoch, step
+
+    def play(self, most: int = 1_000) -> list[str]:
+        """Play rounds until no message is left; the ids of their runs, in order."""
+        played = []
+        while (message := self.take()) is not None:
+            self.engine.rounds.run(*message)
+            played.append(message[0])
+            assert len(played) < most, "the runs do not come to an end"
+        return played
+
+    def sweep_and_play(self) -> list[tuple[str, str]]:
+        """Sweep as often as a worker's sweeper does, and play what it brought."""
+        report = self.sweeper.sweep()
+        report += self.sweeper.sweep()  # with the messages that the first one asked for
+        self.play()
+        return report
+
+    def dies_before_its_commit(self, run_id: str, epoch: int, step: int) -> None:
+        """Play a round in a process that dies when its result is there."""
+
+        class Died(BaseException):
+            pass
+
+        def die(*args: object, **named: object) -> str:
+            raise Died
+
+        committer = self.engine.rounds.committer
+        committer.commit = die  # type: ignore[method-assign]
+        try:
+            with suppress(Died):
+                self.engine.rounds.run(run_id, epoch, step)
+        finally:
+            del committer.commit
+
+    def dies_before_follow_ups(self) -> None:
+        """From now on, the process does nothing for the children of its rounds' runs, as if it were dead."""
+        self.engine.rounds.committer._follow_ups.do = lambda run_ids, most=0: None  # type: ignore[method-assign]
+
+
+@contextmanager
+def driving(settings: Settings) -> Iterator[Driver]:
+    with (
+        closing(engine_of(make_app(settings))) as engine,
+        closing(Client(settings=settings)) as client,
+    ):
+        yield Driver(engine, client)
+        engine.write_stats()
