@@ -173,8 +173,8 @@ def of_node(command: str, args: Mapping[str, Any]) -> tuple[str, Any]:
     return command, {"log": [text]}
 
 
-PYDANTIC, OPENAI = "tests.e2e.test_pydantic_ai", "tests.e2e.test_openai_agents"
-TILLS, GRAPHS = "tests.support.example_flows.mcp_agents", "tests.e2e.test_langgraph"
+PYDANTIC, OPENAI = "tests.run.adapters.test_pydantic_ai", "tests.run.adapters.test_openai_agents"
+TILLS, GRAPHS = "tests.support.example_flows.mcp_agents", "tests.run.adapters.test_langgraph"
 BOTH = frozenset({"buy hen", "buy cow"})
 TILL = ("8", "paid 12")
 CASES = [

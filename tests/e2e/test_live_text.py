@@ -19,7 +19,7 @@ from perdure import AsyncClient, Client, InvalidInput, RemoteClient, RoundContex
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.engine.live_text import MOST_OF_ROUND, LiveTexts, RoundText
 from perdure.worker.store.live_text import LiveTextRecords
-from tests.e2e.test_workflows import let_time_pass
+from tests.run.workflows.test_workflows import let_time_pass
 from tests.support.example_flows import live_text  # noqa: F401 -- registers flows
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving

@@ -21,14 +21,21 @@ from agents.mcp import MCPServer, MCPServerStdio, MCPServerStreamableHttp
 
 from perdure import AsyncSteps, Client, RunStatus, Settings, workflow
 from perdure.flows.adapters.openai_agents import run_agent
-from tests.e2e.test_openai_agents import (
+from tests.run.adapters.test_openai_agents import (
     ASKED,
     Scripted,
     nothing_asked,
     pay,
     price,
 )
-from tests.e2e.test_workflows import DONE, journal, let_time_pass, nothing_done, play, play_one
+from tests.run.workflows.test_workflows import (
+    DONE,
+    journal,
+    let_time_pass,
+    nothing_done,
+    play,
+    play_one,
+)
 from tests.support import payment_mcp_server
 from tests.support.mcp_servers import GIT, free_port, git_over_http
 from tests.support.round_driver import Driver, driving

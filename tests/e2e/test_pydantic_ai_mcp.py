@@ -15,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from perdure import Client, RunStatus, Settings
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, register_agent
-from tests.e2e.test_workflows import journal, let_time_pass, play, play_one
+from tests.run.workflows.test_workflows import journal, let_time_pass, play, play_one
 from tests.support.flow_registry import own_registry
 from tests.support.mcp_servers import GIT, free_port, git_over_http
 from tests.support.redis_servers import until

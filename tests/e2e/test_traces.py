@@ -12,7 +12,7 @@ from perdure import Client, RunStatus
 from perdure.flows.controllers.model.settings import missing
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.settings import Settings
-from tests.e2e.test_tracing import ERROR, play
+from tests.run.runtime.test_tracing import ERROR, play
 from tests.support.chat_server import Fails, Says, chat_server
 from tests.support.command_line import CommandLine
 from tests.support.example_flows import model_controllers  # noqa: F401 -- registers flows

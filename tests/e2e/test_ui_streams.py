@@ -11,7 +11,7 @@ import pytest
 
 from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
-from tests.e2e.test_workflows import let_time_pass
+from tests.run.workflows.test_workflows import let_time_pass
 from tests.support.chat_ui_clients import AgUiPage, AiSdkPage, events_of
 from tests.support.example_flows import chat_flow, live_text  # noqa: F401 -- registers flows
 from tests.support.redis_servers import until

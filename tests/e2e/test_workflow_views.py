@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Client, Run, RunStatus, Settings
-from tests.e2e.test_workflows import DONE, FAILING, let_time_pass, nothing_done, play_one
+from tests.run.workflows.test_workflows import DONE, FAILING, let_time_pass, nothing_done, play_one
 from tests.support.command_line import CommandLine
 from tests.support.html_checks import Markup
 from tests.support.page_visitor import visiting

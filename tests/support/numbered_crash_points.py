@@ -71,7 +71,7 @@ def lines() -> list[str]:
 
 
 class HappeningCounter(Counter[str]):
-    """Stands for ``tests.e2e.test_workflows.DONE``: what is counted happens."""
+    """Stands for ``tests.run.workflows.test_workflows.DONE``: what is counted happens."""
 
     def __setitem__(self, name: str, count: int) -> None:
         happens(name)
@@ -286,7 +286,7 @@ def main() -> None:
     """Fork for each line of standard input."""
     global _deadly  # noqa: PLW0603 -- of the forked process
     from perdure.flows.registry import load_modules
-    from tests.e2e import test_workflows
+    from tests.run.workflows import test_workflows
 
     settings = Settings()
     load_modules(settings.flow_modules)

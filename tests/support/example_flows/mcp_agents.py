@@ -19,8 +19,8 @@ from pydantic_ai.usage import RequestUsage
 from perdure import AsyncSteps, workflow
 from perdure.flows.adapters import openai_agents
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, run_agent
-from tests.e2e.test_openai_agents import Scripted
-from tests.e2e.test_workflows import effect
+from tests.run.adapters.test_openai_agents import Scripted
+from tests.run.workflows.test_workflows import effect
 from tests.support import payment_mcp_server
 from tests.support.numbered_crash_points import LEDGER
 
