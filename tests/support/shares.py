@@ -1,17 +1,29 @@
-"""``pytest --share K/N``: of a slow test with many cases, only each Nth, from the Kth on.
+"""``pytest --share K/N [--touched COMMIT]``: of slow tests with many cases, only some.
 
-CI plays an eighth of them in turns, by the number of the commit: a table of two hundred cases is one rule,
-and the whole would take longer than CI may. ``make test-all`` plays all.
+A table of two hundred cases is one rule, and playing it whole would take longer than CI has time
+for. With ``--share`` alone, each Nth case from the Kth on is played, so that N commits in turn play
+all. With ``--touched``, tests of what changed since the commit play four times as many cases, and
+all others half as many. If the change touches more than a third of the slow test files, it says
+nothing about which cases matter, and each test plays its plain share. ``make test-all`` plays all.
 """
 
 from __future__ import annotations
 
+import subprocess
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
+from tests.support.module_imports import Imports
+
+ROOT = Path(__file__).parents[2]
 #: A slow test with no more cases than this is played whole.
 FEW = 2
+#: Cases of a touched test, as a multiple of its share.
+MORE = 4
+#: A change that touches more than this part of the slow test files is a change of everything.
+MOST = 1 / 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,13 +32,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="K/N",
         help="of slow tests with many cases, only each Nth from the Kth on",
     )
+    parser.addoption(
+        "--touched",
+        metavar="COMMIT",
+        help="with --share: more cases of tests of what changed since COMMIT, fewer of the others",
+    )
 
 
 def share_of(text: str) -> tuple[int, int]:
-    """The numbers of ``K/N``, with K from 0 on.
+    """Return the numbers of ``K/N``, with K from 0 on.
 
     Raises:
-        UsageError: it has another form.
+        UsageError: The text has another form.
     """
     first, _, each = text.partition("/")
     if not (first.isdecimal() and each.isdecimal() and int(each) > 0):
@@ -44,13 +61,59 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") is not None:
             cases[item.nodeid.partition("[")[0]].append(item)
+    commit = config.getoption("--touched")
+    files = {test.partition("::")[0] for test in cases}
+    touched = touched_files(files, changed_files(commit)) if commit else None
     left_out = {
         item
-        for group in cases.values()
+        for test, group in cases.items()
         if len(group) > FEW
         for place, item in enumerate(group)
-        if place % each != first
+        if not is_played(place, first, each, touched, test.partition("::")[0])
     }
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+
+
+def is_played(place: int, first: int, each: int, touched: set[str] | None, file: str) -> bool:
+    """Return whether the case at this place of its test belongs to the share.
+
+    Args:
+        touched: Test files of what changed, or None if nothing is known about the change.
+    """
+    if touched is not None:
+        each = max(1, each // MORE) if file in touched else 2 * each
+    return place % each == first % each
+
+
+def changed_files(commit: str) -> set[str]:
+    """Return the files that differ from a commit.
+
+    Raises:
+        UsageError: There is no such commit.
+    """
+    done = subprocess.run(
+        ["git", "diff", "--name-only", commit],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise pytest.UsageError(f"--touched {commit}: {done.stderr.strip()}")
+    return set(done.stdout.split())
+
+
+def touched_files(files: set[str], changed: set[str]) -> set[str] | None:
+    """Return the test files that changed, or that import what changed.
+
+    A package of the product counts as a whole, its Lua files included. Imports through
+    ``tests/support`` count.
+
+    Returns:
+        The files, or None if the change touches too many of them to say anything.
+    """
+    imports = Imports(ROOT)
+    touched = {file for file in files if file in changed or imports.reaches(file, changed)}
+    return touched if len(touched) <= MOST * len(files) else None

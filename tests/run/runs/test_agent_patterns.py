@@ -28,8 +28,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from perdure import AsyncSteps, Client, Run, RunStatus, Settings, workflow
 from perdure.flows.adapters.openai_agents import PerdureRunner
 from perdure.flows.adapters.pydantic_ai import PerdureDurability
-from tests.run.adapters.test_openai_agents import ASKED, Scripted, nothing_asked, pay, price
 from tests.e2e.test_openai_agents_kills import calm_and_killed
+from tests.run.adapters.test_openai_agents import ASKED, Scripted, nothing_asked, pay, price
 from tests.run.workflows.test_workflows import (
     DONE,
     journal,
