@@ -7,17 +7,18 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Most tests wait for processes, so four at once keep two cores busy. The tests of one file share
 # its servers.
-PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile
-# What every supported version has to pass: the runtime and the flows, without the processes of the
-# end-to-end tests.
-CORE_TESTS := bin/python -m pytest --numprocesses 4 --dist loadfile -m "not slow" \
-  tests/unit tests/store tests/fundamentals
+RUN := bin/python -m pytest --numprocesses 4 --dist loadfile
+PYTEST := .venv/$(RUN)
+# Tests that run in the test's own process, and each process, command and pool once.
+QUICK := tests/unit tests/store tests/run tests/e2e/smoke
+# What depends on the versions of Python and of other packages: the scripts and the runtime.
+VERSIONED := tests/store tests/run
 # With this variable, each of the hundreds of processes that tests start would compile the sources
 # again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-core test-all test-slow test-minimums test-newest soak mutants \
-  check audit bench picture reference docs docs-serve format clean
+.PHONY: help demo up test test-core test-all test-ci test-slow test-minimums test-newest soak \
+  mutants check audit bench picture reference docs docs-serve format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,27 +29,31 @@ demo: .venv/.runtime ## three agents review a real repository, while their worke
 up: .venv/.runtime ## a server, a worker and the dashboard, until Ctrl-C
 	@$(BIN)/perdure up
 
-test: .venv/.dev ## the quick suite
-	@$(PYTEST) -m "not slow"
+test: .venv/.dev ## the quick suite: all that runs in one process, and each process once
+	@$(PYTEST) -m "not slow" $(QUICK)
 
-test-core: .venv/.dev ## the store and its scripts, without workers, in seconds
-	@$(PYTEST) -m "not slow" tests/store
+test-core: .venv/.dev ## pure code, the store and its scripts, in seconds
+	@$(PYTEST) -m "not slow" tests/unit tests/store
 
 # Crash matrices keep a core busy by themselves. With four processes, tests that allow a second for
 # an answer would fail.
 test-all: .venv/.dev ## every test, including the slow ones
 	@$(PYTEST) --numprocesses 3 --durations 40 --durations-min 10
 
-# SHARE=K/N: of tests with many cases, only each Nth from the Kth on (tests/support/shares.py).
+# SHARE=K/N: of slow tests with many cases, only each Nth from the Kth on. TOUCHED=COMMIT: more cases
+# of tests of what changed since (tests/support/shares.py).
+test-ci: .venv/.dev ## every test, with a share of the slow ones (SHARE=1/8, TOUCHED=main~3)
+	@$(PYTEST) --durations 10 $(if $(SHARE),--share $(SHARE)) $(if $(TOUCHED),--touched $(TOUCHED))
+
 test-slow: .venv/.dev ## only the slow tests (SHARE=1/4: a quarter of the cases of those that have many)
 	@$(PYTEST) --numprocesses 3 -m slow --durations 40 --durations-min 10 \
 	  $(if $(SHARE),--share $(SHARE))
 
-test-minimums: .venv-minimums/.dev ## the core suite at the lowest versions of pyproject.toml
-	@.venv-minimums/$(CORE_TESTS)
+test-minimums: .venv-minimums/.dev ## what depends on versions, at the lowest ones of pyproject.toml
+	@.venv-minimums/$(RUN) -m "not slow" $(VERSIONED)
 
-test-newest: .venv-newest/.dev ## the core suite on the newest Python of this machine
-	@.venv-newest/$(CORE_TESTS)
+test-newest: .venv-newest/.dev ## what depends on versions, on the newest Python of this machine
+	@.venv-newest/$(RUN) -m "not slow" $(VERSIONED)
 
 soak: .venv/.dev ## chaos for ten minutes, and a report (MINUTES=60, SEED=... to repeat one)
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(SOAK)

@@ -32,6 +32,7 @@ pytest_plugins = [
     "tests.support.dashboard_fixtures",
     "tests.support.shares",
     "tests.support.tier_guard",
+    "tests.support.wait_report",
 ]
 
 #: kombu keeps the bindings of queues under names of its own.

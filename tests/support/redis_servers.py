@@ -6,8 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from perdure.worker.embedded import EmbeddedServer
 from perdure.worker.embedded.binary import OLDEST_VERSION, version_of, wheel_binary
 from perdure.worker.embedded.files import try_lock
 from perdure.worker.embedded.launch import Fsync
+from tests.support.waits import until
 
 
 def available_binaries() -> dict[str, Path]:
@@ -26,15 +26,6 @@ def available_binaries() -> dict[str, Path]:
     if redis is not None and (version_of(Path(redis)) or (0, 0)) >= OLDEST_VERSION:
         found["redis"] = Path(redis)
     return found
-
-
-def until(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    """Wait until `holds()`; fail with `what` when it does not in time."""
-    end = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {seconds:.0f} s in vain for: {what}")
-        time.sleep(0.005)
 
 
 class CrashableServer(EmbeddedServer):

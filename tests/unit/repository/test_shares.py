@@ -1,4 +1,4 @@
-"""CI plays slow tests with many cases by halves, and in turns all of them."""
+"""CI plays a share of slow tests with many cases, more of what changed, and in turns all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.shares import FEW, pytest_collection_modifyitems, share_of
+from tests.support.shares import (
+    FEW,
+    is_played,
+    pytest_collection_modifyitems,
+    share_of,
+    touched_files,
+)
 
 
 class Case:
@@ -21,7 +27,8 @@ class Case:
 
 def left(share: str | None, cases: Sequence[Case]) -> set[str]:
     hook = SimpleNamespace(pytest_deselected=lambda items: None)
-    config: Any = SimpleNamespace(getoption=lambda name: share, hook=hook)
+    options = {"--share": share, "--touched": None}
+    config: Any = SimpleNamespace(getoption=options.get, hook=hook)
     items: Any = list(cases)
     pytest_collection_modifyitems(config, items)
     return {each.nodeid for each in items}
@@ -52,3 +59,33 @@ def test_only_slow_tests_with_many_cases_are_shared() -> None:
 def test_a_share_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(pytest.UsageError):
         share_of(text)
+
+
+def played(cases: int, first: int, each: int, touched: set[str] | None) -> set[int]:
+    return {place for place in range(cases) if is_played(place, first, each, touched, "a.py")}
+
+
+def test_a_touched_test_plays_four_times_as_many_cases_and_the_others_half_as_many() -> None:
+    for first in range(8):
+        plain = played(32, first, 8, None)
+        assert len(plain) == 4 and plain <= played(32, first, 8, {"a.py"})
+        assert len(played(32, first, 8, {"a.py"})) == 16
+        assert len(played(32, first, 8, {"b.py"})) == 2
+    everywhere = [played(32, first, 8, {"b.py"}) for first in range(16)]
+    assert set.union(*everywhere) == set(range(32)), "some case is never played"
+
+
+#: Files with slow tests, of which one is about the dashboard.
+SLOW = {"tests/run/web/test_login.py", "tests/store/test_claim.py", "tests/unit/test_ids.py"}
+
+
+def test_a_test_is_touched_by_itself_by_a_package_that_it_imports_and_by_a_helper() -> None:
+    login = {"tests/run/web/test_login.py"}
+    assert touched_files(SLOW, login) == login
+    assert touched_files(SLOW, {"worker/web/dashboard/fork.py"}) == login
+    assert touched_files(SLOW, {"tests/support/in_process_server.py"}) == login
+    assert touched_files(SLOW, {"README.md"}) == set()
+
+
+def test_a_change_of_nearly_everything_says_nothing_about_which_cases_matter() -> None:
+    assert touched_files(SLOW, SLOW) is None

@@ -1,0 +1,33 @@
+"""Waits have a bound, and those that come near it are listed at the end of a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import waits
+
+pytest_plugins = ["pytester"]
+
+
+def test_a_wait_in_vain_names_what_it_waited_for() -> None:
+    with pytest.raises(AssertionError, match="in vain for: the first commit"):
+        waits.until(lambda: False, "the first commit", 0.01)
+
+
+def test_a_wait_near_its_bound_is_in_the_summary(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest('pytest_plugins = ["tests.support.wait_report"]')
+    pytester.makepyfile(
+        """
+        from tests.support.waits import report_wait
+
+        def test_near():
+            report_wait("a commit", 11.0, 20.0)
+
+        def test_far():
+            report_wait("an answer", 1.0, 20.0)
+        """
+    )
+    summary = pytester.runpytest_inprocess("-p", "no:cacheprovider").outlines
+    assert [line for line in summary if " s of " in line] == [
+        "11.0 s of 20 s for a commit: test_a_wait_near_its_bound_is_in_the_summary.py::test_near"
+    ]
