@@ -96,11 +96,11 @@ def place_of(test: str) -> Place:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     GUARD.place = place_of(item.nodeid)
-    GUARD.refusals.clear()
     try:
         return (yield)
     finally:
         GUARD.place = None
+        GUARD.refusals.clear()
 
 
 @pytest.hookimpl(wrapper=True)
