@@ -6,7 +6,6 @@ import dataclasses
 import enum
 import inspect
 import re
-from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -24,78 +23,61 @@ PROTOCOLS = (
 _PASSING = re.compile(r" at 0x|<function|<built-in|<class|<object")
 
 
-def exported(modules: Iterable[ModuleType]) -> dict[str, Any]:
-    """Return the descriptions of all names that these modules export, merged into one namespace."""
-    names: dict[str, Any] = {}
-    for module in modules:
-        for name in module.__all__:
-            described = describe(getattr(module, name))
-            assert names.setdefault(name, described) == described, f"two different {name}"
-    return names
+def exported(module: ModuleType) -> dict[str, str]:
+    """Return the descriptions of all names that a module exports, and of their members."""
+    lines: dict[str, str] = {}
+    for name in module.__all__:
+        lines |= describe(name, getattr(module, name))
+    return lines
 
 
-def describe(value: Any) -> Any:
-    """Return what a public object is, with all that its users can see of it."""
+def describe(name: str, value: Any) -> dict[str, str]:
+    """Return what a public object is, and each thing that its users can see of it, by name."""
     if inspect.isclass(value):
-        return describe_class(value)
+        return describe_class(name, value)
     if isinstance(value, Celery):
-        return {"kind": "celery app"}
+        return {name: "celery app"}
     if inspect.isroutine(value):
-        return {"kind": "function", **describe_call(value)}
+        return {name: describe_signature("function", value)}
     if inspect.ismodule(value):
-        return {"kind": "module"}
-    return {"kind": "value", "type": type(value).__name__, "value": describe_default(value)}
+        return {name: "module"}
+    return {name: f"value {type(value).__name__} = {describe_default(value)}"}
 
 
-def describe_class(cls: type) -> dict[str, Any]:
+def describe_class(name: str, cls: type) -> dict[str, str]:
     """Return a class's kind, bases, constructor, fields and public members, inherited ones too.
 
     Bases of the product that are not exported are left out: they are a way to split a file.
     """
-    described: dict[str, Any] = {"kind": _kind(cls), "bases": _bases(cls)}
-    if issubclass(cls, enum.Enum):
-        described["members"] = {
-            name: describe_default(member.value) for name, member in cls.__members__.items()
-        }
-    elif getattr(cls, "__init__", object.__init__) is not object.__init__ and not (
-        issubclass(cls, BaseModel)
-    ):
-        constructor = _owner(cls, "__init__")
-        if _is_ours(constructor):
-            described["constructor"] = describe_call(cls.__init__)["parameters"]
     fields = _fields(cls)
-    if fields:
-        described["fields"] = fields
-    methods, properties, attributes = {}, set(), {}
-    for name in dir(cls):
-        if (name.startswith("_") and name not in PROTOCOLS) or name in fields:
+    members = cls.__members__ if issubclass(cls, enum.Enum) else {}
+    described = {name: f"{_kind(cls)} ({', '.join(_bases(cls))})"}
+    described |= {f"{name}.{key}": f"field {text}" for key, text in fields.items()}
+    described |= {
+        f"{name}.{key}": f"member {describe_default(each.value)}" for key, each in members.items()
+    }
+    has_constructor = not issubclass(cls, BaseModel | enum.Enum)
+    if has_constructor and _is_ours(_owner(cls, "__init__")):
+        parameters = describe_call(cls.__init__)["parameters"]
+        described[f"{name}.__init__"] = f"constructor ({', '.join(parameters)})"
+    for key in dir(cls):
+        if (key.startswith("_") and key not in PROTOCOLS) or key in fields or key in members:
             continue
-        if issubclass(cls, enum.Enum) and name in cls.__members__:
-            continue
-        if not _is_ours(_owner(cls, name)):
-            continue
-        member = inspect.getattr_static(cls, name)
-        if isinstance(member, property) or hasattr(member, "attrname"):  # cached_property
-            properties.add(name)
-        elif isinstance(member, staticmethod | classmethod):
-            kind = type(member).__name__
-            methods[name] = {"kind": kind, **describe_call(member.__func__)}
-        elif inspect.isroutine(member):
-            methods[name] = describe_call(member)
-        elif name == "model_config":
-            attributes[name] = {key: member.get(key) for key in ("env_prefix", "extra", "frozen")}
-        else:
-            attributes[name] = describe_default(member)
-    for key, members in (
-        ("methods", methods), ("properties", properties), ("attributes", attributes),
-    ):  # fmt: skip
-        if members:
-            described[key] = members
+        if _is_ours(_owner(cls, key)):
+            described[f"{name}.{key}"] = _member(key, inspect.getattr_static(cls, key))
     return described
 
 
+def describe_signature(kind: str, function: Any) -> str:
+    """Return a function or method in one line."""
+    described = describe_call(function)
+    result = f" -> {described['returns']}" if "returns" in described else ""
+    is_async = "async " if described.get("async") else ""
+    return f"{is_async}{kind} ({', '.join(described['parameters'])}){result}"
+
+
 def describe_call(function: Any) -> dict[str, Any]:
-    """Return the parameters, each on a line of its own, and the result of a function or method."""
+    """Return the parameters and the result of a function or method."""
     signature = inspect.signature(function)
     parameters: list[str] = []
     before: Any = None
@@ -139,6 +121,19 @@ def describe_default(value: Any) -> str:
         return f"{type(value).__name__} {value.__name__}"
     text = repr(value)
     return type(value).__name__ if _PASSING.search(text) else without_modules(text)
+
+
+def _member(name: str, member: Any) -> str:
+    if isinstance(member, property) or hasattr(member, "attrname"):  # cached_property
+        return "property"
+    if isinstance(member, staticmethod | classmethod):
+        return describe_signature(type(member).__name__, member.__func__)
+    if inspect.isroutine(member):
+        return describe_signature("method", member)
+    if name == "model_config":
+        member = {key: member.get(key) for key in ("env_prefix", "extra", "frozen")}
+        return f"attribute {member}"
+    return f"attribute {describe_default(member)}"
 
 
 def _kind(cls: type) -> str:

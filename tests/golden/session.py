@@ -58,7 +58,7 @@ def _look() -> None:
 
 @register("charging")
 class Charging(ControllerExecutorFlow):
-    """Uses what a round can use: once, notes, remember, spend, tell, progress, stream, a command with an intent."""
+    """A flow that uses whatever a round can: it writes notes, values, spending and progress."""
 
     def decide(self, context: RoundContext) -> Command | Finish | Interrupt:
         context.once("price", lambda: 7)

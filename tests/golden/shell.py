@@ -1,8 +1,8 @@
-"""Shell: a process that runs the commands it is sent, one after another, and reports on each.
+"""Shell: a process that runs commands one after another and reports on each.
 
-``python -m tests.golden.shell`` reads a JSON list of arguments a line and answers with a JSON object
-a line: exit code, output, error output. Fifty commands cost one start of Python, and the registry of
-flows holds what a user's would.
+``python -m tests.golden.shell`` reads a JSON list of arguments a line. It answers with a JSON object
+a line: exit code, output, error output. Fifty commands cost one start of Python. The registry has
+the flows of a user's process, without those of other tests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.command_line import CommandLine, Done
 
 
 class Shell:
-    """The other end: runs commands in such a process."""
+    """A client of such a process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -37,7 +37,7 @@ class Shell:
 
 @contextmanager
 def shell(command_line: CommandLine) -> Iterator[Shell]:
-    """A shell with the directory and the environment of ``command_line``; it ends with the block."""
+    """Start a shell in the directory and environment of ``command_line``; end it with the block."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "tests.golden.shell"],
         cwd=command_line.directory,

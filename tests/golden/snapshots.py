@@ -104,13 +104,10 @@ class Snapshots:
                 yield path, "[]"
             for item in value:
                 yield from self.flattened(item, f"{path}[]")
+        elif value is None or isinstance(value, bool):
+            yield path, json.dumps(value)
         else:
-            yield (
-                path,
-                {bool: str(value).lower(), type(None): "null"}.get(
-                    type(value), type(value).__name__
-                ),
-            )
+            yield path, type(value).__name__
 
     def _flattened_text(self, text: str, path: str) -> Iterator[tuple[str, str]]:
         if path.endswith(".body"):
@@ -144,28 +141,22 @@ class Snapshots:
         return "text"
 
     def _contents(self, key: str, kind: str) -> Iterator[tuple[str, Any]]:
-        reply: Any
+        client: Any = self._client
         if kind == "hash":
-            reply = self._client.hgetall(key)
-            for field, value in reply.items():
+            for field, value in client.hgetall(key).items():
                 yield self._field(field), value
         elif kind == "stream":
-            reply = self._client.xrange(key)
-            for _, entry in reply:
+            for _, entry in client.xrange(key):
                 for field, value in entry.items():
                     yield f"{entry.get('type')} {field}", value
         elif kind == "list":
-            reply = self._client.lrange(key, 0, -1)
-            for value in reply:
-                yield "item", value
+            yield from (("item", value) for value in client.lrange(key, 0, -1))
         elif kind == "zset":
-            reply = self._client.zrange(key, 0, -1)
-            for value in reply:
-                yield "member", value
+            yield from (("member", value) for value in client.zrange(key, 0, -1))
+        elif kind == "set":
+            yield from (("value", value) for value in client.smembers(key))
         else:
-            reply = self._client.get(key) if kind == "string" else self._client.smembers(key)
-            for value in [reply] if kind == "string" else sorted(reply):
-                yield "value", value
+            yield "value", client.get(key)
 
     def _field(self, field: str) -> str:
         figure = _FIGURE.fullmatch(field)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 import click
 
-import perdure as public
 from perdure.worker.cli import exit_codes as exits
 from perdure.worker.cli.celery_command import perdure_on_app
 from perdure.worker.cli.main import perdure
@@ -17,49 +18,41 @@ from tests.golden.golden_files import compare
 #: What click knows of a parameter beside its prose.
 FACTS = ("required", "multiple", "envvar", "is_flag", "flag_value", "count", "hidden")
 #: Packages whose errors reach the user of a command.
-ERRORS = ("perdure.flows", "perdure.worker.errors", "perdure.worker.embedded")
+ERRORS = ("perdure", "perdure.flows", "perdure.worker.errors", "perdure.worker.embedded")
 
 
 def test_commands_and_options_are_those_of_the_golden_file() -> None:
-    compare(
-        "command_line",
-        {
-            "commands": commands(perdure),
-            "commands on an app": commands(perdure_on_app),
-            "exit codes": {
-                "all": {
-                    code
-                    for name, code in vars(exits).items()
-                    if name.isupper() and type(code) is int
-                },
-                "of errors": exit_codes(),
-            },
+    everything = {
+        "commands": dict(commands("PRODUCT", perdure)),
+        "commands on an app": dict(commands("celery PRODUCT", perdure_on_app)),
+        "exit codes": {
+            code for name, code in vars(exits).items() if name.isupper() and type(code) is int
         },
-    )
-
-
-def commands(command: click.Command) -> dict[str, Any]:
-    """Return the parameters of a command and of all commands below it."""
-    context = click.Context(command)
-    described: dict[str, Any] = {
-        "options": {
-            ", ".join([*param.opts, *param.secondary_opts]): parameter(context, param)
-            for param in command.params
-            if isinstance(param, click.Option)
-        },
-        "arguments": [
-            {"name": param.human_readable_name, **parameter(context, param)}
-            for param in command.params
-            if isinstance(param, click.Argument)
-        ],
+        "exit codes of errors": exit_codes(),
     }
+    compare("command_line", everything, depth=3)
+
+
+def commands(name: str, command: click.Command) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a command and all commands below it, with the facts of its parameters.
+
+    Arguments have a number, because they are given in this order.
+    """
+    context = click.Context(command)
+    numbers = count(1)
+    facts: dict[str, Any] = {}
+    for param in command.params:
+        if isinstance(param, click.Argument):
+            key = f"{next(numbers)} {param.human_readable_name}"
+        else:
+            key = ", ".join([*param.opts, *param.secondary_opts])
+        facts[key] = parameter(context, param)
+    yield name, facts
     if isinstance(command, click.Group):
-        below = {
-            name: command.get_command(context, name) for name in command.list_commands(context)
-        }
-        described["commands"] = {name: commands(each) for name, each in below.items() if each}
-        assert len(described["commands"]) == len(below)
-    return described
+        for key in command.list_commands(context):
+            below = command.get_command(context, key)
+            assert below is not None
+            yield from commands(f"{name} {key}", below)
 
 
 def parameter(context: click.Context, param: click.Parameter) -> dict[str, Any]:
@@ -80,17 +73,6 @@ def parameter(context: click.Context, param: click.Parameter) -> dict[str, Any]:
 
 def exit_codes() -> dict[str, int]:
     """Return the exit code of every public error."""
-    classes = {
-        each
-        for name in ERRORS
-        for each in (getattr(import_module(name), key) for key in dir(import_module(name)))
-        if isinstance(each, type) and issubclass(each, Exception)
-    }
-    classes |= {
-        getattr(public, name) for name in public.__all__ if _is_error(getattr(public, name))
-    }
-    return {cls.__name__: exits.code_of(cls.__new__(cls)) for cls in classes if _is_error(cls)}
-
-
-def _is_error(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, Exception)
+    values = [getattr(module, key) for module in map(import_module, ERRORS) for key in dir(module)]
+    classes = {each for each in values if isinstance(each, type) and issubclass(each, Exception)}
+    return {cls.__name__: exits.code_of(cls.__new__(cls)) for cls in classes}

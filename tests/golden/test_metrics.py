@@ -31,4 +31,4 @@ def test_metrics_and_labels_are_those_of_the_golden_file(
         for sample in family.samples:
             samples[sample.name] |= set(sample.labels)
         families[family.name] = {"type": family.type, "samples": dict(samples)}
-    compare("metrics", {"content type": content_type, "families": families})
+    compare("metrics", {"content type": content_type, "families": families}, depth=2)

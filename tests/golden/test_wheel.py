@@ -61,15 +61,20 @@ def test_data_files_entry_points_and_metadata_are_those_of_the_golden_file(
 
 def test_the_wheel_has_every_module_of_the_tree_and_no_other(wheel: zipfile.ZipFile) -> None:
     """A folder of the tree may be installed below the product's package."""
-    in_tree = {
+    modules = [name for name in wheel.namelist() if name.endswith(".py")]
+    in_tree = modules_in_tree()
+    assert {short(name) for name in modules} == {short(name) for name in in_tree}
+    assert len(modules) == len(in_tree)
+
+
+def modules_in_tree() -> set[str]:
+    """Return the paths of the product's modules in the repository."""
+    return {
         path.relative_to(ROOT).as_posix()
         for package in (PRODUCT, "flows", "worker")
         for path in (ROOT / package).rglob("*.py")
         if path.is_file()
     }
-    modules = {name for name in wheel.namelist() if name.endswith(".py")}
-    assert {short(name) for name in modules} == {short(name) for name in in_tree}
-    assert len(modules) == len(in_tree)
 
 
 def short(name: str) -> str:
@@ -113,7 +118,7 @@ def metadata(text: str) -> dict[str, Any]:
 
 
 def test_the_source_distribution_has_every_module_as_a_real_file(tmp_path: Path) -> None:
-    """In the repository perdure/worker and perdure/flows are links, which a walk could take twice or not at all."""
+    """perdure/worker and perdure/flows are links: a walk can take them twice, or not at all."""
     from hatchling.builders.sdist import SdistBuilder
 
     (built,) = SdistBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
@@ -124,9 +129,5 @@ def test_the_source_distribution_has_every_module_as_a_real_file(tmp_path: Path)
         for name in members
         if name.endswith(".py") and not name.startswith(("tests/", "benchmarks/", "docs/"))
     }
-    in_tree = {
-        path.relative_to(ROOT).as_posix()
-        for folder in (PRODUCT, "flows", "worker")
-        for path in (ROOT / folder).rglob("*.py")
-    }
+    in_tree = modules_in_tree()
     assert modules == in_tree and all(members[name].isfile() for name in modules)
