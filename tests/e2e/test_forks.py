@@ -6,7 +6,6 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing import get_context
 from typing import Any
@@ -40,7 +39,7 @@ from perdure.worker.web.auth import AuthorizedClient
 from tests.support.flow_registry import own_registry
 from tests.support.html_checks import Markup
 from tests.support.page_visitor import Visitor
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
 from tests.support.runs import everything, hash_of
 from tests.support.threaded_server import serving
 
@@ -205,12 +204,6 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, flow in flows.items():
         register(name)(flow)
     workflow("journey")(journey)
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 def played(client: Client, driver: Driver, flow: str, goal: str = "g", **inputs: Any) -> str:

@@ -19,15 +19,15 @@ from perdure import AsyncClient, Client, InvalidInput, RemoteClient, RoundContex
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.engine.live_text import MOST_OF_ROUND, LiveTexts, RoundText
 from perdure.worker.store.live_text import LiveTextRecords
-from tests.run.workflows.test_workflows import let_time_pass
 from tests.support.example_flows import live_text  # noqa: F401 -- registers flows
 from tests.support.redis_servers import until
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
 from tests.support.runs import hash_of
 from tests.support.runs_in_every_status import play
 from tests.support.terminal import terminal
 from tests.support.threaded_server import serving
 from tests.support.workers import workers
+from tests.support.workflow_effects import let_time_pass
 
 MODULE = "tests.support.example_flows.live_text"
 
@@ -35,12 +35,6 @@ MODULE = "tests.support.example_flows.live_text"
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"flow_modules": (MODULE,)})
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 def texts_of(items: Iterable[StreamItem]) -> dict[int, str]:

@@ -11,14 +11,14 @@ import pytest
 
 from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
-from tests.run.workflows.test_workflows import let_time_pass
 from tests.support.chat_ui_clients import AgUiPage, AiSdkPage, events_of
 from tests.support.example_flows import chat_flow, live_text  # noqa: F401 -- registers flows
 from tests.support.redis_servers import until
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
 from tests.support.runs_in_every_status import play
 from tests.support.threaded_server import serving
 from tests.support.workers import workers
+from tests.support.workflow_effects import let_time_pass
 
 MODULES = ("tests.support.example_flows.live_text", "tests.support.example_flows.chat_flow")
 AI_SDK, AG_UI = "/api/v1/flows/{}/ai-sdk", "/api/v1/flows/{}/ag-ui"
@@ -29,12 +29,6 @@ LATER = {"follow": "false"}
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"flow_modules": MODULES})
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 @pytest.fixture

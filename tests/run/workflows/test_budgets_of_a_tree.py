@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -74,12 +74,6 @@ class Shopper(CircularFlow):
 def nothing_sent() -> None:
     SENT.clear()
     DEADLY.clear()
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 def play(driver: Driver) -> None:
