@@ -16,9 +16,9 @@ from perdure import Client, Settings
 from perdure.flows.yaml_flows.errors import InvalidFlowFile
 from perdure.flows.yaml_flows.load import read_flow
 from perdure.worker.cli.main import perdure
-from tests.e2e.test_docs_testing import PLUGIN
 from tests.support.flow_registry import own_registry
 from tests.support.in_process_runtime import sweeping
+from tests.support.plugin_options import PLUGIN
 from tests.support.redis_servers import CrashableServer, until
 from tests.support.runs import phase
 from tests.support.runs_in_every_status import play

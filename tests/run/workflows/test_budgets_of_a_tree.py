@@ -22,6 +22,7 @@ from perdure import (
 )
 from perdure.flows.errors import ProcessEnd
 from perdure.worker.ids import process_name
+from tests.support.budget_trees import held_up, millionths, tree_of
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving
 
@@ -88,16 +89,6 @@ def play(driver: Driver) -> None:
             driver.sweeper.sweep()
 
 
-def tree_of(client: Client, run: Run) -> list[Run]:
-    """The runs below a run."""
-    found = client.children(run.id, limit=200).runs if run.details.get("spent_below") else []
-    return [each for child in found for each in (child, *tree_of(client, child))]
-
-
-def millionths(amounts: Mapping[str, float], name: str) -> int:
-    return round(amounts.get(name, 0) * 1_000_000)
-
-
 def assert_the_sum_is_exact(client: Client, run: Run) -> int:
     """What the runs below each run have spent is what it says, to the millionth; the tokens of all."""
     for each in (run, *tree_of(client, run)):
@@ -112,15 +103,6 @@ def assert_the_sum_is_exact(client: Client, run: Run) -> int:
 def submit(client: Client, count: int, rounds: int, deep: int = 0, **budgets: float) -> Run:
     inputs = {"count": count, "rounds": rounds, "deep": deep}
     return client.submit("shoppers_of_one_purse", "g", inputs, budgets=budgets)
-
-
-def held_up(client: Client, run: Run) -> tuple[list[Run], list[Run]]:
-    """The runs below it that ask a person, and those that wait with them."""
-    below = tree_of(client, run)
-    return (
-        [each for each in below if each.status is RunStatus.INTERRUPTED],
-        [each for each in below if each.details.get("waits_for_budget")],
-    )
 
 
 def test_a_tree_spends_its_budget_exactly_though_workers_are_killed(
