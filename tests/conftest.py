@@ -133,9 +133,15 @@ def store(server: CrashableServer, prefix: str) -> Iterator[Store]:
 
 
 @pytest.fixture
-def settings(server: CrashableServer, prefix: str) -> Settings:
-    """The defaults, on the session's server under the test's prefix."""
-    return Settings(redis_url=server.url, prefix=prefix)
+def settings(request: pytest.FixtureRequest, server: CrashableServer, prefix: str) -> Settings:
+    """The defaults, on the session's server under the test's prefix.
+
+    ``pytestmark = pytest.mark.settings(flow_modules=("shop",))`` changes some of them.
+    """
+    changed: dict[str, Any] = {}
+    for mark in request.node.iter_markers("settings"):  # the closest one first
+        changed = mark.kwargs | changed
+    return Settings(redis_url=server.url, prefix=prefix, **changed)
 
 
 @pytest.fixture
