@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 import pytest
@@ -22,6 +22,9 @@ from tests.support.redis_servers import CrashableServer, available_binaries
 from tests.support.redis_servers import server as server_of_its_own
 from tests.support.runs import START
 from tests.support.workers import WorkerProcess
+
+if TYPE_CHECKING:
+    from tests.support.round_driver import Driver
 
 hypothesis_settings.register_profile(
     "perdure", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -131,9 +134,15 @@ def store(server: CrashableServer, prefix: str) -> Iterator[Store]:
 
 
 @pytest.fixture
-def settings(server: CrashableServer, prefix: str) -> Settings:
-    """The defaults, on the session's server under the test's prefix."""
-    return Settings(redis_url=server.url, prefix=prefix)
+def settings(request: pytest.FixtureRequest, server: CrashableServer, prefix: str) -> Settings:
+    """The defaults, on the session's server under the test's prefix.
+
+    ``pytestmark = pytest.mark.settings(flow_modules=("shop",))`` changes some of them.
+    """
+    changed: dict[str, Any] = {}
+    for mark in request.node.iter_markers("settings"):  # the closest one first
+        changed = mark.kwargs | changed
+    return Settings(redis_url=server.url, prefix=prefix, **changed)
 
 
 @pytest.fixture
@@ -141,6 +150,15 @@ def client(settings: Settings) -> Iterator[Client]:
     made = Client(settings=settings)
     yield made
     made.close()
+
+
+@pytest.fixture
+def driver(settings: Settings) -> Iterator[Driver]:
+    """A driver that plays the rounds of this test's runs in its own process."""
+    from tests.support.round_driver import driving
+
+    with driving(settings) as made:
+        yield made
 
 
 class StartsWorkers(Protocol):

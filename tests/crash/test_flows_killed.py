@@ -13,16 +13,10 @@ import pytest
 from perdure import Client, Settings
 from tests.support.mcp_servers import till_over_http
 from tests.support.numbered_crash_points import MortalPlayer, Tale, tale_of
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
 
 Plays = Callable[..., MortalPlayer]
 SLOW = pytest.mark.slow
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 @pytest.fixture
@@ -173,13 +167,14 @@ def of_node(command: str, args: Mapping[str, Any]) -> tuple[str, Any]:
     return command, {"log": [text]}
 
 
-PYDANTIC, OPENAI = "tests.run.adapters.test_pydantic_ai", "tests.run.adapters.test_openai_agents"
-TILLS, GRAPHS = "tests.support.example_flows.mcp_agents", "tests.run.adapters.test_langgraph"
+EXAMPLES = "tests.support.example_flows"
+PYDANTIC, OPENAI = f"{EXAMPLES}.pydantic_agents", f"{EXAMPLES}.openai_agents"
+TILLS, GRAPHS = f"{EXAMPLES}.mcp_agents", f"{EXAMPLES}.graphs"
 BOTH = frozenset({"buy hen", "buy cow"})
 TILL = ("8", "paid 12")
 CASES = [
     # Structured output, two parallel tools, approval, ModelRetry, a sub-agent as a tool.
-    Case(f"{PYDANTIC}_kills", "pydantic_dealer", each=(29, 3)),
+    Case(f"{EXAMPLES}.pydantic_dealer", "pydantic_dealer", each=(29, 3)),
     Case(PYDANTIC, "pydantic_trader", bought, frozenset({"buy hen"}), each=(15, 3)),
     Case(PYDANTIC, "pydantic_farmer", bought, BOTH),
     Case(TILLS, "pydantic_till_stdio", of_till, frozenset({"pay"}), TILL, each=(15, 5)),
@@ -191,12 +186,12 @@ CASES = [
     Case(GRAPHS, "graph_many_idempotent", each=(61, 15)),
     Case(GRAPHS, "graph_jumps", each=(15, 3)),
     # Handoff there and back, approval of one of two, a guardrail, an output type, two tools.
-    Case(f"{OPENAI}_kills", "openai_there_and_back", each=(11, 3)),
+    Case(OPENAI, "openai_there_and_back", each=(11, 3)),
     Case(
-        f"{OPENAI}_kills", "openai_shopper", bought, frozenset({"price of hen", "pay 12"}),
+        OPENAI, "openai_shopper", bought, frozenset({"price of hen", "pay 12"}),
         each=(11, 3),
     ),
-    Case(f"{OPENAI}_kills", "openai_guarded", at_once=2, each=(1, 1)),
+    Case(OPENAI, "openai_guarded", at_once=2, each=(1, 1)),
     Case(OPENAI, "openai_buyer", each=(9, 3)),
     Case(OPENAI, "openai_farmer", bought, BOTH),
     Case(TILLS, "openai_till_stdio", of_till, frozenset({"pay"}), TILL, each=(15, 5)),

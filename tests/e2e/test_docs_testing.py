@@ -21,6 +21,7 @@ import pytest
 from perdure.testing import CrashFound, Lab
 from perdure.worker.embedded import EmbeddedServer
 from tests.support.flow_registry import own_registry
+from tests.support.plugin_options import PLUGIN
 from tests.support.redis_servers import CrashableServer
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +29,6 @@ TEXT = (ROOT / "docs" / "guides" / "testing.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"```python\n# ([^\n]+)\n(.*?)```", TEXT, re.DOTALL))
 #: What the lab prints: of the naive shop, and without pytest.
 FOUND, REPORT = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
-#: Our own plugin by its module: this tree may be installed or not, and where it is, pytest has loaded it by its entry point.
-PLUGIN = ("-p", "no:perdure", "-p", "perdure.worker.testing.plugin")
 
 
 def mended(naive: str) -> str:

@@ -8,10 +8,10 @@ import pytest
 
 from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
-from tests.e2e.test_model_flows import stored
 from tests.support.example_flows.redaction import SECRET
 from tests.support.redis_servers import server as server_of_its_own
 from tests.support.redis_servers import until
+from tests.support.stored_texts import stored
 from tests.support.workers import WorkerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]

@@ -16,15 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import (
-    Client,
-    Command,
-    ControllerExecutorFlow,
-    Finish,
-    RunStatus,
-    Settings,
-    register,
-)
+from perdure import Client, Command, ControllerExecutorFlow, Finish, RunStatus, Settings, register
 from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.errors import BadReply, FatalError, OutcomeUnknown, RetryableError, RoundStopped
@@ -36,16 +28,19 @@ from tests.conftest import StartsWorkers
 from tests.support.flow_registry import own_registry
 from tests.support.mcp_servers import (
     TIME,
+    context,
     free_port,
     git_over_http,
     needs_servers,
-    refusing,
+    no_server_stays,
     servers_of,
     time_command,
 )
 from tests.support.os_processes import children, ended
 from tests.support.redis_servers import until
 from tests.support.round_driver import driving
+
+__all__ = ["context", "no_server_stays"]
 
 pytestmark = needs_servers
 ROOT = Path(__file__).parents[2]
@@ -76,18 +71,6 @@ def repository(tmp_path: Path) -> str:
     for command in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", WORDS]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     return str(tmp_path)
-
-
-@pytest.fixture
-def context() -> RoundContext:
-    return RoundContext("g")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_server_stays() -> Iterator[None]:
-    yield
-    background.close()
-    until(lambda: not servers_of(os.getpid(), "mcp_server"), "the end of all servers")
 
 
 @contextmanager
@@ -364,34 +347,6 @@ def test_a_secret_is_in_no_error_no_log_and_no_result(
     assert (
         command.carry_out({"timezone": "Europe/Paris"}, RoundContext("g"))["timezone"] == "[secret]"
     )
-
-
-def test_a_service_that_refuses_us_ends_the_run_and_is_sent_what_was_declared(
-    context: RoundContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ANYTHING", CANARY)
-    with refusing(401) as (url, seen):
-        [command] = mcp_commands(
-            "docs", url=url, headers={"Authorization": "Bearer env:ANYTHING"}, tools=["a"]
-        )
-        with pytest.raises(FatalError, match=r"HTTP 401") as failed:
-            command.carry_out({}, context)
-    assert seen and all(headers["authorization"] == f"Bearer {CANARY}" for headers in seen)
-    assert CANARY not in repr(failed.value)
-
-
-def test_a_busy_service_is_asked_again_when_it_says(context: RoundContext) -> None:
-    with refusing(503, Retry_After="17") as (url, _):
-        [command] = mcp_commands("docs", url=url, tools=["a"])
-        with pytest.raises(RetryableError, match=r"busy \(HTTP 503\)") as failed:
-            command.carry_out({}, context)
-    assert failed.value.retry_after == 17
-
-
-def test_a_service_that_nobody_offers_is_retryable(context: RoundContext) -> None:
-    [command] = mcp_commands("docs", url=f"http://127.0.0.1:{free_port()}/mcp", tools=["a"])
-    with pytest.raises(RetryableError, match=r"MCP server 'docs' \(127.0.0.1\) cannot be reached"):
-        command.carry_out({}, context)
 
 
 @pytest.mark.slow

@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import redis
 
 from perdure import Client, Run, RunStatus
 from perdure.worker.settings import Settings
@@ -32,6 +30,7 @@ from tests.support.chat_server import (
 from tests.support.redis_commands import sizes_of_commits
 from tests.support.redis_servers import CrashableServer, until
 from tests.support.redis_servers import server as server_of_its_own
+from tests.support.stored_texts import stored
 from tests.support.workers import WorkerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -358,22 +357,6 @@ def test_a_refusal_is_a_question_and_the_run_goes_on_with_the_answer(
     done = asking.wait(run.id, 60)
     assert (done.status, done.answer) == (RunStatus.COMPLETED, 15), done.error
     assert len(play.asked) == len(SCRIPT) + 2 and done.details["spent"]["money"] > 0
-
-
-def stored(server: CrashableServer) -> list[str]:
-    """All that the server holds, as text."""
-    with redis.Redis.from_url(server.url, decode_responses=True) as client:
-        read: dict[str, Any] = {
-            "hash": client.hgetall,
-            "string": client.get,
-            "set": client.smembers,
-            "stream": client.xrange,
-        }
-        read |= {
-            "list": lambda key: client.lrange(key, 0, -1),
-            "zset": lambda key: client.zrange(key, 0, -1),
-        }
-        return [f"{key} {read[client.type(key)](key)}" for key in client.scan_iter(count=1000)]
 
 
 #: At the request that comes after the one whose worker is killed.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -17,15 +15,18 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from celery import Celery, chain, chord, signature
+from celery import Celery, chain, chord
 
-from perdure import AsyncClient, Client, Conflict, InvalidInput
-from perdure.worker.app import broker_url, engine_of, make_app
+from perdure import Client
+from perdure.worker.app import broker_url
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
+from tests.support.end_calls import calls, real, settings, to
 from tests.support.named_crash_points import Player
 from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.workers import ROOT, workers
+
+__all__ = ["calls", "real", "settings"]
 
 LISTED = "tests.support.apps.user_app.listed"
 SOON = {"PERDURE_SWEEP_SECONDS": "0.5"}
@@ -35,32 +36,6 @@ def waiting(store: Store, queue: str) -> list[Any]:
     """The positional arguments of the tasks that wait in this queue, oldest first."""
     found: Any = store.redis.lrange(queue, 0, -1)
     return [json.loads(base64.b64decode(json.loads(text)["body"]))[0] for text in reversed(found)]
-
-
-@pytest.fixture
-def settings(server: CrashableServer, prefix: str) -> Settings:
-    return Settings(
-        redis_url=server.url,
-        prefix=prefix,
-        flow_modules=("tests.support.example_flows.rings", "tests.support.named_crash_points"),
-    )
-
-
-@pytest.fixture
-def calls(prefix: str) -> str:
-    """A queue of somebody's, which no worker of these tests consumes."""
-    return f"{prefix}.calls"
-
-
-@pytest.fixture
-def real(settings: Settings) -> Iterator[Store]:
-    """A store with the server's own clock."""
-    with closing(Store(str(settings.redis_url), settings.prefix)) as made:
-        yield made
-
-
-def to(queue: str, *args: Any, **options: Any) -> Any:
-    return signature("somebodys.task", args=args, options={"queue": queue}, **options)
 
 
 def test_each_kind_of_end_calls_with_what_became_of_the_run(
@@ -136,65 +111,6 @@ def test_a_worker_may_die_between_the_end_and_the_call(
         until(lambda: len(waiting(real, calls)) == most, "the sweep's call", 40)
         assert {told["run_id"] for [told] in waiting(real, calls)} == {run.id}
         until(lambda: not real.redis.exists(real.keys.endings), "it to be struck off", 10)
-
-
-def test_a_call_that_names_no_queue_is_told_by_a_worker_that_knows_none_and_stays_due(
-    client: Client, settings: Settings, real: Store, caplog: pytest.LogCaptureFixture
-) -> None:
-    run = client.submit("ledger", "g", {"rounds": 1}, on_end=signature("somebodys.task"))
-    client.request_stop(run.id)
-    engine = engine_of(make_app(settings))
-    with closing(engine), caplog.at_level(logging.ERROR, "perdure.calls"):
-        engine.callbacks.make(run.id, 0)
-    assert "names no queue" in caplog.text and run.id in caplog.text
-    assert real.redis.zrange(real.keys.endings, 0, -1) == [f"{run.id} 0"]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "no json",
-        "[]",
-        {},
-        {"task": ""},
-        {"task": "t", "args": [object()]},
-        {"task": "t", "args": ["a" * 20_000]},
-        7,
-    ],
-)
-def test_what_is_no_signature_is_refused_and_nothing_is_stored(
-    client: Client, real: Store, wrong: Any
-) -> None:
-    with pytest.raises(InvalidInput, match="on_end"):
-        client.submit("ledger", "g", {"rounds": 1}, on_end=wrong)
-    assert not real.redis.keys(f"{real.keys.prefix}:run:*")
-
-
-def test_who_is_called_is_part_of_what_was_submitted(client: Client, calls: str) -> None:
-    first = client.submit("ledger", "g", {"rounds": 1}, idempotency_key="k", on_end=to(calls, 1))
-    assert (
-        client.submit(
-            "ledger", "g", {"rounds": 1}, idempotency_key="k", on_end=json.dumps(to(calls, 1))
-        ).id
-        == first.id
-    )
-    for other in (None, to(calls, 2)):
-        with pytest.raises(Conflict):
-            client.submit("ledger", "g", {"rounds": 1}, idempotency_key="k", on_end=other)
-
-
-def test_an_async_client_takes_it(settings: Settings, calls: str, real: Store) -> None:
-    async def stopped() -> str:
-        client = AsyncClient(settings=settings)
-        try:
-            run = await client.submit("ledger", "g", {"rounds": 1}, on_end=to(calls))
-            await client.request_stop(run.id)
-            return run.id
-        finally:
-            await client.close()
-
-    run_id = asyncio.run(stopped())
-    assert real.redis.zrange(real.keys.endings, 0, -1) == [f"{run_id} 0"]
 
 
 @pytest.fixture(scope="module")

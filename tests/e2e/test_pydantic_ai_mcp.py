@@ -13,25 +13,19 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from perdure import Client, RunStatus, Settings
+from perdure import Client, RunStatus
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, register_agent
-from tests.run.workflows.test_workflows import journal, let_time_pass, play, play_one
 from tests.support.flow_registry import own_registry
 from tests.support.mcp_servers import GIT, free_port, git_over_http
 from tests.support.redis_servers import until
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
+from tests.support.workflow_effects import journal, let_time_pass, play, play_one
 
 #: It needs newer versions of some packages than Perdure does: the extra dev-agents.
 transports = pytest.importorskip("fastmcp.client.transports")
 
 #: Requests that reached the model.
 ASKED: Counter[str] = Counter()
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 @pytest.fixture

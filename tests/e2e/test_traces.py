@@ -12,14 +12,13 @@ from perdure import Client, RunStatus
 from perdure.flows.controllers.model.settings import missing
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.settings import Settings
-from tests.run.runtime.test_tracing import ERROR, play
 from tests.support.chat_server import Fails, Says, chat_server
 from tests.support.command_line import CommandLine
-from tests.support.example_flows import model_controllers  # noqa: F401 -- registers flows
-from tests.support.in_process_runtime import runtime_of
+from tests.support.example_flows import model_controllers, rings  # noqa: F401 -- registers flows
+from tests.support.in_process_runtime import play, runtime_of
 from tests.support.os_processes import kill_process_of, process_of
 from tests.support.redis_servers import until
-from tests.support.trace_collector import Collector, Mood, collector, traced_to
+from tests.support.trace_collector import ERROR, Collector, Mood, collector, traced_to
 from tests.support.workers import workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]

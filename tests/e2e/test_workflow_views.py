@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from perdure import Client, Run, RunStatus, Settings
-from tests.run.workflows.test_workflows import DONE, FAILING, let_time_pass, nothing_done, play_one
 from tests.support.command_line import CommandLine
 from tests.support.html_checks import Markup
 from tests.support.page_visitor import visiting
 from tests.support.round_driver import driving
 from tests.support.threaded_server import serving
+from tests.support.workflow_effects import DONE, FAILING, let_time_pass, nothing_done, play_one
 
 __all__ = ["nothing_done"]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from perdure.worker.store import Claim, Store
+from tests.support.round_ends import ENDS
 from tests.support.runs import (
     LEASE,
     advance,
@@ -17,14 +18,11 @@ from tests.support.runs import (
     commit_end,
     commit_next,
     everything,
-    fail_round,
     hash_of,
     later,
     new_run,
     pause_here,
     pause_next,
-    resume,
-    retry,
     stop,
     sweep_after,
 )
@@ -54,60 +52,6 @@ def begun(store: Store) -> Claim:
     granted = claim(store)
     assert intend(store, granted) == "ok"
     return granted
-
-
-def lost(store: Store, granted: Claim) -> None:
-    sweep_after(store, LEASE)
-
-
-def lost_twice(store: Store, granted: Claim) -> None:
-    sweep_after(store, LEASE)
-    claim(store)
-    assert sweep_after(store, LEASE) == [("r", "delayed")]
-    sweep_after(store, LEASE)
-
-
-def failed(store: Store, granted: Claim) -> None:
-    fail_round(store, granted)
-    sweep_after(store, 1_000)
-
-
-def given_back(store: Store, granted: Claim) -> None:
-    commit(store, granted, "give_back")
-
-
-def asked(store: Store, granted: Claim) -> None:
-    pause_here(store, granted)
-    resume(store, answer='"yes"')
-
-
-def stopped_gracefully(store: Store, granted: Claim) -> None:
-    stop(store)
-    commit(store, granted, "give_back")
-    resume(store)
-
-
-def stopped_now(store: Store, granted: Claim) -> None:
-    stop(store, "now")
-    resume(store)
-    sweep_after(store, LEASE)
-
-
-def ended_and_retried(store: Store, granted: Claim) -> None:
-    fail_round(store, granted, fatal=1)
-    retry(store)
-
-
-ENDS = (
-    lost,
-    lost_twice,
-    failed,
-    given_back,
-    asked,
-    stopped_gracefully,
-    stopped_now,
-    ended_and_retried,
-)
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from perdure.worker.store import Claim, Store
-from tests.store.test_intent import ENDS
+from tests.support.round_ends import ENDS
 from tests.support.runs import (
     LEASE,
     RETENTION,

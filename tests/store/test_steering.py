@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Iterable
-
 import pytest
 
 from perdure.worker.store import Store
@@ -32,8 +28,7 @@ from tests.support.runs import (
     submit,
     sweep_after,
 )
-
-HEED = {"heed": "say ask"}
+from tests.support.steering_orders import HEED, heard_or_refused
 
 
 def under_way(store: Store) -> Claim:
@@ -190,40 +185,6 @@ def test_said_in_the_moment_of_the_end_it_is_heard_or_refused_and_never_silent(
 ) -> None:
     told = heard_or_refused(store, range(300))
     assert all(told[word] > 0 for word in ("heard", "refused", "unread"))
-
-
-def heard_or_refused(store: Store, cases: Iterable[int]) -> Counter[str]:
-    """Say something to a run of each case, in every order of says and of a worker's looks and commits.
-
-    Returns:
-        What became of all that was said, by word.
-    """
-    told: Counter[str] = Counter()
-    for case in cases:
-        chance, run_id = random.Random(case), f"r{case}"
-        new_run(store, run_id)
-        granted, stored, heard, ended = claim(store, run_id), 0, 0, False
-        for _ in range(8):
-            step = chance.choice(("say", "say", "look", "end", "end"))
-            if step == "say":
-                word = signal(store, "say", run_id=run_id)[0]
-                assert word == ("finished" if ended else "ok")
-                stored += word == "ok"
-                told["refused"] += word != "ok"
-            elif step == "look" and not ended:
-                heard = store.signal_counts(run_id, ["say"])["say"][1]
-            elif not ended:
-                took = {"take": f"say {heard}"} if heard else {}
-                word = commit_end(store, granted, options={**HEED, **took})[0]
-                assert (word == "ok") == (heard == stored), case
-                ended = word == "ok"
-        if not ended:
-            took = {"take": f"say {heard}"} if heard else {}
-            commit_end(store, granted, options={**HEED, **took, "insist": 1})
-        unread = [entry["signals"] for entry in events(store, run_id, "unread")]
-        assert unread == ([f"say {stored - heard}"] if stored > heard else []), case
-        told.update(heard=heard, unread=stored - heard)
-    return told
 
 
 def replied(store: Store, number: int = 1, name: str = "ask") -> str | None:

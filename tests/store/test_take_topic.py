@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from perdure.worker.store import Claim, Store
-from tests.store.test_topics import TOPIC, end, expiry, fail, holder, mail, room
 from tests.support.runs import (
     LEASE,
     RETENTION,
@@ -31,6 +30,7 @@ from tests.support.runs import (
     sweep,
     wake,
 )
+from tests.support.topic_runs import TOPIC, end, expiry, fail, holder, mail, room
 
 
 def listen(store: Store, granted: Claim, run_id: str = "r", **other: Any) -> tuple[str, str]:

@@ -17,7 +17,6 @@ from tests.support.runs import (
     commit_next,
     due_in,
     events,
-    fail_round,
     hash_of,
     new_run,
     next_message,
@@ -32,41 +31,9 @@ from tests.support.runs import (
     submit,
     wake,
 )
+from tests.support.topic_runs import TOPIC, end, expiry, fail, holder, mail, room
 
-TOPIC = "order:1"
 HOUR = 3_600_000
-
-
-def holder(store: Store, run_id: str = "r", **options: Any) -> str:
-    """A run that takes the topic; its id."""
-    return new_run(store, run_id, topic=TOPIC, **options)
-
-
-def mail(store: Store, run_id: str = "r", name: str = "paid") -> list[str]:
-    """The payloads of the run's unread signals of one name, in their order."""
-    (taken, last) = store.signal_counts(run_id, [name])[name]
-    unread = [(name, place) for place in range(taken + 1, last + 1)]
-    found = store.signals(run_id, unread) if unread else []
-    return [each[3] for each in found if each is not None]
-
-
-def room(store: Store) -> dict[str, str]:
-    """The hash of the topic."""
-    found: dict[str, str] = store.redis.hgetall(store.keys.topic(TOPIC))
-    return found
-
-
-def expiry(store: Store) -> int:
-    """When the topic expires (ms); -1: never; -2: there is none."""
-    return int(store.redis.pexpiretime(store.keys.topic(TOPIC)))
-
-
-def end(store: Store, run_id: str = "r") -> None:
-    assert commit_end(store, claim(store, run_id)) == ("ok", "completed")
-
-
-def fail(store: Store, run_id: str = "r") -> None:
-    assert fail_round(store, claim(store, run_id), fatal=True) == ("ok", "errored")
 
 
 def test_a_signal_to_a_topic_goes_to_the_run_that_holds_it(store: Store) -> None:

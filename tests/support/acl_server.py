@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import redis
 
 from tests.support.redis_servers import available_binaries, until
@@ -84,3 +85,10 @@ def locked_server(binary: str) -> Iterator[LockedServer]:
         process.terminate()
         process.wait(10)
         shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module", params=["valkey", pytest.param("redis", marks=pytest.mark.slow)])
+def locked(request: pytest.FixtureRequest) -> Iterator[LockedServer]:
+    """A locked server of each kind, for the tests of a module."""
+    with locked_server(request.param) as running:
+        yield running

@@ -47,3 +47,21 @@ def sweeping(client: Client, settings: Settings) -> Iterator[None]:
     finally:
         sweeper.stop()
         engine.close()
+
+
+def play(engine: Runtime, run_id: str) -> list[str]:
+    """Play rounds as long as the run is queued; what each came to."""
+    words: list[str] = []
+    while (fields := engine.store.fields(run_id) or {})["phase"] in ("queued", "waiting"):
+        if fields["phase"] == "queued":
+            words.append(engine.rounds.run(run_id, int(fields["epoch"]), int(fields["step"])).word)
+        else:
+            engine.new_sweeper("none", "solo", 1).sweep()
+    return words
+
+
+def played(client: Client, *run_ids: str) -> None:
+    """Play the first round of each, in this process, and write its figures as the heartbeat would."""
+    for run_id in run_ids:
+        runtime_of(client).rounds.run(run_id, 0, 0)
+    runtime_of(client).write_stats()

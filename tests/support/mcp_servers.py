@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
+from perdure.flows.context import RoundContext
 from perdure.flows.executors.mcp import mcp_commands
+from perdure.flows.executors.mcp.event_loop import background
 from tests.support.payment_mcp_server import result_of
 from tests.support.redis_servers import until
 
@@ -34,6 +36,20 @@ needs_servers = pytest.mark.skipif(
     not INSTALLED and "CI" not in os.environ,
     reason="mcp-server-time and mcp-server-git are not installed",
 )
+
+
+@pytest.fixture
+def context() -> RoundContext:
+    """The context of a round that calls a tool."""
+    return RoundContext("g")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_server_stays() -> Iterator[None]:
+    """Close all sessions after the tests of a module, and wait for the end of their servers."""
+    yield
+    background.close()
+    until(lambda: not servers_of(os.getpid(), "mcp_server"), "the end of all servers")
 
 
 def time_command(**settings: Any) -> Any:

@@ -28,6 +28,7 @@ from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.store import Claim, ClaimRefused, CommitReply, Store
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver
+from tests.support.workflow_effects import let_time_pass
 
 LEDGER = "LEDGER"
 #: How a line of a point begins. Every other line is an effect.
@@ -71,7 +72,7 @@ def lines() -> list[str]:
 
 
 class HappeningCounter(Counter[str]):
-    """Stands for ``tests.run.workflows.test_workflows.DONE``: what is counted happens."""
+    """Stands for ``tests.support.workflow_effects.DONE``: what is counted happens."""
 
     def __setitem__(self, name: str, count: int) -> None:
         happens(name)
@@ -223,7 +224,7 @@ def tale_of(
             if died is not None:
                 _bury(driver, player, tale, died)
         else:
-            _let_time_pass(driver)
+            let_time_pass(driver)
         for question in client.inbox().waiting:
             answer: Any = "approve" if question.kind == "approval" else "yes"
             if question.kind == "in_doubt":
@@ -272,28 +273,18 @@ def _open(lines: list[str]) -> int:
     return left
 
 
-def _let_time_pass(driver: Driver) -> None:
-    """End the waits after losses and of sleeps, and sweep."""
-    store = driver.engine.store
-    for run_id in store.redis.zrange(store.keys.due, 0, -1):
-        if store.redis.hget(store.keys.run(run_id), "waiting_for") in ("loss", "retry"):
-            store.redis.hset(store.keys.run(run_id), "waiting_until", 1)
-            store.redis.zadd(store.keys.due, {run_id: 1})
-    driver.sweeper.sweep()
-
-
 def main() -> None:
     """Fork for each line of standard input."""
     global _deadly  # noqa: PLW0603 -- of the forked process
     from perdure.flows.registry import load_modules
-    from tests.run.workflows import test_workflows
+    from tests.support import workflow_effects
 
     settings = Settings()
     load_modules(settings.flow_modules)
     engine = engine_of(make_app(settings))
     engine.store = CountedStore(str(settings.redis_url), settings.prefix)
     _ = engine.rounds, engine.flows  # made once. It connects after the fork.
-    test_workflows.DONE = HappeningCounter()
+    workflow_effects.DONE = HappeningCounter()
     gc.freeze()
     for line in sys.stdin:
         run_id, point = line.split()

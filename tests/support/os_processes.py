@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -29,6 +30,11 @@ def kill_process_of(client: Client, run_id: str) -> bool:
             os.kill(pid, signal.SIGKILL)
             return True
     return False
+
+
+def peak() -> int:
+    """Bytes of memory that this process has had at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def ended(pid: int) -> bool:

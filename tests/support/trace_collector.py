@@ -27,6 +27,8 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 from tests.support.redis_servers import until
 
 PATH = "/v1/traces"
+#: OTLP's number of the status of a failed span.
+ERROR = 2
 #: takes: as it should. refuses: answers 404, as what is no collector does. hangs: never answers.
 Mood = Literal["takes", "refuses", "hangs"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from tests.run.workflows.test_budgets_of_a_tree import held_up, millionths, tree_of
+from tests.support.budget_trees import held_up, millionths, tree_of
 from tests.support.chat_server import Asked, Says, chat_server
 from tests.support.redis_servers import until
 from tests.support.workers import WorkerProcess

@@ -15,10 +15,10 @@ from perdure import CircularFlow, MailboxFull, Node, RoundContext, register
 from perdure.flows.errors import ProcessEnd
 from perdure.worker.ids import process_name
 from perdure.worker.store import Store
-from tests.store.test_steering import heard_or_refused
 from tests.support.redis_servers import until
 from tests.support.round_driver import driving
 from tests.support.runs import START
+from tests.support.steering_orders import heard_or_refused
 from tests.trials.ground import place
 from tests.trials.trees import LONG
 from tests.trials.trial import Figures

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from perdure import Client, InvalidTransition
-from tests.run.workflows.test_workflows import compared
+from tests.support.random_workflows import compared
 from tests.support.redis_servers import server
 from tests.support.redis_servers import until as wait_until
 from tests.support.round_driver import driving

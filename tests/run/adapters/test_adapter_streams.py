@@ -21,9 +21,9 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from perdure import Client, Run, RunStatus, Settings
 from perdure.flows.adapters import openai_agents, pydantic_ai
 from perdure.flows.adapters.langgraph import register_graph
-from tests.run.workflows.test_workflows import journal, play
 from tests.support.chat_server import ChatServer, Cuts, Ends, Play, Says, chat_server
 from tests.support.round_driver import driving
+from tests.support.workflow_effects import journal, play
 
 SCRIPT = [
     Says("I look it up first.", [("price", {"animal": "hen"})], thinking="What does it cost?"),

@@ -8,7 +8,6 @@ import operator
 import re
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 from statistics import median
@@ -22,7 +21,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.managed import IsLastStep, RemainingSteps
 from langgraph.prebuilt import ToolNode, tools_condition
-from langgraph.types import Command, RetryPolicy, Send, interrupt
+from langgraph.types import Command, RetryPolicy, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -33,7 +32,6 @@ from perdure import (
     InvalidInput,
     RoundContext,
     RoundStopped,
-    Run,
     RunStatus,
     Settings,
 )
@@ -41,95 +39,32 @@ from perdure.flows.adapters.graph_checkpoints import JOINED, MOST_PARTS, StoredC
 from perdure.flows.adapters.graph_history import RECORDS
 from perdure.flows.adapters.langgraph import graph_of, register_graph
 from perdure.testing import crash_lab
-from tests.run.workflows.test_workflows import (
+from tests.support.example_flows.graphs import (
+    FAN,
+    LETTERS,
+    ROUNDS,
+    Farm,
+    fan,
+    inner,
+    jumps,
+    names,
+    node,
+)
+from tests.support.round_driver import Driver, driving
+from tests.support.workflow_effects import (
     BEGUN,
     DEADLY,
     DONE,
     FAILING,
     effect,
-    journal,
-    let_time_pass,
     nothing_done,
+    other,
     play,
+    play_anywhere,
     play_one,
 )
-from tests.support.redis_servers import until
-from tests.support.round_driver import Driver, driving
 
-__all__ = ["nothing_done"]
-
-
-class Farm(TypedDict, total=False):
-    goal: str
-    log: Annotated[list[str], operator.add]
-    animal: str
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
-
-
-@pytest.fixture
-def other(settings: Settings) -> Iterator[Driver]:
-    """Another worker process."""
-    with driving(settings) as made:
-        yield made
-
-
-def node(name: str) -> Any:
-    """A node that does something."""
-
-    def run(state: Farm) -> Farm:
-        return {"log": [effect(name)]}
-
-    return run
-
-
-def anode(name: str) -> Any:
-    async def run(state: Farm) -> Farm:
-        return {"log": [effect(name)]}
-
-    return run
-
-
-def fan(*names: str, make: Any = node) -> StateGraph:
-    """A graph of a node, several behind it, and one behind them."""
-    graph = StateGraph(Farm)
-    graph.add_node("first", make("first"))
-    graph.add_node("last", make("last"))
-    graph.add_edge(START, "first")
-    for name in names:
-        graph.add_node(name, make(name))
-        graph.add_edge("first", name)
-    graph.add_edge(list(names), "last")
-    return graph
-
-
-register_graph("graph_fan", fan("a", "b", "c"), idempotent=True)
-register_graph("graph_async_fan", fan("a", "b", "c", make=anode), idempotent=True)
-register_graph("graph_strict_fan", fan("a", "b", "c"), idempotent=["first", "b"])
-FAN = ["first is done", "a is done", "b is done", "c is done", "last is done"]
-
-
-def play_anywhere(settings: Settings, run: Run) -> Run:
-    """Play each round in another process, until the run has ended, or waits for somebody."""
-
-    def rests() -> bool:
-        with driving(settings) as other:
-            play_one(other)
-            let_time_pass(other)
-            found = other.client.get(run.id)
-            return found.status.ended or found.status is RunStatus.INTERRUPTED
-
-    until(rests, "the end of the run", 60)
-    with driving(settings) as other:
-        return other.client.get(run.id)
-
-
-def names(client: Client, run: Run) -> list[str]:
-    return [name for name, _ in journal(client, run)]
+__all__ = ["nothing_done", "other"]
 
 
 @pytest.mark.parametrize("flow", ["graph_fan", "graph_async_fan"])
@@ -323,25 +258,6 @@ def test_the_crash_lab_plays_graphs(flow: str) -> None:
 # People
 
 
-def asking(name: str) -> Any:
-    def run(state: Farm) -> Farm:
-        BEGUN[name] += 1
-        answer = interrupt({"question": f"may I {name}?", "price": 3})
-        effect(name)
-        return {"log": [f"{name}: {answer}"]}
-
-    return run
-
-
-asks = StateGraph(Farm)
-asks.add_node("beside", node("beside"))
-asks.add_edge(START, "beside")
-for each in ("buy", "sell"):
-    asks.add_node(each, asking(each))
-    asks.add_edge(START, each)
-register_graph("graph_asks", asks)
-
-
 @pytest.mark.parametrize("deadly", [(), ("buy",), ("sell",), ("beside",)])
 def test_two_nodes_ask_one_after_the_other(
     client: Client, settings: Settings, deadly: tuple[str, ...]
@@ -365,19 +281,6 @@ def test_two_nodes_ask_one_after_the_other(
     assert {name: 3 if name in deadly else 2 for name in ("buy", "sell")} == BEGUN
 
 
-def twice(state: Farm) -> Farm:
-    first = interrupt("your name?")
-    effect("between")
-    second = interrupt(f"{first}, your age?")
-    return {"log": [f"{first} is {second}"]}
-
-
-two = StateGraph(Farm)
-two.add_node("twice", twice)
-two.add_edge(START, "twice")
-register_graph("graph_twice", two)
-
-
 def test_a_node_asks_twice(client: Client, settings: Settings) -> None:
     run = client.submit("graph_twice", "farm")
     for question, answer in (("your name?", "Ann"), ("Ann, your age?", 12)):
@@ -385,23 +288,6 @@ def test_a_node_asks_twice(client: Client, settings: Settings) -> None:
         assert client.inbox().waiting[0].question == question
         client.resume(run.id, answer)
     assert play_anywhere(settings, run).answer["log"] == ["Ann is 12"]
-
-
-inner = StateGraph(Farm)
-inner.add_node("look", node("look"))
-inner.add_node("ask", asking("ask"))
-inner.add_node("write", node("write"))
-inner.add_edge(START, "look")
-inner.add_edge("look", "ask")
-inner.add_edge("ask", "write")
-outer = StateGraph(Farm)
-outer.add_node("inner", inner.compile())
-outer.add_node("beside", node("beside"))
-outer.add_node("after", node("after"))
-outer.add_edge(START, "inner")
-outer.add_edge(START, "beside")
-outer.add_edge(["inner", "beside"], "after")
-register_graph("graph_outer", outer, idempotent=True)
 
 
 @pytest.mark.parametrize("deadly", [(), ("look",), ("ask",), ("write",), ("beside",), ("after",)])
@@ -456,21 +342,6 @@ def test_a_node_invokes_a_graph_that_asks(
     assert {"calls": 2 + len(deadly), "look": 1, "ask": 1, "write": 1 + len(deadly)} == DONE
 
 
-def spread_questions(state: Farm) -> list[Send]:
-    return [Send("ask", {"animal": str(number)}) for number in range(34)]
-
-
-def ask_of(state: Farm) -> Farm:
-    effect(f"ask {state['animal']}")
-    return {"log": [f"{state['animal']}: {interrupt(state['animal'])}"]}
-
-
-crowd = StateGraph(Farm)
-crowd.add_node("ask", ask_of)
-crowd.add_conditional_edges(START, spread_questions, ["ask"])
-register_graph("graph_crowd", crowd)
-
-
 def test_more_nodes_ask_than_a_round_has(client: Client, driver: Driver) -> None:
     run = client.submit("graph_crowd", "farm")
     while play(driver, run).status is RunStatus.INTERRUPTED:
@@ -519,21 +390,6 @@ def test_an_answer_that_does_not_fit_is_asked_again(client: Client, settings: Se
 # Send, goto
 
 
-def spread(state: Farm) -> list[Send]:
-    return [Send("part", {"animal": str(number)}) for number in range(50)]
-
-
-def part(state: Farm) -> Farm:
-    return {"log": [effect(f"part {state['animal']}")]}
-
-
-many = StateGraph(Farm)
-many.add_node("part", part)
-many.add_conditional_edges(START, spread, ["part"])
-register_graph("graph_many", many)
-register_graph("graph_many_idempotent", many, idempotent=["part"])
-
-
 @pytest.mark.parametrize("deadly", [(), (0,), (31, 40), (49,)])
 def test_fifty_tasks_are_sent(client: Client, driver: Driver, deadly: tuple[int, ...]) -> None:
     DEADLY.update(f"part {number}" for number in deadly)
@@ -542,17 +398,6 @@ def test_fifty_tasks_are_sent(client: Client, driver: Driver, deadly: tuple[int,
     assert {f"part {number}": 1 + (number in deadly) for number in range(50)} == DONE
 
 
-def jump(state: Farm) -> Command:
-    log = state.get("log", [])
-    effect(f"jump {len(log)}")
-    return Command(update={"log": ["jump"]}, goto="jump" if len(log) < 3 else "land")
-
-
-jumps = StateGraph(Farm)
-jumps.add_node("jump", jump, destinations=("jump", "land"))
-jumps.add_node("land", node("land"))
-jumps.add_edge(START, "jump")
-register_graph("graph_jumps", jumps, idempotent=True)
 register_graph("graph_jumps_thrice", jumps, max_rounds=3)
 
 
@@ -571,28 +416,6 @@ def test_a_graph_ends_at_its_limit(client: Client, driver: Driver) -> None:
 
 
 # What is stored
-
-ROUNDS, LETTERS = 100, 1000
-
-
-class Counted(TypedDict):
-    texts: Annotated[list[str], operator.add]
-    messages: Annotated[list[BaseMessage], add_messages]
-
-
-def grow(state: Counted) -> Any:
-    number = len(state["texts"])
-    message = AIMessage(f"{number}".ljust(LETTERS))
-    return Command(
-        update={"texts": [f"{number}".ljust(LETTERS)], "messages": [message]},
-        goto="grow" if number < ROUNDS - 1 else END,
-    )
-
-
-growing = StateGraph(Counted)
-growing.add_node("grow", grow, destinations=("grow", END))
-growing.add_edge(START, "grow")
-register_graph("graph_growing", growing, idempotent=True)
 
 
 @pytest.mark.parametrize("stays", [True, False])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import operator
 import os
-from collections.abc import Iterator
 from random import Random
 from typing import Annotated, Any
 
@@ -30,34 +29,21 @@ from perdure.flows import registry
 from perdure.flows.adapters.graph_history import RECORDS, difference, patched
 from perdure.flows.adapters.graph_start import FORK
 from perdure.flows.adapters.langgraph import fork, graph_of, register_graph
-from tests.run.adapters.test_langgraph import (
-    FAN,
-    ROUNDS,
-    Farm,
-    fan,
-    names,
-    node,
-    play_anywhere,
-)
-from tests.run.workflows.test_workflows import (
+from tests.support.example_flows.graphs import FAN, ROUNDS, Farm, fan, names, node
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver
+from tests.support.threaded_server import serving
+from tests.support.workflow_effects import (
     DEADLY,
     DONE,
     let_time_pass,
     nothing_done,
     play,
+    play_anywhere,
     play_one,
 )
-from tests.support.redis_servers import until
-from tests.support.round_driver import Driver, driving
-from tests.support.threaded_server import serving
 
 __all__ = ["nothing_done"]
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 def original(flow: str) -> Any:

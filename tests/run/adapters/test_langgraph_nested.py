@@ -18,27 +18,23 @@ from typing_extensions import TypedDict
 
 from perdure import Client, RoundContext, RunStatus, Settings
 from perdure.flows.adapters.graph_checkpoints import Namespace, RoundTasks, StoredChannel
-from perdure.flows.adapters.graph_records import (
-    MOST_NESTED,
-    NESTED,
-    RoundRecords,
-    _difference,
-)
+from perdure.flows.adapters.graph_records import MOST_NESTED, NESTED, RoundRecords, _difference
 from perdure.flows.adapters.langgraph import register_graph
-from tests.run.adapters.test_langgraph import driver, fan, play_anywhere
-from tests.run.workflows.test_workflows import (
+from tests.support.example_flows.graphs import fan
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver
+from tests.support.workflow_effects import (
     DEADLY,
     DONE,
     FAILING,
     effect,
     nothing_done,
     play,
+    play_anywhere,
     play_one,
 )
-from tests.support.redis_servers import until
-from tests.support.round_driver import Driver
 
-__all__ = ["driver", "nothing_done"]
+__all__ = ["nothing_done"]
 
 
 class Farm(TypedDict, total=False):

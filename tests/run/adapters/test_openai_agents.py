@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
-from agents import Agent, Model, ModelResponse, RunContextWrapper, Usage, function_tool
-from agents.items import TResponseInputItem
+from agents import Agent, RunContextWrapper, function_tool
 from openai import InternalServerError
-from openai.types.responses import (
-    ResponseFunctionToolCall,
-    ResponseOutputMessage,
-    ResponseOutputText,
-)
-from pydantic import BaseModel
 
 from perdure import (
     AsyncSteps,
@@ -32,108 +22,18 @@ from perdure import (
     workflow,
 )
 from perdure.flows.adapters.openai_agents import register_agent, run_agent
-from tests.run.workflows.test_workflows import (
-    DEADLY,
-    DONE,
-    effect,
-    journal,
-    nothing_done,
-    play,
-    play_one,
+from tests.support.example_flows.openai_agents import (
+    ASKED,
+    FAULTS,
+    Scripted,
+    farmer,
+    nothing_asked,
+    pay,
 )
 from tests.support.round_driver import Driver, driving
+from tests.support.workflow_effects import DEADLY, DONE, journal, nothing_done, play, play_one
 
-__all__ = ["nothing_done"]
-
-ASKED: Counter[str] = Counter()
-FAULTS: list[Exception] = []
-
-
-class Scripted(Model):
-    """Says what follows from the answers that it has got."""
-
-    def __init__(self, name: str, *replies: Any) -> None:
-        self.name, self.replies = name, replies
-
-    async def get_response(
-        self,
-        system_instructions: str | None,
-        input: str | list[TResponseInputItem],  # noqa: A002
-        *args: Any,
-        **named: Any,
-    ) -> ModelResponse:
-        ASKED[self.name] += 1
-        if FAULTS:
-            raise FAULTS.pop(0)
-        items = [] if isinstance(input, str) else input
-        own = f"call_{self.name}_"
-        outputs = [each for each in items if each.get("type") == "function_call_output"]
-        answers = [each for each in outputs if str(each["call_id"]).startswith(own)]
-        seen = len(answers)
-        effect(f"{self.name} {seen}")
-        reply = self.replies[seen]
-        if callable(reply):
-            reply = reply([str(each["output"]) for each in answers])
-        calls = reply if isinstance(reply, list) else []
-        output: list[Any] = [
-            ResponseFunctionToolCall(
-                id=f"fc_{self.name}_{seen}_{place}",
-                call_id=f"call_{self.name}_{seen}_{place}",
-                type="function_call",
-                name=name,
-                arguments=json.dumps(arguments),
-            )
-            for place, (name, arguments) in enumerate(calls)
-        ]
-        if isinstance(reply, str):
-            text = ResponseOutputText(type="output_text", text=reply, annotations=[], logprobs=[])
-            output.append(
-                ResponseOutputMessage(
-                    id=f"msg_{self.name}_{seen}",
-                    type="message",
-                    role="assistant",
-                    status="completed",
-                    content=[text],
-                )
-            )
-        usage = Usage(requests=1, input_tokens=100, output_tokens=10, total_tokens=110)
-        return ModelResponse(output=output, usage=usage, response_id=None)
-
-    def stream_response(self, *args: Any, **named: Any) -> Any:
-        raise NotImplementedError
-
-
-@function_tool
-async def price(animal: str) -> str:
-    """Look up a price."""
-    effect(f"price of {animal}")
-    return {"hen": "8", "cow": "120"}[animal]
-
-
-@function_tool(needs_approval=True)
-async def pay(amount: int) -> str:
-    """Pay an amount."""
-    effect(f"pay {amount}")
-    return f"paid {amount}"
-
-
-class Choice(BaseModel):
-    """What to buy."""
-
-    animal: str
-
-
-buyer = Agent(
-    name="buyer",
-    model=Scripted(
-        "buyer",
-        [("price", {"animal": "hen"}), ("price", {"animal": "cow"})],
-        None,
-        '{"animal": "hen"}',
-    ),
-    tools=[price],
-    output_type=Choice,
-)
+__all__ = ["nothing_asked", "nothing_done"]
 payer = Agent(
     name="payer",
     model=Scripted("payer", [("pay", {"amount": 12})], lambda told: f"done: {told[-1]}"),
@@ -142,33 +42,7 @@ payer = Agent(
 clerk = Agent(name="clerk", model=Scripted("clerk", [("transfer_to_payer", {})]), handoffs=[payer])
 
 
-@function_tool
-async def buy(animal: str) -> str:
-    """Buy an animal."""
-    effect(f"buy {animal}")
-    return f"bought one {animal}"
-
-
-farmer = Agent(
-    name="farmer",
-    model=Scripted(
-        "farmer", [("buy", {"animal": "hen"}), ("buy", {"animal": "cow"})], None, ", ".join
-    ),
-    tools=[buy],
-)
-
-
-@workflow("openai_farmer")
-async def farms(steps: AsyncSteps, goal: str) -> str:
-    return (await run_agent(farmer, goal)).final_output
-
-
 register_agent("openai_farmer_alone", farmer)
-
-
-@workflow("openai_buyer")
-async def buys(steps: AsyncSteps, goal: str) -> Choice:
-    return (await run_agent(buyer, goal, idempotent=["price"])).final_output
 
 
 @workflow("openai_payer")
@@ -211,18 +85,6 @@ keeper = Agent(
 @workflow("openai_keeper")
 async def keeps(steps: AsyncSteps, goal: str) -> str:
     return (await run_agent(keeper, goal, context=Basket([]))).final_output
-
-
-@pytest.fixture(autouse=True)
-def nothing_asked() -> None:
-    ASKED.clear()
-    FAULTS.clear()
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 STEPS = ["model", "price", "price.2", "model.2"]

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext
 from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
-from pydantic_ai.usage import RequestUsage
 
-from perdure import (
-    AsyncSteps,
-    Client,
-    FatalError,
-    InvalidFlow,
-    InvalidInput,
-    RunStatus,
-    Settings,
-    workflow,
-)
+from perdure import Client, FatalError, InvalidFlow, InvalidInput, RunStatus, Settings
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, register_agent, run_agent
-from tests.run.workflows.test_workflows import (
+from tests.support.example_flows.pydantic_agents import ASKED, FAULTS, Choice, returns, trader
+from tests.support.round_driver import Driver, driving
+from tests.support.workflow_effects import (
     DEADLY,
     DONE,
     effect,
@@ -36,64 +26,8 @@ from tests.run.workflows.test_workflows import (
     play,
     play_one,
 )
-from tests.support.round_driver import Driver, driving
 
 __all__ = ["nothing_done"]
-
-#: Requests that reached the model, and faults that come before its reply.
-ASKED: Counter[str] = Counter()
-FAULTS: list[Exception] = []
-
-
-class Choice(BaseModel):
-    """What to buy."""
-
-    animal: str
-    price: int
-
-
-def returns(messages: list[ModelMessage]) -> list[Any]:
-    parts = [part for message in messages for part in message.parts]
-    return [part.content for part in parts if isinstance(part, ToolReturnPart)]
-
-
-def trades(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Ask for two prices at once, then buy, then say what was chosen."""
-    ASKED["trader"] += 1
-    if FAULTS:
-        raise FAULTS.pop(0)
-    effect(f"request {len(messages) // 2 + 1}")
-    usage = RequestUsage(input_tokens=100, output_tokens=10)
-    match len(returns(messages)):
-        case 0:
-            calls = [ToolCallPart("price", {"animal": animal}) for animal in ("hen", "cow")]
-        case 2:
-            calls = [ToolCallPart("buy", {"animal": "hen"})]
-        case _:
-            calls = [ToolCallPart(info.output_tools[0].name, {"animal": "hen", "price": 8})]
-    return ModelResponse(parts=list(calls), usage=usage, model_name="function:trades")
-
-
-trader = Agent(
-    FunctionModel(trades), name="trader", output_type=Choice, capabilities=[PerdureDurability()]
-)
-
-
-@trader.tool_plain(metadata={"idempotent": True})
-def price(animal: str) -> int:
-    effect(f"price of {animal}")
-    return {"hen": 8, "cow": 120}[animal]
-
-
-@trader.tool_plain
-def buy(animal: str) -> str:
-    effect(f"buy {animal}")
-    return f"bought one {animal}"
-
-
-@workflow("pydantic_trader")
-async def trade(steps: AsyncSteps, goal: str) -> Choice:
-    return (await trader.run(goal)).output
 
 
 def pays(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -162,35 +96,10 @@ async def delegate(animal: str) -> str:
 register_agent("pydantic_boss", boss)
 
 
-def buys_two(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    if found := returns(messages):
-        return ModelResponse(parts=[TextPart(", ".join(map(str, found)))])
-    calls = [ToolCallPart("buy_one", {"animal": animal}) for animal in ("hen", "cow")]
-    return ModelResponse(parts=list(calls))
-
-
-farmer = Agent(FunctionModel(buys_two), name="farmer", capabilities=[PerdureDurability()])
-
-
-@farmer.tool_plain
-def buy_one(animal: str) -> str:
-    effect(f"buy {animal}")
-    return f"bought one {animal}"
-
-
-register_agent("pydantic_farmer", farmer)
-
-
 @pytest.fixture(autouse=True)
 def nothing_asked() -> None:
     ASKED.clear()
     FAULTS.clear()
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 STEPS = ["trader.model", "price", "price.2", "trader.model.2", "buy", "trader.model.3"]

@@ -16,7 +16,7 @@ from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.candidates import IN_USE, candidates_of
 from perdure.flows.journal import Journal
 from perdure.flows.providers import Endpoint
-from tests.run.models.test_refusals import REFUSED
+from tests.support.chat_refusals import REFUSED
 from tests.support.chat_server import ChatServer, Cuts, Ends, Fails, Fault, Says, chat_server
 
 FINISHES = Says("", [("finish", {"answer": 1})])

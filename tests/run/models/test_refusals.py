@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -16,38 +15,9 @@ from perdure.flows.controllers.model.parse_reply import decisions_of
 from perdure.flows.controllers.model.stream_end import fault_in, refusal_in
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.providers import Endpoint
+from tests.support.chat_refusals import REFUSED, WORDS, streamed
 from tests.support.chat_server import ChatServer, Sends, chat_server
 
-WORDS = "I'm sorry, but I can't help with that."
-
-
-def streamed(*choices: dict[str, Any]) -> Sends:
-    events = [
-        {
-            "id": "c",
-            "object": "chat.completion.chunk",
-            "created": 1,
-            "model": "m",
-            "choices": [{"index": 0, **each}],
-        }
-        for each in choices
-    ]
-    events.append(
-        {
-            **events[0],
-            "choices": [],
-            "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
-        }
-    )
-    return Sends(
-        "".join(f"data: {json.dumps(each)}\n\n" for each in [*events]).encode()
-        + b"data: [DONE]\n\n"
-    )
-
-
-REFUSED = streamed(
-    {"delta": {"role": "assistant", "refusal": WORDS}}, {"delta": {}, "finish_reason": "stop"}
-)
 HELD_BACK = streamed(
     {"delta": {"role": "assistant", "content": ""}},
     {"delta": {}, "finish_reason": "content_filter"},

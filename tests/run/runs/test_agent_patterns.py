@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
@@ -25,12 +24,13 @@ from pydantic_ai.capabilities import ResolveModelId
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from perdure import AsyncSteps, Client, Run, RunStatus, Settings, workflow
+from perdure import AsyncSteps, Client, Run, RunStatus, workflow
 from perdure.flows.adapters.openai_agents import PerdureRunner
 from perdure.flows.adapters.pydantic_ai import PerdureDurability
-from tests.e2e.test_openai_agents_kills import calm_and_killed
-from tests.run.adapters.test_openai_agents import ASKED, Scripted, nothing_asked, pay, price
-from tests.run.workflows.test_workflows import (
+from tests.support.example_flows.openai_agents import ASKED, Scripted, nothing_asked, pay, price
+from tests.support.killed_agents import calm_and_killed
+from tests.support.round_driver import Driver
+from tests.support.workflow_effects import (
     DONE,
     journal,
     let_time_pass,
@@ -38,7 +38,6 @@ from tests.run.workflows.test_workflows import (
     play,
     play_one,
 )
-from tests.support.round_driver import Driver, driving
 
 __all__ = ["nothing_asked", "nothing_done"]
 
@@ -78,12 +77,6 @@ MODELS = RunConfig(
 async def ask(agent: Agent[Any], text: Any) -> RunResult:
     """Run an agent as the SDK's runner does."""
     return await PerdureRunner.run(agent, input=text, run_config=MODELS)
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 # Agents as tools

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from perdure import Client, Run, RunStatus, Settings
 from tests.support.redis_servers import until
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
 
 MODULES = ("tests.support.example_flows.agents",)
 
@@ -19,12 +18,6 @@ def settings(settings: Settings) -> Settings:
     return settings.model_copy(
         update={"flow_modules": MODULES, "lease_seconds": 1.0, "heartbeat_seconds": 0.2}
     )
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 def chief(client: Client, *replies: Any, **options: Any) -> Run:

@@ -25,12 +25,6 @@ def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"flow_modules": MODULES})
 
 
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
-
-
 def fan(client: Client, *children: dict[str, Any], **options: Any) -> Run:
     """A parent of a group that is not played yet."""
     return client.submit("fan", "g", {"children": list(children), "options": options})

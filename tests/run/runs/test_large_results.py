@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,25 +13,18 @@ from perdure import (
     Node,
     RoundContext,
     RunStatus,
-    Settings,
     Step,
     Steps,
     register,
     workflow,
 )
-from tests.run.workflows.test_workflows import DEADLY, DONE, effect, nothing_done, play
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
+from tests.support.workflow_effects import DEADLY, DONE, effect, nothing_done, play
 
 __all__ = ["nothing_done"]
 
 #: More than one round may add to a run.
 LARGE = "x" * 300_000
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 @register("large_ring")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from perdure import Client, InvalidInput, InvalidTransition, Run, RunNotFound, RunStatus, Settings
 from perdure.worker.cli.main import perdure
 from perdure.worker.client.remote import RemoteClient
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
 from tests.support.threaded_server import serving
 
 MODULES = ("tests.support.example_flows.child_runs",)
@@ -20,12 +20,6 @@ MODULES = ("tests.support.example_flows.child_runs",)
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"flow_modules": MODULES})
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 def wide(client: Client, driver: Driver) -> Run:

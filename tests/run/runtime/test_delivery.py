@@ -13,7 +13,7 @@ from perdure.worker.app import make_app
 from perdure.worker.messaging.message import validate
 from perdure.worker.runtime.fast.delivery import Delivery, changed_kombu, unfit
 from perdure.worker.store import Claim, Prefetched
-from tests.unit.engine.test_handoff import fast_rounds_without_server
+from tests.support.fast_rounds import fast_rounds_without_server
 
 
 def granted(run_id: str) -> Claim:

@@ -54,14 +54,13 @@ from perdure.worker.tracing.round_spans import tell_losses
 from perdure.worker.tracing.run_spans import parent_of
 from perdure.worker.tracing.switch import SuppressTracingErrors, is_on
 from tests.support.example_flows import child_runs, rings  # noqa: F401 -- registers flows
-from tests.support.in_process_runtime import begin_fast_path, runtime_of
+from tests.support.in_process_runtime import begin_fast_path, play, runtime_of
 from tests.support.redis_commands import monitored
 from tests.support.redis_servers import until
 from tests.support.runs import LEASE
-from tests.support.trace_collector import Collector, collector, traced_to
+from tests.support.trace_collector import ERROR, Collector, collector, traced_to
 
 CANARY = "canary-of-what-nobody-may-see"
-ERROR = 2
 #: Attributes with what was said and told.
 CONTENT = (CONVERSATION, SYSTEM, INPUT, OUTPUT, DEFINITIONS, TOOL_ARGUMENTS, TOOL_RESULT)
 
@@ -115,17 +114,6 @@ def clocked(engine: Runtime) -> Iterator[Store]:
 def collected() -> Iterator[Collector]:
     with collector() as running:
         yield running
-
-
-def play(engine: Runtime, run_id: str) -> list[str]:
-    """Play rounds as long as the run is queued; what each came to."""
-    words: list[str] = []
-    while (fields := engine.store.fields(run_id) or {})["phase"] in ("queued", "waiting"):
-        if fields["phase"] == "queued":
-            words.append(engine.rounds.run(run_id, int(fields["epoch"]), int(fields["step"])).word)
-        else:
-            engine.new_sweeper("none", "solo", 1).sweep()
-    return words
 
 
 def test_rounds_are_children_of_the_runs_root_and_linked_to_the_round_before(

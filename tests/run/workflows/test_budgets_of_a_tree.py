@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from perdure import (
 )
 from perdure.flows.errors import ProcessEnd
 from perdure.worker.ids import process_name
+from tests.support.budget_trees import held_up, millionths, tree_of
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving
 
@@ -76,12 +77,6 @@ def nothing_sent() -> None:
     DEADLY.clear()
 
 
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
-
-
 def play(driver: Driver) -> None:
     """Play all rounds. A process that dies in one is found dead at once, and its round goes on elsewhere."""
     store = driver.engine.store
@@ -92,16 +87,6 @@ def play(driver: Driver) -> None:
             run_id, epoch, step = message
             store.release_dead_lease(run_id, epoch=epoch, step=step, process=process_name())
             driver.sweeper.sweep()
-
-
-def tree_of(client: Client, run: Run) -> list[Run]:
-    """The runs below a run."""
-    found = client.children(run.id, limit=200).runs if run.details.get("spent_below") else []
-    return [each for child in found for each in (child, *tree_of(client, child))]
-
-
-def millionths(amounts: Mapping[str, float], name: str) -> int:
-    return round(amounts.get(name, 0) * 1_000_000)
 
 
 def assert_the_sum_is_exact(client: Client, run: Run) -> int:
@@ -118,15 +103,6 @@ def assert_the_sum_is_exact(client: Client, run: Run) -> int:
 def submit(client: Client, count: int, rounds: int, deep: int = 0, **budgets: float) -> Run:
     inputs = {"count": count, "rounds": rounds, "deep": deep}
     return client.submit("shoppers_of_one_purse", "g", inputs, budgets=budgets)
-
-
-def held_up(client: Client, run: Run) -> tuple[list[Run], list[Run]]:
-    """The runs below it that ask a person, and those that wait with them."""
-    below = tree_of(client, run)
-    return (
-        [each for each in below if each.status is RunStatus.INTERRUPTED],
-        [each for each in below if each.details.get("waits_for_budget")],
-    )
 
 
 def test_a_tree_spends_its_budget_exactly_though_workers_are_killed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,9 +10,9 @@ from pydantic import PositiveInt
 
 from perdure import Ask, AsyncSteps, Client, RunStatus, Settings, Step, Steps, workflow
 from perdure.testing import crash_lab
-from tests.run.workflows.test_workflows import DONE, effect, journal, nothing_done, play
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving
+from tests.support.workflow_effects import DONE, effect, journal, nothing_done, play
 
 __all__ = ["nothing_done"]
 
@@ -68,12 +67,6 @@ def wrong(steps: Steps) -> list[Any]:
 FLOWS = pytest.mark.parametrize("flow", ["questions_plain", "questions_live"])
 ANSWERS = {"Which color?": "red", "How many?": 3, "Which word?": {"a": "b"}}
 ANSWER = {"color": "red", "number": 3, "word": {"a": "b"}, "done": "measure is done"}
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 def asking(driver: Driver, count: int = 3) -> dict[str, str]:

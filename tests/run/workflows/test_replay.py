@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -17,14 +17,13 @@ from perdure import (
     InvalidInput,
     RemoteClient,
     RunNotFound,
-    Settings,
     Steps,
     workflow,
 )
 from perdure.testing import check_replay
 from perdure.worker.errors import UnknownFlow
 from tests.support.flow_registry import own_registry
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
 from tests.support.runs import hash_of
 from tests.support.threaded_server import serving
 
@@ -79,12 +78,6 @@ async def with_another_order(steps: AsyncSteps, item: str) -> str:
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     own_registry(monkeypatch, "replayed")
     DONE.clear()
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 def deploy(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]) -> None:

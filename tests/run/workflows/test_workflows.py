@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from random import Random
 from typing import Any
 
 import pytest
@@ -19,7 +17,6 @@ from perdure import (
     Node,
     RetryableError,
     RoundContext,
-    Run,
     RunStatus,
     Settings,
     Step,
@@ -28,66 +25,27 @@ from perdure import (
     register,
     workflow,
 )
-from perdure.flows.errors import ProcessEnd
 from perdure.testing import crash_lab
-from perdure.worker.ids import process_name
 from perdure.worker.presentation.timeline import round_text
+from tests.support.random_workflows import compared
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving
+from tests.support.workflow_effects import (
+    BEGUN,
+    DEADLY,
+    DONE,
+    FAILING,
+    aeffect,
+    effect,
+    journal,
+    let_time_pass,
+    nothing_done,
+    other,
+    play,
+    play_one,
+)
 
-#: What steps have done, and how often their functions were begun.
-DONE: Counter[str] = Counter()
-BEGUN: Counter[str] = Counter()
-#: Names of the steps in which the process dies, with how often.
-DEADLY: Counter[str] = Counter()
-FAILING: Counter[str] = Counter()
-
-
-class Killed(ProcessEnd):
-    """The process dies."""
-
-    count = 0
-
-    def __init__(self) -> None:
-        super().__init__("killed")
-        Killed.count += 1
-
-
-def effect(name: str) -> str:
-    """Do something, and die behind it if the test says so."""
-    DONE[name] += 1
-    if DEADLY[name]:
-        DEADLY[name] -= 1
-        raise Killed
-    if FAILING[name]:
-        FAILING[name] -= 1
-        raise ValueError(f"{name} failed")
-    return f"{name} is done"
-
-
-async def aeffect(name: str) -> str:
-    await asyncio.sleep(0)
-    return effect(name)
-
-
-@workflow("workflow_order")
-def order(steps: Steps, item: str, idempotent: bool = True) -> list[str]:
-    """Charge, ship, mail."""
-    BEGUN["order"] += 1
-    return [
-        steps.step(effect, f"{what} {item}", name=what, idempotent=idempotent)
-        for what in ("charge", "ship", "mail")
-    ]
-
-
-@workflow("workflow_live_order")
-async def live_order(steps: AsyncSteps, item: str) -> list[str]:
-    """Charge, ship, mail."""
-    BEGUN["live"] += 1
-    return [
-        await steps.step(aeffect, f"{what} {item}", name=what, idempotent=True)
-        for what in ("charge", "ship", "mail")
-    ]
+__all__ = ["nothing_done", "other"]
 
 
 @workflow("workflow_fan")
@@ -134,74 +92,6 @@ def generations(steps: Steps, left: int) -> str:
     if left:
         steps.restart({"left": left - 1})
     return "the last"
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    for each in (DONE, BEGUN, DEADLY, FAILING):
-        each.clear()
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
-
-
-@pytest.fixture
-def other(settings: Settings) -> Iterator[Driver]:
-    """Another worker process."""
-    with driving(settings) as made:
-        yield made
-
-
-def play_one(driver: Driver, before_its_commit: bool = False) -> bool:
-    """Play a round, or begin it in a process that dies in it; whether there was one."""
-    message = driver.take()
-    if message is None:
-        return False
-    run_id, epoch, step = message
-    try:
-        if before_its_commit:
-            driver.dies_before_its_commit(*message)
-            raise Killed
-        driver.engine.rounds.run(*message)
-    except Killed:
-        driver.engine.store.release_dead_lease(
-            run_id, epoch=epoch, step=step, process=process_name()
-        )
-        driver.sweeper.sweep()
-    return True
-
-
-def let_time_pass(driver: Driver) -> None:
-    """End the waits of rounds whose worker was lost, which take a second and more, and sweep."""
-    store = driver.engine.store
-    for run_id in store.redis.zrange(store.keys.due, 0, -1):
-        if store.redis.hget(store.keys.run(run_id), "waiting_for") in ("loss", "retry"):
-            store.redis.hset(store.keys.run(run_id), "waiting_until", 1)
-            store.redis.zadd(store.keys.due, {run_id: 1})
-    driver.sweeper.sweep()
-
-
-def play(driver: Driver, run: Run) -> Run:
-    """Play until the run has ended, or waits for somebody."""
-
-    def rests() -> bool:
-        while play_one(driver):
-            pass
-        let_time_pass(driver)
-        found = driver.client.get(run.id)
-        return found.status.ended or found.status is RunStatus.INTERRUPTED
-
-    until(rests, "the end of the run")
-    return driver.client.get(run.id)
-
-
-def journal(client: Client, run: Run) -> list[tuple[str, Any]]:
-    """The names and the results of what the run has done."""
-    history = client.transcript(run.id)["history"]
-    return [(turn["command"]["name"], turn["observation"]) for turn in history]
 
 
 ORDERED = ["charge book is done", "ship book is done", "mail book is done"]
@@ -443,163 +333,6 @@ def test_a_heartbeat_cancels_the_coroutine_of_a_run_that_was_stopped(
     assert client.get(run.id).status is RunStatus.STOPPED
 
 
-# Random programs under random kills
-
-Op = tuple[Any, ...]
-
-
-def program(random: Random, depth: int = 2) -> list[Op]:
-    kinds = ["step", "once", "fail", "gather", "sleep", "ask", "chance", "child"]
-    kinds += ["loop"] * (depth > 0)
-    made: list[Op] = []
-    for _ in range(random.randint(1, 4)):
-        kind = random.choice(kinds)
-        if kind == "loop":
-            made.append((kind, random.randint(1, 3), program(random, depth - 1)))
-        elif kind == "gather":
-            made.append((kind, [random.random() < 0.6 for _ in range(random.randint(2, 4))]))
-        else:
-            made.append((kind,))
-    return made
-
-
-class Told:
-    """Numbers what a program does, in the order of its lines."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.said: list[Any] = []
-
-    def next(self) -> str:
-        self.count += 1
-        return str(self.count)
-
-    def once(self) -> str:
-        """The name of a step that is not idempotent."""
-        return f"once {self.next()}"
-
-
-def chancy(name: str, fails: bool = False) -> str:
-    """A step in which the process may die, before its effect or behind it."""
-    BEGUN[name] += 1
-    if CHANCE and CHANCE[0].random() < 0.15:
-        raise Killed
-    if fails:
-        raise ValueError(f"no {name}")
-    return f"did {name}"
-
-
-#: By which steps of random programs die. Empty: none dies.
-CHANCE: list[Random] = []
-
-
-@workflow("workflow_leaf")
-def leaf(steps: Steps, name: str) -> str:
-    return str(steps.step(chancy, name, idempotent=True))
-
-
-@workflow("workflow_by_chance", retry={"max_attempts": 1})
-def by_chance(steps: Steps, code: list[Any]) -> list[Any]:
-    told = Told()
-    _obey(steps, code, told)
-    return told.said
-
-
-def _obey(steps: Steps, code: list[Any], told: Told) -> None:
-    for op in code:
-        match op:
-            case ["loop", times, body]:
-                for _ in range(times):
-                    _obey(steps, body, told)
-            case ["step"]:
-                told.said.append(steps.step(chancy, told.next(), idempotent=True))
-            case ["once"]:
-                told.said.append(steps.step(chancy, told.once()))
-            case ["fail"]:
-                try:
-                    steps.step(chancy, told.next(), True, idempotent=True)
-                except StepFailed as error:
-                    told.said.append(error.reason)
-            case ["gather", parts]:
-                told.said += steps.gather(
-                    Step(chancy, told.next() if each else told.once(), idempotent=each)
-                    for each in parts
-                )
-            case ["sleep"]:
-                steps.sleep(0)
-            case ["ask"]:
-                told.said.append(steps.ask(f"question {told.next()}"))
-            case ["child"]:
-                told.said.append(steps.child("workflow_leaf", inputs={"name": told.next()}))
-            case _:
-                told.said.append([steps.random(), str(steps.uuid())][0] >= 0)
-
-
-@workflow("workflow_live_by_chance", retry={"max_attempts": 1})
-async def live_by_chance(steps: AsyncSteps, code: list[Any]) -> list[Any]:
-    told = Told()
-    await _aobey(steps, code, told)
-    return told.said
-
-
-async def _aobey(steps: AsyncSteps, code: list[Any], told: Told) -> None:
-    for op in code:
-        match op:
-            case ["loop", times, body]:
-                for _ in range(times):
-                    await _aobey(steps, body, told)
-            case ["step"]:
-                told.said.append(await steps.step(chancy, told.next(), idempotent=True))
-            case ["once"]:
-                told.said.append(await steps.step(chancy, told.once()))
-            case ["fail"]:
-                try:
-                    await steps.step(chancy, told.next(), True, idempotent=True)
-                except StepFailed as error:
-                    told.said.append(error.reason)
-            case ["gather", parts]:
-                told.said += await asyncio.gather(
-                    *(
-                        steps.step(chancy, told.next() if each else told.once(), idempotent=each)
-                        for each in parts
-                    )
-                )
-            case ["sleep"]:
-                await steps.sleep(0)
-            case ["ask"]:
-                told.said.append(await steps.ask(f"question {told.next()}"))
-            case ["child"]:
-                told.said.append(await steps.child("workflow_leaf", inputs={"name": told.next()}))
-            case _:
-                told.said.append([steps.random(), str(steps.uuid())][0] >= 0)
-
-
-def played_by_chance(
-    drivers: list[Driver], client: Client, run: Run, random: Random | None
-) -> tuple[Any, list[tuple[str, Any]]]:
-    """The answer and the journal of a run whose workers die by chance."""
-
-    def rests() -> bool:
-        driver = drivers[0]
-        played = True
-        while played:
-            driver = drivers[0] if random is None else random.choice(drivers)
-            dies = random is not None and random.random() < 0.15
-            played = play_one(driver, before_its_commit=dies)
-        let_time_pass(driver)
-        for each in client.inbox().waiting:
-            said: Any = f"an answer to {each.question}"
-            if each.kind == "in_doubt":
-                said = {"result": f"did {each.args['name']}"}
-            client.resume(each.run_id, said, interrupt=each.id)
-        return client.get(run.id).status.ended
-
-    until(rests, "the end of the run", 60)
-    found = client.get(run.id)
-    assert found.status is RunStatus.COMPLETED, found.error
-    return found.answer, journal(client, run)
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_random_programs_come_to_the_same_under_random_kills(
     client: Client, driver: Driver, other: Driver, seed: int
@@ -610,27 +343,6 @@ def test_random_programs_come_to_the_same_under_random_kills(
 @pytest.mark.slow
 def test_very_many_random_programs_do(client: Client, driver: Driver, other: Driver) -> None:
     assert compared(client, [driver, other], 1_000, 300) > 300
-
-
-def compared(client: Client, drivers: list[Driver], first: int, count: int) -> int:
-    """Play programs with deaths and without; how often a process died."""
-    before = Killed.count
-    for seed in range(first, first + count):
-        random = Random(seed)
-        code = program(random)
-        flow = random.choice(["workflow_by_chance", "workflow_live_by_chance"])
-        CHANCE.clear()
-        calm = client.submit(flow, "go", {"code": code})
-        answer, entries = played_by_chance(drivers, client, calm, None)
-        CHANCE.append(Random(seed))
-        BEGUN.clear()
-        wild = client.submit(flow, "go", {"code": code})
-        told, kept = played_by_chance(drivers, client, wild, random)
-        assert told == answer, code
-        assert sorted(map(str, kept)) == sorted(map(str, entries)), code
-        assert all(times == 1 for name, times in BEGUN.items() if name.startswith("once")), code
-    CHANCE.clear()
-    return Killed.count - before
 
 
 # The crash lab

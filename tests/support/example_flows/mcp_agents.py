@@ -19,10 +19,10 @@ from pydantic_ai.usage import RequestUsage
 from perdure import AsyncSteps, workflow
 from perdure.flows.adapters import openai_agents
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, run_agent
-from tests.run.adapters.test_openai_agents import Scripted
-from tests.run.workflows.test_workflows import effect
 from tests.support import payment_mcp_server
+from tests.support.example_flows.openai_agents import Scripted
 from tests.support.numbered_crash_points import LEDGER
+from tests.support.workflow_effects import effect
 
 URL = os.environ.get("TILL_URL", "http://127.0.0.1:9/mcp")
 #: -I: it starts in a tenth of a second.

@@ -12,9 +12,8 @@ import pytest
 from perdure import FatalError, Flow, InvalidFlow, RetryableError, UnstorableValue
 from perdure.flows.flow import Role
 from perdure.flows.outcomes import Advance, Command, End, Interrupt, Outcome, Renew, Turn
-from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.failed_attempt import failure, quarantine
-from perdure.worker.domain.record import SCHEMA, Record, digest_of, unpack_turns
+from perdure.worker.domain.record import Record, unpack_turns
 from perdure.worker.domain.settlement import (
     GIVE_BACK,
     NextMessage,
@@ -23,8 +22,7 @@ from perdure.worker.domain.settlement import (
     with_accounts,
 )
 from perdure.worker.settings import Settings
-
-SETTINGS = Settings(redis_url=None)
+from tests.support.run_records import SETTINGS, record
 
 
 class Ring(Flow):
@@ -51,26 +49,6 @@ class ForkedRing(Ring):
     @property
     def fork_nodes(self) -> tuple[str, ...]:
         return ("Controller",)
-
-
-def record(**extra: str) -> Record:
-    fields = {
-        **ExecutionState(current_node="Controller", step=4).to_fields(),
-        "id": "r",
-        "schema": SCHEMA,
-        "flow": "ring",
-        "goal": "g",
-    }
-    fields |= {
-        "inputs": "{}",
-        "cycles": "1",
-        "turns": "7",
-        "epoch": "2",
-        "interrupt_before": "[]",
-        "interrupt_after": "[]",
-        **extra,
-    }
-    return Record({**fields, "digest": digest_of(fields)})
 
 
 def settled(

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
 
-from perdure.worker.engine.drain import Drain
-from perdure.worker.engine.fast.handoff import FastRounds
 from perdure.worker.store import Claim, Prefetched
-
-
-def fast_rounds_without_server() -> FastRounds:
-    """A fast path whose store and committer are not used."""
-    nothing = cast("Any", None)
-    return FastRounds(nothing, nothing, ["ring"], "worker", 20.0, Drain(), lambda: 1)
+from tests.support.fast_rounds import fast_rounds_without_server
 
 
 def claim(carried_over: bool) -> Claim:

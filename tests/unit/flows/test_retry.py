@@ -24,7 +24,7 @@ from perdure import (
 from perdure.flows.retry import retry_of, tightening
 from perdure.flows.shapes.config import read_config
 from perdure.worker.domain.failed_attempt import failure
-from tests.unit.domain.test_settlement import SETTINGS, record
+from tests.support.run_records import SETTINGS, record
 
 
 @pytest.mark.parametrize(

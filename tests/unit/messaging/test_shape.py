@@ -26,7 +26,7 @@ from perdure.worker.messaging.message import (
 )
 from tests.corpus.form import Form
 from tests.corpus.messages import LIST, carried_by
-from tests.unit.messaging.test_message import QUEUE, a_good_one, bent, meddled
+from tests.support.broken_messages import QUEUE, a_good_one, bent, meddled
 
 UUID = "6828888e-de7e-437c-ab71-22b6a5e853b4"
 #: A message that does not tell which of its blanks is which.

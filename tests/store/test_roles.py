@@ -12,8 +12,10 @@ import redis
 from perdure.worker.store import Claim, PrefetchRequest, Store
 from perdure.worker.store.scripts import TRANSITIONS, source
 from tests.support.acl_permissions import EXAMPLES, FOREIGN, KEYLESS, OURS, ROLES, example
-from tests.support.acl_server import ACL, LockedServer, locked_server, password
+from tests.support.acl_server import ACL, LockedServer, locked, password
 from tests.support.runs import LEASE, START, Fetches, commit_end, new_run, try_claim
+
+__all__ = ["locked"]
 
 #: How servers say no, to a command and inside a script.
 NO = (
@@ -25,12 +27,6 @@ NO = (
 )
 #: What no script may run, whoever runs it.
 NOT_IN_SCRIPTS = ("not allowed from script", "Write commands are not allowed")
-
-
-@pytest.fixture(scope="module", params=["valkey", pytest.param("redis", marks=pytest.mark.slow)])
-def locked(request: pytest.FixtureRequest) -> Iterator[LockedServer]:
-    with locked_server(request.param) as running:
-        yield running
 
 
 @pytest.fixture

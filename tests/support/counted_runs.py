@@ -1,0 +1,29 @@
+"""Runs of the flows that count, played in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure import Client, Run, Settings
+from tests.support.round_driver import driving
+
+
+def play(settings: Settings, run_id: str) -> None:
+    """Play rounds until no message is left."""
+    with driving(settings) as driver:
+        driver.play(2_000)
+
+
+def counted(client: Client, settings: Settings, flow: str, **inputs: Any) -> Run:
+    """A run of flow ``counts`` or its like that has ended."""
+    run = client.submit(flow, "g", inputs)
+    play(settings, run.id)
+    return client.get(run.id)
+
+
+@pytest.fixture
+def long(client: Client, settings: Settings) -> Run:
+    """A run whose first events are gone."""
+    return counted(client, settings, "counts_bounded", rounds=300)

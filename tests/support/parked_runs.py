@@ -1,0 +1,27 @@
+"""Runs that wait for a signal or for a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure import Client, Run, Settings
+from tests.support.example_flows import waits  # noqa: F401 -- registers flows
+from tests.support.runs import hash_of, phase
+from tests.support.runs_in_every_status import play
+
+
+def parked(client: Client, settings: Settings, flow: str = "payment", **inputs: Any) -> Run:
+    """A run that has come to its wait."""
+    run = client.submit(flow, "g", inputs)
+    play(settings, run.id)
+    assert phase(client._store, run.id) == "parked"
+    return run
+
+
+def asleep(client: Client, settings: Settings) -> Run:
+    """A run that has got its signal and sleeps."""
+    run = client.submit("payment", "g", {"nap": 60})
+    client.signal(run.id, "paid")
+    play(settings, run.id)
+    assert "wait_until" in hash_of(client._store, run.id)
+    return run

@@ -1,0 +1,148 @@
+"""Effects of steps, how often each happened, and the rounds of workers that die of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from perdure import AsyncSteps, Client, Run, RunStatus, Settings, Steps, workflow
+from perdure.flows.errors import ProcessEnd
+from perdure.worker.ids import process_name
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
+
+#: What steps have done, and how often their functions were begun.
+DONE: Counter[str] = Counter()
+BEGUN: Counter[str] = Counter()
+#: Names of the steps in which the process dies, with how often.
+DEADLY: Counter[str] = Counter()
+FAILING: Counter[str] = Counter()
+
+
+class Killed(ProcessEnd):
+    """The process dies."""
+
+    count = 0
+
+    def __init__(self) -> None:
+        super().__init__("killed")
+        Killed.count += 1
+
+
+def effect(name: str) -> str:
+    """Do something, and die behind it if the test says so."""
+    DONE[name] += 1
+    if DEADLY[name]:
+        DEADLY[name] -= 1
+        raise Killed
+    if FAILING[name]:
+        FAILING[name] -= 1
+        raise ValueError(f"{name} failed")
+    return f"{name} is done"
+
+
+async def aeffect(name: str) -> str:
+    await asyncio.sleep(0)
+    return effect(name)
+
+
+@workflow("workflow_order")
+def order(steps: Steps, item: str, idempotent: bool = True) -> list[str]:
+    """Charge, ship, mail."""
+    BEGUN["order"] += 1
+    return [
+        steps.step(effect, f"{what} {item}", name=what, idempotent=idempotent)
+        for what in ("charge", "ship", "mail")
+    ]
+
+
+@workflow("workflow_live_order")
+async def live_order(steps: AsyncSteps, item: str) -> list[str]:
+    """Charge, ship, mail."""
+    BEGUN["live"] += 1
+    return [
+        await steps.step(aeffect, f"{what} {item}", name=what, idempotent=True)
+        for what in ("charge", "ship", "mail")
+    ]
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    """Forget what earlier tests have done."""
+    for each in (DONE, BEGUN, DEADLY, FAILING):
+        each.clear()
+
+
+@pytest.fixture
+def other(settings: Settings) -> Iterator[Driver]:
+    """A driver like another worker process."""
+    with driving(settings) as made:
+        yield made
+
+
+def play_one(driver: Driver, before_its_commit: bool = False) -> bool:
+    """Play a round, or begin it in a process that dies in it; whether there was one."""
+    message = driver.take()
+    if message is None:
+        return False
+    run_id, epoch, step = message
+    try:
+        if before_its_commit:
+            driver.dies_before_its_commit(*message)
+            raise Killed
+        driver.engine.rounds.run(*message)
+    except Killed:
+        driver.engine.store.release_dead_lease(
+            run_id, epoch=epoch, step=step, process=process_name()
+        )
+        driver.sweeper.sweep()
+    return True
+
+
+def let_time_pass(driver: Driver) -> None:
+    """End the waits of rounds whose worker was lost, which take a second and more, and sweep."""
+    store = driver.engine.store
+    for run_id in store.redis.zrange(store.keys.due, 0, -1):
+        if store.redis.hget(store.keys.run(run_id), "waiting_for") in ("loss", "retry"):
+            store.redis.hset(store.keys.run(run_id), "waiting_until", 1)
+            store.redis.zadd(store.keys.due, {run_id: 1})
+    driver.sweeper.sweep()
+
+
+def play(driver: Driver, run: Run) -> Run:
+    """Play until the run has ended, or waits for somebody."""
+
+    def rests() -> bool:
+        while play_one(driver):
+            pass
+        let_time_pass(driver)
+        found = driver.client.get(run.id)
+        return found.status.ended or found.status is RunStatus.INTERRUPTED
+
+    until(rests, "the end of the run")
+    return driver.client.get(run.id)
+
+
+def play_anywhere(settings: Settings, run: Run) -> Run:
+    """Play each round in another process, until the run has ended, or waits for somebody."""
+
+    def rests() -> bool:
+        with driving(settings) as another:
+            play_one(another)
+            let_time_pass(another)
+            found = another.client.get(run.id)
+            return found.status.ended or found.status is RunStatus.INTERRUPTED
+
+    until(rests, "the end of the run", 60)
+    with driving(settings) as another:
+        return another.client.get(run.id)
+
+
+def journal(client: Client, run: Run) -> list[tuple[str, Any]]:
+    """The names and the results of what the run has done."""
+    history = client.transcript(run.id)["history"]
+    return [(turn["command"]["name"], turn["observation"]) for turn in history]
