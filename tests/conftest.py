@@ -21,6 +21,7 @@ from tests.support.rabbitmq import RabbitServer, rabbit_binary, rabbit_server
 from tests.support.redis_servers import CrashableServer, available_binaries
 from tests.support.redis_servers import server as server_of_its_own
 from tests.support.runs import START
+from tests.support.signals import restore_defaults
 from tests.support.workers import WorkerProcess
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ pytest_plugins = [
 KOMBU = "_kombu."
 #: Each prefix of this session, and the test that had it.
 PREFIXES: dict[str, str] = {}
+
+
+def pytest_configure() -> None:
+    """Keep the processes of tests from inheriting signals that this process was made to ignore."""
+    restore_defaults()
 
 
 @contextmanager
