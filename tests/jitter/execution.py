@@ -1,0 +1,186 @@
+"""One pass of pytest under a fault: the verdict of each test, and how often the fault happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.jitter.faults import Fault
+from tests.jitter.load import keep_busy
+from tests.jitter.verdicts import LOG, PLACES, VERDICTS, add_injection
+
+ROOT = Path(__file__).parents[2]
+#: Exit codes of pytest that say something about tests: all passed, some failed.
+PLAYED = (0, 1)
+#: Seconds between two lines of progress.
+PROGRESS_SECONDS = 10.0
+#: Characters of pytest's output that an error shows.
+TAIL = 4000
+
+
+class NotPlayed(Exception):
+    """The tests could not be played, or the fault did not happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass of all tests.
+
+    Attributes:
+        verdicts: By node id: ``passed``, ``failed``, ``skipped``, or ``unfinished`` if pytest died
+            in the test.
+        texts: What pytest says of a failure, by node id.
+        pauses: How many pauses were made, by place.
+        processes: How many processes made a pause.
+        cpu_seconds: CPU time of the processes that kept the cores busy.
+    """
+
+    verdicts: Mapping[str, str]
+    texts: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    pauses: Mapping[str, int] = field(default_factory=dict)
+    processes: int = 0
+    cpu_seconds: float = 0.0
+
+
+def play(fault: Fault, arguments: Sequence[str], show: Callable[[str], None]) -> Pass:
+    """Play tests once under a fault.
+
+    Args:
+        arguments: Those of pytest.
+        show: Is called with a line of progress every few seconds.
+
+    Raises:
+        NotPlayed: pytest could not run, or nothing of the fault happened.
+    """
+    with tempfile.TemporaryDirectory(prefix="hf-jitter-") as folder:
+        place = Path(folder)
+        place.chmod(0o755)
+        log, verdicts, output = place / "pauses", place / "verdicts", place / "output"
+        log.touch()
+        log.chmod(0o666)  # processes of other users append to it, too
+        verdicts.touch()
+        began = time.monotonic()
+        with keep_busy() if fault.has_load else nullcontext() as load, output.open("wb") as stream:
+            pytest = subprocess.Popen(
+                [sys.executable, "-m", "pytest", "-p", "tests.jitter.verdicts", *arguments],
+                cwd=ROOT,
+                env=environment_of(fault, log, verdicts),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                follow(pytest, verdicts, f"{fault.name}: ", show)
+            finally:
+                if pytest.poll() is None:
+                    pytest.terminate()
+                    pytest.wait()
+        phases = read_lines(verdicts)
+        tests = read_verdicts(phases)
+        text = output.read_text(errors="replace")[-TAIL:]
+        if not tests or (pytest.returncode not in PLAYED and pytest.returncode >= 0):
+            raise NotPlayed(f"{fault.name}: pytest ended with {pytest.returncode}:\n{text}")
+        played = Pass(
+            tests,
+            {phase["test"]: phase["text"] for phase in phases if phase.get("text")},
+            time.monotonic() - began,
+            *count_pauses(log.read_text()),
+            load.cpu_seconds if load is not None else 0.0,
+        )
+    if why := why_nothing_happened(fault, played):
+        raise NotPlayed(f"{fault.name}: {why}")
+    return played
+
+
+def environment_of(fault: Fault, log: Path, verdicts: Path) -> dict[str, str]:
+    """Return the environment of pytest under a fault."""
+    environment = {name: text for name, text in os.environ.items() if name not in (PLACES, LOG)}
+    environment[VERDICTS] = str(verdicts)
+    if fault.pauses or fault.has_load:
+        environment[LOG] = str(log)
+    if fault.pauses:
+        environment[PLACES] = ",".join(f"{place}={seconds}" for place, seconds in fault.pauses)
+        environment["PYTHONPATH"] = add_injection(environment.get("PYTHONPATH"))
+    return environment
+
+
+def follow(
+    pytest: subprocess.Popen[bytes], verdicts: Path, head: str, show: Callable[[str], None]
+) -> None:
+    """Wait until pytest has ended, and show from time to time how far it is."""
+    shown = ""
+    while True:
+        try:
+            pytest.wait(PROGRESS_SECONDS)
+        except subprocess.TimeoutExpired:
+            progress = progress_of(read_lines(verdicts))
+            if progress != shown:
+                show(head + progress)
+            shown = progress
+        else:
+            return
+
+
+def progress_of(phases: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many tests have ended, how many of them failed, and which one runs."""
+    count = sum(phase.get("tests", 0) for phase in phases)
+    tests = read_verdicts(phases)
+    running = [test for test, verdict in tests.items() if verdict == "unfinished"]
+    failed = sum(verdict == "failed" for verdict in tests.values())
+    text = f"{len(tests) - len(running)} of {count or '?'} tests, {failed} failed"
+    return f"{text}, in {running[-1]}" if running else text
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """Return the lines that the plugin has written. The last one may not be complete yet."""
+    lines = file.read_text().split("\n")[:-1]
+    return [json.loads(line) for line in lines]
+
+
+def read_verdicts(phases: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the verdict of each test from the outcomes of its phases.
+
+    A test has failed if one of its phases has. It is unfinished until its teardown has ended.
+    """
+    outcomes: dict[str, dict[str, str]] = {}
+    for phase in phases:
+        if "test" in phase:
+            outcomes.setdefault(phase["test"], {})[phase["when"]] = phase["outcome"]
+    verdicts = {}
+    for test, by_phase in outcomes.items():
+        words = set(by_phase.values())
+        if "failed" in words:
+            verdicts[test] = "failed"
+        elif "teardown" not in by_phase:
+            verdicts[test] = "unfinished"
+        else:
+            verdicts[test] = "skipped" if "skipped" in words else "passed"
+    return verdicts
+
+
+def count_pauses(log: str) -> tuple[dict[str, int], int]:
+    """Return how many pauses the log has for each place, and how many processes made them."""
+    lines = [line.split() for line in log.splitlines()]
+    pauses: dict[str, int] = {}
+    for _, place in lines:
+        pauses[place] = pauses.get(place, 0) + 1
+    return pauses, len({process for process, _ in lines})
+
+
+def why_nothing_happened(fault: Fault, played: Pass) -> str:
+    """Return why a pass proves nothing, or an empty text if its fault happened."""
+    if fault.pauses and not played.pauses:
+        return "no process made a pause, so the verdicts prove nothing"
+    if fault.has_load and not played.cpu_seconds:
+        return "the cores were not kept busy"
+    return ""
