@@ -111,8 +111,8 @@ def look_late(name):
 WRAPPERS = {
     "perdure.worker.engine.rounds": wrap_rounds,
     "perdure.worker.store.transitions": wrap_store,
-    "tests.support.servers": look_late("until"),
-    "tests.support.leftover_processes": look_late("wait_for"),
+    "tests.support.waits": look_late("until"),
+    "tests.support.os_processes": look_late("wait_for"),
 }
 
 

@@ -22,7 +22,7 @@ from tests.jitter.verdicts import INJECTION, add_injection
 #: A test that waits, and a test that passes only undisturbed.
 WAITING = """
 import os
-from tests.support.servers import until
+from tests.support.waits import until
 
 def test_waits():
     until(lambda: True, "nothing")
