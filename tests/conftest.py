@@ -28,7 +28,11 @@ hypothesis_settings.register_profile(
 )
 hypothesis_settings.load_profile("perdure")
 
-pytest_plugins = ["tests.support.dashboard_fixtures", "tests.support.shares"]
+pytest_plugins = [
+    "tests.support.cases",
+    "tests.support.dashboard_fixtures",
+    "tests.support.shares",
+]
 
 #: kombu keeps the bindings of queues under names of its own.
 KOMBU = "_kombu."
