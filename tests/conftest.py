@@ -33,6 +33,7 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("perdure")
 
 pytest_plugins = [
+    "tests.support.cases",
     "tests.support.dashboard_fixtures",
     "tests.support.shares",
     "tests.support.tier_guard",

@@ -42,7 +42,7 @@ ROUNDS = '''
 from perdure import Client
 from perdure.worker.settings import Settings
 from tests.support.example_flows import rings
-from tests.support.runtimes import runtime_of
+from tests.support.in_process_runtime import runtime_of
 
 client = Client(settings=Settings(redis_url={url!r}, prefix={prefix!r}))
 run = client.submit("ledger", "goal", {{"rounds": 5}})

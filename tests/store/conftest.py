@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from perdure.worker.store import Store
+from tests.support.leftover_keys import keys_under
 from tests.support.redis_servers import CrashableServer
 from tests.support.runs import START
 
@@ -17,3 +18,16 @@ def store(any_server: CrashableServer, prefix: str) -> Iterator[Store]:
     made = Store(any_server.url, prefix, now=START)
     yield made
     made.close()
+
+
+@pytest.fixture
+def fresh_store(store: Store) -> Callable[[], Store]:
+    """Return the store for the next case of a table: without keys, its clock at START."""
+
+    def emptied() -> Store:
+        if left := keys_under(store.redis, store.keys.prefix):
+            store.redis.delete(*left)
+        store.now = START
+        return store
+
+    return emptied

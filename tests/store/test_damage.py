@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.worker.store import Claim, ClaimRefused, Store
+from tests.support.cases import EachCase, cases_of
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -209,24 +210,25 @@ LEFT_ALONE = {
 }
 
 
-@pytest.mark.parametrize("name", [*RUN_KEYS, *SHARED, *LISTS])
-@pytest.mark.parametrize("transition", TRANSITIONS)
 def test_a_wrong_type_at_any_key_is_answered_before_any_write(
-    store: Store, transition: str, name: str
+    fresh_store: Callable[[], Store], each_case: EachCase
 ) -> None:
-    call = TRANSITIONS[transition](store)
-    spoil(store, key_of(store, name))
-    before = everything(store)
-    answer = word(call())
-    if transition == "deleting" and name in RUN_KEYS:
-        assert answer == "ok", "it is removed whatever it is"
-    elif name in LEFT_ALONE.get(transition, ()):
-        assert (
-            answer in ("ok", "wait") and store.redis.get(key_of(store, name)) == "not what it was"
-        )
-    else:
-        assert answer == "damaged"
-        assert everything(store) == before
+    def check(transition: str, name: str) -> None:
+        store = fresh_store()
+        call = TRANSITIONS[transition](store)
+        spoil(store, key_of(store, name))
+        before = everything(store)
+        answer = word(call())
+        if transition == "deleting" and name in RUN_KEYS:
+            assert answer == "ok", "it is removed whatever it is"
+        elif name in LEFT_ALONE.get(transition, ()):
+            assert answer in ("ok", "wait")
+            assert store.redis.get(key_of(store, name)) == "not what it was"
+        else:
+            assert answer == "damaged"
+            assert everything(store) == before
+
+    each_case(cases_of(TRANSITIONS, [*RUN_KEYS, *SHARED, *LISTS]), check)
 
 
 @pytest.mark.parametrize("name", ["run", "due", "executor", "memory", "events"])
@@ -322,42 +324,48 @@ OPTIONAL = ("failures", "losses", "number", "grace")
 GARBAGE = ("", "x", "nan", "inf", "-1", "1.5", "0x10", "1e3", " 1", "9" * 400)
 
 
-@pytest.mark.parametrize(
-    "field", [*CONTROL, "id", "flow", "queue", "message", "current_node", "phase"]
-)
-@pytest.mark.parametrize("transition", READING)
 def test_a_missing_control_field_is_damaged_and_nothing_is_written(
-    store: Store, transition: str, field: str
+    fresh_store: Callable[[], Store], each_case: EachCase
 ) -> None:
-    call = TRANSITIONS[transition](store)
-    store.redis.hdel(store.keys.run("r"), field)
-    before = everything(store)
-    assert word(call()) == "damaged"
-    assert everything(store) == before
-
-
-@pytest.mark.parametrize("field", [*CONTROL, *OPTIONAL])
-@pytest.mark.parametrize("transition", ["ending", *READING])
-def test_a_garbled_control_field_is_damaged_and_nothing_is_written(
-    store: Store, transition: str, field: str
-) -> None:
-    """Lua reads nan, inf, 0x10 and 1e3 as numbers; none of them is a count."""
-    call = TRANSITIONS[transition](store)
-    for text in GARBAGE:
-        store.redis.hset(store.keys.run("r"), field, text)
+    def check(transition: str, field: str) -> None:
+        store = fresh_store()
+        call = TRANSITIONS[transition](store)
+        store.redis.hdel(store.keys.run("r"), field)
         before = everything(store)
-        assert word(call()) == "damaged", f"{field} = {text!r}"
+        assert word(call()) == "damaged"
         assert everything(store) == before
 
+    fields = [*CONTROL, "id", "flow", "queue", "message", "current_node", "phase"]
+    each_case(cases_of(READING, fields), check)
 
-@pytest.mark.parametrize("text", ["", "asleep", "Queued"])
-@pytest.mark.parametrize("transition", READING)
-def test_an_unknown_phase_is_damaged(store: Store, transition: str, text: str) -> None:
-    call = TRANSITIONS[transition](store)
-    store.redis.hset(store.keys.run("r"), "phase", text)
-    before = everything(store)
-    assert word(call()) == "damaged"
-    assert everything(store) == before
+
+def test_a_garbled_control_field_is_damaged_and_nothing_is_written(
+    fresh_store: Callable[[], Store], each_case: EachCase
+) -> None:
+    """Lua reads nan, inf, 0x10 and 1e3 as numbers; none of them is a count."""
+
+    def check(transition: str, field: str) -> None:
+        store = fresh_store()
+        call = TRANSITIONS[transition](store)
+        for text in GARBAGE:
+            store.redis.hset(store.keys.run("r"), field, text)
+            before = everything(store)
+            assert word(call()) == "damaged", f"{field} = {text!r}"
+            assert everything(store) == before
+
+    each_case(cases_of(["ending", *READING], [*CONTROL, *OPTIONAL]), check)
+
+
+def test_an_unknown_phase_is_damaged(fresh_store: Callable[[], Store], each_case: EachCase) -> None:
+    def check(transition: str, text: str) -> None:
+        store = fresh_store()
+        call = TRANSITIONS[transition](store)
+        store.redis.hset(store.keys.run("r"), "phase", text)
+        before = everything(store)
+        assert word(call()) == "damaged"
+        assert everything(store) == before
+
+    each_case(cases_of(READING, ["", "asleep", "Queued"]), check)
 
 
 @pytest.mark.parametrize("field", ["id", "lease_granted", "token"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.worker.store import Claim, ClaimRefused, Store
+from tests.support.cases import EachCase, cases_of
 from tests.support.runs import (
     LEASE,
     advance,
@@ -147,20 +148,28 @@ COUNTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("field", TIMES)
-@pytest.mark.parametrize("text", ["253402300800000", "x", "-1", ""])
-def test_a_time_that_nobody_can_read_is_damaged(store: Store, field: str, text: str) -> None:
-    new_run(store)
-    damage(store, field, text)
-    assert try_claim(store) == ClaimRefused("damaged", field)
+def test_a_time_that_nobody_can_read_is_damaged(
+    fresh_store: Callable[[], Store], each_case: EachCase
+) -> None:
+    def check(field: str, text: str) -> None:
+        store = fresh_store()
+        new_run(store)
+        damage(store, field, text)
+        assert try_claim(store) == ClaimRefused("damaged", field)
+
+    each_case(cases_of(TIMES, ["253402300800000", "x", "-1", ""]), check)
 
 
-@pytest.mark.parametrize("field", COUNTS)
-@pytest.mark.parametrize("text", ["x", "-1", "", "9" * 16])
-def test_a_number_that_nobody_can_read_is_damaged(store: Store, field: str, text: str) -> None:
-    new_run(store)
-    damage(store, field, text)
-    assert try_claim(store, epoch=0, step=0) == ClaimRefused("damaged", field)
+def test_a_number_that_nobody_can_read_is_damaged(
+    fresh_store: Callable[[], Store], each_case: EachCase
+) -> None:
+    def check(field: str, text: str) -> None:
+        store = fresh_store()
+        new_run(store)
+        damage(store, field, text)
+        assert try_claim(store, epoch=0, step=0) == ClaimRefused("damaged", field)
+
+    each_case(cases_of(COUNTS, ["x", "-1", "", "9" * 16]), check)
 
 
 def test_long_numbers_and_far_times_are_sound(store: Store) -> None:

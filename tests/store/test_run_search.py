@@ -7,6 +7,7 @@ import pytest
 from perdure import Client, InvalidInput
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
+from tests.support.cases import EachCase, cases_of
 
 
 def paged(client: Client, line: str, limit: int, look: int | None) -> list[str]:
@@ -42,26 +43,30 @@ def runs(client: Client, settings: Settings) -> dict[str, str]:
     return ids
 
 
-@pytest.mark.parametrize(("limit", "look"), [(50, None), (2, None), (3, 4)])
-@pytest.mark.parametrize(
-    ("line", "goals"),
-    [
-        ("label:odd=1", "n9 n7 n5 n3 n1"),
-        ("label:odd=1 sort:oldest", "n1 n3 n5 n7 n9"),
-        ("by:ann", "n9 n6 n3 n0"),
-        ("by:ann sort:oldest", "n0 n3 n6 n9"),
-        ("status:stopped", "n4"),
-        ("status:stopped,queued -by:ann submitted:>2m", "n8 n7 n5 n4 n2 n1"),
-        ("submitted:<270s", "n9 n8 n7 n6"),
-        ("submitted:<270s sort:oldest submitted:>150s", "n6 n7"),
-        ("n1", "n1"),
-        ("flow:none", ""),
-    ],
-)
+#: Query, and the goals of the runs that it finds, in order.
+QUERIES = {
+    "label:odd=1": "n9 n7 n5 n3 n1",
+    "label:odd=1 sort:oldest": "n1 n3 n5 n7 n9",
+    "by:ann": "n9 n6 n3 n0",
+    "by:ann sort:oldest": "n0 n3 n6 n9",
+    "status:stopped": "n4",
+    "status:stopped,queued -by:ann submitted:>2m": "n8 n7 n5 n4 n2 n1",
+    "submitted:<270s": "n9 n8 n7 n6",
+    "submitted:<270s sort:oldest submitted:>150s": "n6 n7",
+    "n1": "n1",
+    "flow:none": "",
+}
+#: Runs of a page, and runs that one page may look at.
+BOUNDS = {"whole": (50, None), "pages of two": (2, None), "a look at four": (3, 4)}
+
+
 def test_pages_of_a_query_hold_each_matching_run_once_in_order(
-    client: Client, runs: dict[str, str], line: str, goals: str, limit: int, look: int | None
+    client: Client, runs: dict[str, str], each_case: EachCase
 ) -> None:
-    assert paged(client, line, limit, look) == goals.split()
+    def check(line: str, bounds: str) -> None:
+        assert paged(client, line, *BOUNDS[bounds]) == QUERIES[line].split()
+
+    each_case(cases_of(QUERIES, BOUNDS), check)
 
 
 def test_a_run_is_found_by_its_id_and_by_the_beginning_of_it(

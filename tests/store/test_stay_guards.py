@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from perdure.worker.store import Claim, Store
+from tests.support.cases import EachCase, cases_of
 from tests.support.runs import (
     claim,
     commit_next,
@@ -100,20 +101,29 @@ def test_a_run_that_lost_a_control_field_does_not_stay(store: Store, field: str)
     refused(store, granted)
 
 
-@pytest.mark.parametrize("text", NO_COUNTS)
-@pytest.mark.parametrize("field", COUNTS)
-def test_a_garbled_count_does_not_stay(store: Store, field: str, text: str | None) -> None:
-    granted = leased(store)
-    put(store, field, text)
-    refused(store, granted)
+def test_a_garbled_count_does_not_stay(
+    fresh_store: Callable[[], Store], each_case: EachCase
+) -> None:
+    def check(field: str, text: str | None) -> None:
+        store = fresh_store()
+        granted = leased(store)
+        put(store, field, text)
+        refused(store, granted)
+
+    each_case(cases_of(COUNTS, NO_COUNTS), check)
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "1e3", "1234567890123456"])
-@pytest.mark.parametrize("field", ["round_timeout", "deadline", "round_until"])
-def test_a_garbled_limit_does_not_stay(store: Store, field: str, text: str) -> None:
-    granted = leased(store)
-    put(store, field, text)
-    refused(store, granted)
+def test_a_garbled_limit_does_not_stay(
+    fresh_store: Callable[[], Store], each_case: EachCase
+) -> None:
+    def check(field: str, text: str) -> None:
+        store = fresh_store()
+        granted = leased(store)
+        put(store, field, text)
+        refused(store, granted)
+
+    limits = ["round_timeout", "deadline", "round_until"]
+    each_case(cases_of(limits, ["", "x", "-1", "1e3", "1234567890123456"]), check)
 
 
 def test_a_stop_that_was_asked_for_is_left_to_the_commit(store: Store) -> None:

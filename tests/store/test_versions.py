@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.worker.store import ClaimRefused, Store
+from tests.support.cases import EachCase, cases_of
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -106,17 +107,20 @@ WAYS: dict[str, tuple[str, Callable[[Store], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
 def test_fields_that_this_version_does_not_know_are_kept_byte_for_byte(
-    store: Store, way: str
+    fresh_store: Callable[[], Store], each_case: EachCase
 ) -> None:
-    end, go = WAYS[way]
-    new_run(store)
-    store.redis.hset(store.keys.run("r"), mapping=FUTURE)
-    go(store)
-    fields = hash_of(store)
-    assert fields["phase"] == end
-    assert {name: fields.get(name) for name in FUTURE} == FUTURE
+    def check(way: str) -> None:
+        store = fresh_store()
+        end, go = WAYS[way]
+        new_run(store)
+        store.redis.hset(store.keys.run("r"), mapping=FUTURE)
+        go(store)
+        fields = hash_of(store)
+        assert fields["phase"] == end
+        assert {name: fields.get(name) for name in FUTURE} == FUTURE
+
+    each_case(cases_of(WAYS), check)
 
 
 def claim_as_older(store: Store) -> Any:

@@ -484,19 +484,24 @@ def everything(store: Store) -> dict[str, Any]:
 
     kombu's bindings of queues (``_kombu.*``) are left out: workers of other tests leave them behind.
     """
-    read: dict[str, Callable[[str], Any]] = {
-        "hash": store.redis.hgetall,
-        "list": lambda key: store.redis.lrange(key, 0, -1),
-        "stream": store.redis.xrange,
-        "zset": lambda key: store.redis.zrange(key, 0, -1, withscores=True),
-        "string": store.redis.get,
-        "set": store.redis.smembers,
-    }
-    found: Any = [key for key in store.redis.keys("*") if not key.startswith("_kombu.")]
-    return {
-        key: (read[str(store.redis.type(key))](key), store.redis.pexpiretime(key))
-        for key in sorted(found)
-    }
+    keys = sorted(key for key in store.redis.keys("*") if not key.startswith("_kombu."))
+    # Three exchanges, however many keys there are: tests call this thousands of times.
+    with store.redis.pipeline(transaction=False) as pipe:
+        read: dict[str, Callable[[str], Any]] = {
+            "hash": pipe.hgetall,
+            "list": lambda key: pipe.lrange(key, 0, -1),
+            "stream": pipe.xrange,
+            "zset": lambda key: pipe.zrange(key, 0, -1, withscores=True),
+            "string": pipe.get,
+            "set": pipe.smembers,
+        }
+        for key in keys:
+            pipe.type(key)
+            pipe.pexpiretime(key)
+        reply = pipe.execute()
+        for key, kind in zip(keys, reply[::2], strict=True):
+            read[str(kind)](key)
+        return dict(zip(keys, zip(pipe.execute(), reply[1::2], strict=True), strict=True))
 
 
 def assert_lawful(store: Store, run_id: str = "r") -> None:

@@ -13,7 +13,7 @@ from perdure.worker import errors as worker_errors
 from perdure.worker.cli.exit_codes import NO_SERVER, NOT_POSSIBLE, Failed, NoServer, code_of
 from perdure.worker.client.remote.problems import raise_problem
 from perdure.worker.errors import HTTP_ERRORS, http_class
-from perdure.worker.web.problems import REQUEST_PROBLEMS, problem
+from tests.support.cases import EachCase, cases_of
 
 PUBLIC = sorted(
     {
@@ -27,6 +27,8 @@ PUBLIC = sorted(
 
 
 def test_each_public_error_has_a_code_of_its_own() -> None:
+    from perdure.worker.web.problems import REQUEST_PROBLEMS
+
     assert len(PUBLIC) > 30
     assert [cls for cls in PUBLIC if "code" not in vars(cls)] == []
     assert len({cls.code for cls in PUBLIC}) == len(PUBLIC)
@@ -40,15 +42,19 @@ def test_what_http_reports_under_a_code_has_a_title_and_a_status_of_its_own() ->
     assert [cls for cls in reported if "title" not in vars(cls)] == []
 
 
-@pytest.mark.parametrize("cls", PUBLIC, ids=lambda cls: cls.__name__)
-def test_the_round_trip_through_http_gives_back_the_class(cls: type[PerdureError]) -> None:
-    response = problem(cls("what went wrong"))
-    received = httpx2.Response(
-        response.status_code, headers=response.headers, content=bytes(response.body)
-    )
-    with pytest.raises(PerdureError, match="what went wrong") as raised:
-        raise_problem(received, "http://server")
-    assert type(raised.value) is http_class(cls)
+def test_the_round_trip_through_http_gives_back_the_class(each_case: EachCase) -> None:
+    from perdure.worker.web.problems import problem
+
+    def check(cls: type[PerdureError]) -> None:
+        response = problem(cls("what went wrong"))
+        received = httpx2.Response(
+            response.status_code, headers=response.headers, content=bytes(response.body)
+        )
+        with pytest.raises(PerdureError, match="what went wrong") as raised:
+            raise_problem(received, "http://server")
+        assert type(raised.value) is http_class(cls)
+
+    each_case(cases_of(PUBLIC), check)
 
 
 def test_over_http_a_refused_user_of_the_state_server_is_a_server_that_is_away() -> None:

@@ -11,6 +11,7 @@ from perdure.worker.client.api import ClientApi
 from perdure.worker.client.async_notifications import AsyncNotifications
 from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.remote.notifications import RemoteNotifications
+from tests.support.cases import EachCase, cases_of
 
 METHODS = sorted({"again", *ClientApi.__abstractmethods__})
 #: What a client has beside its methods.
@@ -26,26 +27,32 @@ def test_a_client_has_the_methods_of_the_contract_and_no_others(client: type) ->
     assert not getattr(client, "__abstractmethods__", None)
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
-@pytest.mark.parametrize("name", METHODS)
-def test_a_method_has_the_parameters_of_the_contract(client: type, name: str) -> None:
-    expected = inspect.signature(getattr(ClientApi, name)).parameters
-    actual = inspect.signature(getattr(client, name)).parameters
-    assert list(actual.values()) == list(expected.values())
+def test_a_method_has_the_parameters_of_the_contract(each_case: EachCase) -> None:
+    def check(client: type, name: str) -> None:
+        expected = inspect.signature(getattr(ClientApi, name)).parameters
+        actual = inspect.signature(getattr(client, name)).parameters
+        assert list(actual.values()) == list(expected.values())
+
+    each_case(cases_of(CLIENTS, METHODS), check)
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
-@pytest.mark.parametrize("name", METHODS)
-def test_a_method_is_documented_by_the_contract(client: type, name: str) -> None:
-    documented = inspect.getdoc(getattr(ClientApi, name))
-    assert documented
-    assert inspect.getdoc(getattr(client, name)) == documented
+def test_a_method_is_documented_by_the_contract(each_case: EachCase) -> None:
+    def check(client: type, name: str) -> None:
+        documented = inspect.getdoc(getattr(ClientApi, name))
+        assert documented
+        assert inspect.getdoc(getattr(client, name)) == documented
+
+    each_case(cases_of(CLIENTS, METHODS), check)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_a_method_of_the_async_client_is_a_coroutine_or_an_async_iterator(name: str) -> None:
-    method = getattr(AsyncClient, name)
-    assert inspect.iscoroutinefunction(method) != inspect.isasyncgenfunction(method)
+def test_a_method_of_the_async_client_is_a_coroutine_or_an_async_iterator(
+    each_case: EachCase,
+) -> None:
+    def check(name: str) -> None:
+        method = getattr(AsyncClient, name)
+        assert inspect.iscoroutinefunction(method) != inspect.isasyncgenfunction(method)
+
+    each_case(cases_of(METHODS), check)
 
 
 @pytest.mark.parametrize("notifications", NOTIFICATIONS, ids=lambda each: each.__name__)

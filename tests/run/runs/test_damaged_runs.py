@@ -11,6 +11,7 @@ import redis
 
 from perdure import Client, DamagedRun, InvalidTransition, RunNotFound, Settings, VerdictCode
 from perdure.worker.store.keys import Keys
+from tests.support.cases import EachCase, cases_of
 from tests.support.command_line import CommandLine
 from tests.support.leftover_keys import keys_under
 
@@ -76,41 +77,43 @@ def kept(client: Client, keys: Keys) -> list[Any]:
     )
 
 
-@pytest.mark.parametrize("phase", ["queued", "interrupted"])
-@pytest.mark.parametrize("case", DAMAGES)
 def test_a_damaged_run_is_named_and_can_be_removed_with_all_its_keys(
-    client: Client, keys: Keys, case: str, phase: str
+    client: Client, keys: Keys, each_case: EachCase
 ) -> None:
     there = client._store.redis
-    client.submit("countdown", "x", run_id="sound", idempotency_key="other")
-    before = (
-        kept(client, keys),
-        there.zrange(keys.index("live"), 0, -1),
-        there.zrange(keys.due, 0, -1),
-    )
-    options: dict[str, Any] = {"interrupt_before": ["Controller"]} if phase == "interrupted" else {}
-    client.submit("countdown", "x", run_id="hurt", idempotency_key="mine", **options)
-    damage, named = DAMAGES[case]
-    damage(there, keys)
-    if named:
-        verdict = client.why("hurt")
-        assert (
-            verdict.code is VerdictCode.QUARANTINED
-            and named in verdict.sentence
-            and "perdure delete hurt" in verdict.sentence
+
+    def all_kept() -> tuple[Any, ...]:
+        live, due = (there.zrange(key, 0, -1) for key in (keys.index("live"), keys.due))
+        return kept(client, keys), live, due
+
+    def check(case: str, phase: str) -> None:
+        if left := keys_under(there, keys.prefix):
+            there.delete(*left)
+        client.submit("countdown", "x", run_id="sound", idempotency_key="other")
+        before = all_kept()
+        options: dict[str, Any] = (
+            {"interrupt_before": ["Controller"]} if phase == "interrupted" else {}
         )
-        with pytest.raises(DamagedRun, match="perdure why hurt"):
-            client.request_stop("hurt")
-    client.delete("hurt")
-    assert (
-        kept(client, keys),
-        there.zrange(keys.index("live"), 0, -1),
-        there.zrange(keys.due, 0, -1),
-    ) == before
-    assert client.submit("countdown", "y", run_id="hurt", idempotency_key="mine").goal == "y"
-    assert client.get("sound").goal == "x"
-    with pytest.raises(RunNotFound):
-        client.delete("nobody")
+        client.submit("countdown", "x", run_id="hurt", idempotency_key="mine", **options)
+        damage, named = DAMAGES[case]
+        damage(there, keys)
+        if named:
+            verdict = client.why("hurt")
+            assert (
+                verdict.code is VerdictCode.QUARANTINED
+                and named in verdict.sentence
+                and "perdure delete hurt" in verdict.sentence
+            )
+            with pytest.raises(DamagedRun, match="perdure why hurt"):
+                client.request_stop("hurt")
+        client.delete("hurt")
+        assert all_kept() == before
+        assert client.submit("countdown", "y", run_id="hurt", idempotency_key="mine").goal == "y"
+        assert client.get("sound").goal == "x"
+        with pytest.raises(RunNotFound):
+            client.delete("nobody")
+
+    each_case(cases_of(DAMAGES, ["queued", "interrupted"]), check)
 
 
 @pytest.mark.parametrize("damage", ["goal", "status"])

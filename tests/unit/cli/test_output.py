@@ -7,10 +7,10 @@ import subprocess
 import sys
 from io import StringIO
 
-import pytest
 from rich.console import Console
 
 from perdure.worker.cli.output import drawn
+from tests.support.cases import EachCase, cases_of
 
 COLUMNS = ("worker", "state", "role", "busy", "flows")
 ROWS = (
@@ -31,17 +31,21 @@ def lines(rows: tuple[tuple[str, ...], ...], width: int) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", range(28, 130))
-def test_a_column_is_there_whole_or_was_spared_and_only_one_gives_way(width: int) -> None:
-    head, row = lines(ROWS, width)
-    assert len(row) <= width and len(head) <= width
-    assert "vm:31079  draining  " in row and "state" in head, "these never go"
-    assert ("0 of 16 threads" in row) == ("busy" in head)
-    assert ("all" in row.split()) == ("role" in head.split())
-    assert "role" not in head or "busy" in head, "the first named goes first"
-    assert ("busy" in head) == (width >= 45) and ("role" in head) == (width >= 51)
-    if width >= 51:
-        assert ROWS[0][-1] in row or len(row) == width, "what room there is, is used"
+def test_a_column_is_there_whole_or_was_spared_and_only_one_gives_way(
+    each_case: EachCase,
+) -> None:
+    def check(width: int) -> None:
+        head, row = lines(ROWS, width)
+        assert len(row) <= width and len(head) <= width
+        assert "vm:31079  draining  " in row and "state" in head, "these never go"
+        assert ("0 of 16 threads" in row) == ("busy" in head)
+        assert ("all" in row.split()) == ("role" in head.split())
+        assert "role" not in head or "busy" in head, "the first named goes first"
+        assert ("busy" in head) == (width >= 45) and ("role" in head) == (width >= 51)
+        if width >= 51:
+            assert ROWS[0][-1] in row or len(row) == width, "what room there is, is used"
+
+    each_case(cases_of(range(28, 130)), check)
 
 
 def test_letters_that_take_two_cells_are_counted_as_two() -> None:

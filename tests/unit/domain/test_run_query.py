@@ -11,6 +11,7 @@ from perdure.worker.domain.query_line import added_term, line_of, quoted, terms_
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.run_query import RunQuery
 from perdure.worker.errors import InvalidInput
+from tests.support.cases import EachCase, cases_of
 
 DAY = 86_400_000
 NOW = 100 * DAY
@@ -35,25 +36,33 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("line", FITS)
-def test_a_run_is_described(line: str) -> None:
-    assert RunQuery.of(line).fits(RUN, NOW)
+def test_a_run_is_described(each_case: EachCase) -> None:
+    def check(line: str) -> None:
+        assert RunQuery.of(line).fits(RUN, NOW)
+
+    each_case(cases_of(FITS), check)
 
 
-@pytest.mark.parametrize("line", FITS_NOT)
-def test_a_run_is_not_described(line: str) -> None:
-    assert not RunQuery.of(line).fits(RUN, NOW)
+def test_a_run_is_not_described(each_case: EachCase) -> None:
+    def check(line: str) -> None:
+        assert not RunQuery.of(line).fits(RUN, NOW)
+
+    each_case(cases_of(FITS_NOT), check)
 
 
-@pytest.mark.parametrize("line", WRONG)
-def test_a_line_that_cannot_be_read_says_what_was_expected(line: str) -> None:
-    with pytest.raises(InvalidInput, match="query: "):
-        RunQuery.of(line)
+def test_a_line_that_cannot_be_read_says_what_was_expected(each_case: EachCase) -> None:
+    def check(line: str) -> None:
+        with pytest.raises(InvalidInput, match="query: "):
+            RunQuery.of(line)
+
+    each_case(cases_of(WRONG), check)
 
 
-@pytest.mark.parametrize("line", [*FITS, *FITS_NOT])
-def test_a_line_is_written_as_it_was_read(line: str) -> None:
-    assert terms_of(line_of(terms_of(line))) == terms_of(line)
+def test_a_line_is_written_as_it_was_read(each_case: EachCase) -> None:
+    def check(line: str) -> None:
+        assert terms_of(line_of(terms_of(line))) == terms_of(line)
+
+    each_case(cases_of([*FITS, *FITS_NOT]), check)
 
 
 def test_a_quoted_text_is_read_back_whatever_it_holds() -> None:

@@ -22,6 +22,7 @@ from perdure.worker.domain.settlement import (
     with_accounts,
 )
 from perdure.worker.settings import Settings
+from tests.support.cases import EachCase, cases_of
 from tests.support.run_records import SETTINGS, record
 
 
@@ -197,23 +198,35 @@ def test_an_interrupts_data_is_an_object_for_those_who_read_the_state() -> None:
     assert settled(Interrupt("?", data=[1, 2])).fields["i_data"] == '{"data":[1,2]}'
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), b"12", object(), "\ud800", {1: 2}])
-@pytest.mark.parametrize(
-    "where", ["value", "turn", "summary", "answer", "output", "reason", "data", "default"]
-)
-def test_what_would_not_read_back_is_refused_wherever_it_stands(where: str, bad: Any) -> None:
-    outcomes: dict[str, Outcome] = {
-        "value": Advance("Executor", values={"x": bad}),
-        "turn": Advance("Executor", (Turn(None, bad),)),
-        "summary": Advance("Executor", summary={"s": bad}),
-        "answer": End(answer=bad),
-        "output": End(output={"o": bad}),
-        "reason": Interrupt(bad if isinstance(bad, str) else "ok", data=bad),
-        "data": Interrupt("ok", data={"d": bad}),
-        "default": Interrupt("ok", default=bad),
-    }
-    with pytest.raises(UnstorableValue):
-        settled(outcomes[where])
+#: Values of Python that JSON does not give back as they are.
+UNSTORABLE = {
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "bytes": b"12",
+    "an object": object(),
+    "half a surrogate pair": "\ud800",
+    "a key that is no text": {1: 2},
+}
+PLACES = ["value", "turn", "summary", "answer", "output", "reason", "data", "default"]
+
+
+def test_what_would_not_read_back_is_refused_wherever_it_stands(each_case: EachCase) -> None:
+    def check(where: str, what: str) -> None:
+        bad: Any = UNSTORABLE[what]
+        outcomes: dict[str, Outcome] = {
+            "value": Advance("Executor", values={"x": bad}),
+            "turn": Advance("Executor", (Turn(None, bad),)),
+            "summary": Advance("Executor", summary={"s": bad}),
+            "answer": End(answer=bad),
+            "output": End(output={"o": bad}),
+            "reason": Interrupt(bad if isinstance(bad, str) else "ok", data=bad),
+            "data": Interrupt("ok", data={"d": bad}),
+            "default": Interrupt("ok", default=bad),
+        }
+        with pytest.raises(UnstorableValue):
+            settled(outcomes[where])
+
+    each_case(cases_of(PLACES, UNSTORABLE), check)
 
 
 def test_a_round_that_adds_too_much_is_refused() -> None:

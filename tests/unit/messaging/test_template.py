@@ -32,6 +32,7 @@ from perdure.worker.messaging.message import TASKS, stored_round, validate
 from perdure.worker.messaging.message_builder import Sender, _message_app, sender
 from perdure.worker.messaging.publisher import Publisher
 from tests.support.apps.user_app_settings import SETTINGS, Stubborn
+from tests.support.cases import EachCase, cases_of
 
 URL = "redis://localhost:6379/0"
 ROUNDS = [
@@ -124,30 +125,29 @@ def is_by_template(dispatcher: Publisher, role: str = "controller") -> bool:
     return templates_of(dispatcher).get(key) is not None
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("role", TASKS)
-@pytest.mark.parametrize("app", APPS)
 def test_a_filled_template_is_field_by_field_what_the_installed_celery_builds(
-    app: str, role: str, place: str
+    each_case: EachCase,
 ) -> None:
-    dispatcher = engine_of(APPS[app]()).publisher
-    with PLACES[place]():
-        template = template_of(dispatcher, role)
-        assert template is not None, (
-            "the installed Celery builds messages otherwise than worker/messaging/fast/template.py knows: adapt BLANKS"
-        )
-        for args in ROUNDS:
-            built = by_celery(dispatcher, role, args)
-            ids = fields(built)
-            assert (
-                template.fill(args, sender(), ids["headers.id"], ids["properties.delivery_tag"])
-                == built
+    def check(app: str, role: str, place: str) -> None:
+        dispatcher = engine_of(APPS[app]()).publisher
+        with PLACES[place]():
+            template = template_of(dispatcher, role)
+            assert template is not None, (
+                "the installed Celery builds messages otherwise than"
+                " worker/messaging/fast/template.py knows: adapt BLANKS"
             )
-            ours_, celerys = fields(dispatcher.message(role, *args).text), fields(built)
-            assert list(ours_) == list(celerys)
-            differing = {name for name in celerys if ours_[name] != celerys[name]}
-            own = {name for name in celerys if name.rpartition(".")[2] in IDS}
-            assert differing == (own if place == "outside" else own - {"headers.root_id"})
+            for args in ROUNDS:
+                built = by_celery(dispatcher, role, args)
+                ids = fields(built)
+                task_id, tag = ids["headers.id"], ids["properties.delivery_tag"]
+                assert template.fill(args, sender(), task_id, tag) == built
+                ours_, celerys = fields(dispatcher.message(role, *args).text), fields(built)
+                assert list(ours_) == list(celerys)
+                differing = {name for name in celerys if ours_[name] != celerys[name]}
+                own = {name for name in celerys if name.rpartition(".")[2] in IDS}
+                assert differing == (own if place == "outside" else own - {"headers.root_id"})
+
+    each_case(cases_of(APPS, TASKS, PLACES), check)
 
 
 @pytest.mark.parametrize("role", TASKS)

@@ -15,6 +15,7 @@ from perdure.flows.executors.public_addresses import (
     is_public,
     resolve,
 )
+from tests.support.cases import EachCase, cases_of
 
 #: As people who want in write them. Each is resolved as a connection would resolve it.
 FORBIDDEN = [
@@ -47,12 +48,14 @@ PUBLIC = [
 UNKNOWN_OR_FORBIDDEN = {"127.0.0.1.", "localhost."}
 
 
-@pytest.mark.parametrize("host", FORBIDDEN)
-def test_nothing_but_the_public_internet_is_resolved(host: str) -> None:
-    unknown = (socket.gaierror,) if host in UNKNOWN_OR_FORBIDDEN else ()
-    with pytest.raises((ForbiddenAddress, *unknown)) as refused:
-        resolve(host, 80)
-    assert refused.type is not ForbiddenAddress or host in str(refused.value)
+def test_nothing_but_the_public_internet_is_resolved(each_case: EachCase) -> None:
+    def check(host: str) -> None:
+        unknown = (socket.gaierror,) if host in UNKNOWN_OR_FORBIDDEN else ()
+        with pytest.raises((ForbiddenAddress, *unknown)) as refused:
+            resolve(host, 80)
+        assert refused.type is not ForbiddenAddress or host in str(refused.value)
+
+    each_case(cases_of(FORBIDDEN), check)
 
 
 def test_an_address_of_this_machine_is_not_foreign(monkeypatch: pytest.MonkeyPatch) -> None:

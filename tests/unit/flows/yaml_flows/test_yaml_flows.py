@@ -33,6 +33,7 @@ from perdure.flows.yaml_flows.directories import Directories
 from perdure.flows.yaml_flows.errors import InvalidFlowFile
 from perdure.flows.yaml_flows.load import read_flow
 from perdure.flows.yaml_flows.parse import MAX_BYTES, MAX_DEPTH, read_text
+from tests.support.cases import EachCase, cases_named, name_of
 from tests.support.example_flows import yaml_flow_parts as written
 from tests.support.flow_player import play_through
 
@@ -194,213 +195,216 @@ def test_a_command_that_fails_in_a_ring_of_code_fails_its_round_unless_the_file_
 # What is wrong is told with file, line and key.
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "key", "words"),
-    [
-        (
-            "flow: controler_executor\ncontroller: person\n",
-            1,
-            "flow",
-            "no shape of flows is named 'controler_executor'; did you mean 'controller_executor'?",
-        ),
-        (
-            "name: x\n",
-            1,
-            "flow",
-            "the key flow is missing; Known: branching, circular, controller_executor",
-        ),
-        (GOOD + "max_round: 3\n", 6, "max_round", "unknown key; did you mean 'max_rounds'?"),
-        (GOOD + "max_rounds: 0\n", 6, "max_rounds", "greater than or equal to 1, not 0"),
-        (GOOD + "max_rounds: many\n", 6, "max_rounds", "valid integer, not 'many'"),
-        (
-            GOOD + "interrupt_before:\n  - Executer\n",
-            7,
-            "interrupt_before[0]",
-            "no node is named 'Executer'; did you mean 'Executor'?",
-        ),
-        (GOOD + "early_exit_key: a b\n", 6, "early_exit_key", "at most 100 characters, not 'a b'"),
-        (
-            GOOD + "lease_seconds: .5e+1\nround_timeout_seconds: -1\n",
-            7,
-            "round_timeout_seconds",
-            "greater than 0",
-        ),
-        (
-            GOOD.replace("doubling", "dubling"),
-            2,
-            "controller",
-            "no controller is named 'dubling'; did you mean 'doubling'?",
-        ),
-        (
-            GOOD.replace("4", "4, strat: 1"),
-            4,
-            "subflows_config.Controller.strat",
-            "no such setting; did you mean 'start'?",
-        ),
-        (
-            GOOD.replace("limit: 4", ""),
-            4,
-            "subflows_config.Controller.limit",
-            "this key is missing; controller 'doubling' requires it",
-        ),
-        (
-            GOOD.replace("limit: 4", "limit: 4, finish: {input_args: [x]}"),
-            4,
-            "subflows_config.Controller.finish.input_args",
-            "'answer' among",
-        ),
-        (
-            GOOD.replace("test.double", "test.duble"),
-            5,
-            "subflows_config.Executor.subflows_config[0]",
-            "did you mean 'test.double'?",
-        ),
-        (
-            GOOD.replace("[test.double]", "[finish]"),
-            5,
-            "subflows_config.Executor.subflows_config[0]",
-            "'finish' ends the run",
-        ),
-        (
-            GOOD.replace("Executor:", "Executer:"),
-            5,
-            "subflows_config.Executer",
-            "did you mean 'Executor'?",
-        ),
-        (
-            GOOD.replace("[test.double]", "{test.double: {describtion: x}}"),
-            5,
-            "subflows_config.Executor.subflows_config.test.double.describtion",
-            "did you mean 'description'?",
-        ),
-        (GOOD + "topology: [3]\n", 6, "topology[0]", "it should be a mapping, not 3"),
-        (
-            "flow: circular\ntopology:\n- {name: A, sleep: 30, flow: test.count}\n",
-            3,
-            "topology[0].sleep",
-            "a node has one of flow, run, sleep, until, wait_for; this one has flow already",
-        ),
-        (
-            "flow: circular\ntopology:\n- {name: A, sleep: -1}\n",
-            3,
-            "topology[0].sleep",
-            "it should be greater than 0, not -1",
-        ),
-        (
-            "flow: circular\ntopology:\n- {name: A, wait_for: {signals: paid}}\n",
-            3,
-            "topology[0].wait_for.signals",
-            "unknown key; did you mean 'signal'? Known: into, signal, timeout",
-        ),
-        (
-            GOOD + "topology:\n- name: Controller\n- {name: Executor, sleep: 3}\n",
-            8,
-            "topology[1].sleep",
-            "the node Executor always runs Executor; put the wait into a node of its own",
-        ),
-        (
-            GOOD + "topology: square\n",
-            6,
-            "topology",
-            "it should be 'circular' or it should be a list, not 'square'",
-        ),
-        (
-            GOOD + "topology:\n- {name: Executor}\n- {name: Controller}\n",
-            6,
-            "topology",
-            "expected one node named Controller, and after it",
-        ),
-        (
-            GOOD + "topology:\n- name: Controller\n- name: Executor\n  flw: Executor\n",
-            9,
-            "topology[1].flw",
-            "did you mean 'flow'?",
-        ),
-        (
-            GOOD
-            + "topology:\n- name: Controller\n- name: Executor\n- name: Person\n  flow: human_feedbak\n",
-            10,
-            "topology[2].flow",
-            "no node is named 'human_feedbak'; did you mean 'human_feedback'?",
-        ),
-        (
-            GOOD + "topology:\n- name: Controller\n- name: Executor\n- name: A\n",
-            9,
-            "topology[2].flow",
-            "this key is missing",
-        ),
-        (
-            GOOD
-            + "topology:\n- name: Controller\n- name: Executor\n  input_interface: comand_to_branch\n",
-            9,
-            "topology[1].input_interface",
-            "did you mean 'command_to_branch'?",
-        ),
-        (
-            GOOD
-            + "topology:\n- name: Controller\n- name: Executor\n  input_interface:\n    rename: {a: b}\n",
-            10,
-            "topology[1].input_interface.rename",
-            "did you mean 'keys_to_rename'?",
-        ),
-        ("flow: circular\ntopology: []\n", 2, "topology", "it should not be empty, not []"),
-        (
-            "flow: circular\ntopology:\n- {name: A, flow: test.count}\n- {name: A, flow: test.count}\n",
-            4,
-            "topology[1].name",
-            "two nodes",
-        ),
-        (
-            "flow: circular\ntopology: [{name: A, flow: test.count}]\nanswer: {a: {type: text}}\n",
-            3,
-            "answer.a.type",
-            "not 'text'",
-        ),
-        (
-            "flow: circular\ntopology: [{name: A, flow: test.count}]\nanswer: {json: {}}\n",
-            3,
-            "answer.json",
-            "cannot name an entry of the answer",
-        ),
-        (
-            "flow: circular\ntopology: [{name: A, flow: test.count}]\nanswer: text\n",
-            3,
-            "answer",
-            "not 'text'",
-        ),
-        (
-            "flow: circular\ntopology: [{name: A, flow: test.count}]\nlifespan: nothing\n",
-            3,
-            "lifespan",
-            "no lifespan is named 'nothing'",
-        ),
-        (
-            "flow: circular\ntopology: [{name: A, flow: test.count}]\ninputs: {a: {type: text}}\n",
-            3,
-            "inputs.a.type",
-            "not 'text'",
-        ),
-        (
-            "flow: circular\ntopology: [{name: A, flow: test.count}]\ninputs: {json: {}}\n",
-            3,
-            "inputs.json",
-            "cannot name an input",
-        ),
-        (
-            "flow: circular\ntopology: [{name: A, flow: test.count}]\ninputs: {a: {type: integer, default: x}}\n",
-            3,
-            "inputs.a.default",
-            "'x'",
-        ),
-        ("flow: branching\n", 1, "subflows_config", "this key is missing"),
-    ],
-)
+#: Text of a file, the line and the key that its fault names, and words of the fault.
+FAULTS = [
+    (
+        "flow: controler_executor\ncontroller: person\n",
+        1,
+        "flow",
+        "no shape of flows is named 'controler_executor'; did you mean 'controller_executor'?",
+    ),
+    (
+        "name: x\n",
+        1,
+        "flow",
+        "the key flow is missing; Known: branching, circular, controller_executor",
+    ),
+    (GOOD + "max_round: 3\n", 6, "max_round", "unknown key; did you mean 'max_rounds'?"),
+    (GOOD + "max_rounds: 0\n", 6, "max_rounds", "greater than or equal to 1, not 0"),
+    (GOOD + "max_rounds: many\n", 6, "max_rounds", "valid integer, not 'many'"),
+    (
+        GOOD + "interrupt_before:\n  - Executer\n",
+        7,
+        "interrupt_before[0]",
+        "no node is named 'Executer'; did you mean 'Executor'?",
+    ),
+    (GOOD + "early_exit_key: a b\n", 6, "early_exit_key", "at most 100 characters, not 'a b'"),
+    (
+        GOOD + "lease_seconds: .5e+1\nround_timeout_seconds: -1\n",
+        7,
+        "round_timeout_seconds",
+        "greater than 0",
+    ),
+    (
+        GOOD.replace("doubling", "dubling"),
+        2,
+        "controller",
+        "no controller is named 'dubling'; did you mean 'doubling'?",
+    ),
+    (
+        GOOD.replace("4", "4, strat: 1"),
+        4,
+        "subflows_config.Controller.strat",
+        "no such setting; did you mean 'start'?",
+    ),
+    (
+        GOOD.replace("limit: 4", ""),
+        4,
+        "subflows_config.Controller.limit",
+        "this key is missing; controller 'doubling' requires it",
+    ),
+    (
+        GOOD.replace("limit: 4", "limit: 4, finish: {input_args: [x]}"),
+        4,
+        "subflows_config.Controller.finish.input_args",
+        "'answer' among",
+    ),
+    (
+        GOOD.replace("test.double", "test.duble"),
+        5,
+        "subflows_config.Executor.subflows_config[0]",
+        "did you mean 'test.double'?",
+    ),
+    (
+        GOOD.replace("[test.double]", "[finish]"),
+        5,
+        "subflows_config.Executor.subflows_config[0]",
+        "'finish' ends the run",
+    ),
+    (
+        GOOD.replace("Executor:", "Executer:"),
+        5,
+        "subflows_config.Executer",
+        "did you mean 'Executor'?",
+    ),
+    (
+        GOOD.replace("[test.double]", "{test.double: {describtion: x}}"),
+        5,
+        "subflows_config.Executor.subflows_config.test.double.describtion",
+        "did you mean 'description'?",
+    ),
+    (GOOD + "topology: [3]\n", 6, "topology[0]", "it should be a mapping, not 3"),
+    (
+        "flow: circular\ntopology:\n- {name: A, sleep: 30, flow: test.count}\n",
+        3,
+        "topology[0].sleep",
+        "a node has one of flow, run, sleep, until, wait_for; this one has flow already",
+    ),
+    (
+        "flow: circular\ntopology:\n- {name: A, sleep: -1}\n",
+        3,
+        "topology[0].sleep",
+        "it should be greater than 0, not -1",
+    ),
+    (
+        "flow: circular\ntopology:\n- {name: A, wait_for: {signals: paid}}\n",
+        3,
+        "topology[0].wait_for.signals",
+        "unknown key; did you mean 'signal'? Known: into, signal, timeout",
+    ),
+    (
+        GOOD + "topology:\n- name: Controller\n- {name: Executor, sleep: 3}\n",
+        8,
+        "topology[1].sleep",
+        "the node Executor always runs Executor; put the wait into a node of its own",
+    ),
+    (
+        GOOD + "topology: square\n",
+        6,
+        "topology",
+        "it should be 'circular' or it should be a list, not 'square'",
+    ),
+    (
+        GOOD + "topology:\n- {name: Executor}\n- {name: Controller}\n",
+        6,
+        "topology",
+        "expected one node named Controller, and after it",
+    ),
+    (
+        GOOD + "topology:\n- name: Controller\n- name: Executor\n  flw: Executor\n",
+        9,
+        "topology[1].flw",
+        "did you mean 'flow'?",
+    ),
+    (
+        GOOD
+        + "topology:\n- name: Controller\n- name: Executor\n- name: Person\n  flow: human_feedbak\n",
+        10,
+        "topology[2].flow",
+        "no node is named 'human_feedbak'; did you mean 'human_feedback'?",
+    ),
+    (
+        GOOD + "topology:\n- name: Controller\n- name: Executor\n- name: A\n",
+        9,
+        "topology[2].flow",
+        "this key is missing",
+    ),
+    (
+        GOOD
+        + "topology:\n- name: Controller\n- name: Executor\n  input_interface: comand_to_branch\n",
+        9,
+        "topology[1].input_interface",
+        "did you mean 'command_to_branch'?",
+    ),
+    (
+        GOOD
+        + "topology:\n- name: Controller\n- name: Executor\n  input_interface:\n    rename: {a: b}\n",
+        10,
+        "topology[1].input_interface.rename",
+        "did you mean 'keys_to_rename'?",
+    ),
+    ("flow: circular\ntopology: []\n", 2, "topology", "it should not be empty, not []"),
+    (
+        "flow: circular\ntopology:\n- {name: A, flow: test.count}\n- {name: A, flow: test.count}\n",
+        4,
+        "topology[1].name",
+        "two nodes",
+    ),
+    (
+        "flow: circular\ntopology: [{name: A, flow: test.count}]\nanswer: {a: {type: text}}\n",
+        3,
+        "answer.a.type",
+        "not 'text'",
+    ),
+    (
+        "flow: circular\ntopology: [{name: A, flow: test.count}]\nanswer: {json: {}}\n",
+        3,
+        "answer.json",
+        "cannot name an entry of the answer",
+    ),
+    (
+        "flow: circular\ntopology: [{name: A, flow: test.count}]\nanswer: text\n",
+        3,
+        "answer",
+        "not 'text'",
+    ),
+    (
+        "flow: circular\ntopology: [{name: A, flow: test.count}]\nlifespan: nothing\n",
+        3,
+        "lifespan",
+        "no lifespan is named 'nothing'",
+    ),
+    (
+        "flow: circular\ntopology: [{name: A, flow: test.count}]\ninputs: {a: {type: text}}\n",
+        3,
+        "inputs.a.type",
+        "not 'text'",
+    ),
+    (
+        "flow: circular\ntopology: [{name: A, flow: test.count}]\ninputs: {json: {}}\n",
+        3,
+        "inputs.json",
+        "cannot name an input",
+    ),
+    (
+        "flow: circular\ntopology: [{name: A, flow: test.count}]\ninputs: {a: {type: integer, default: x}}\n",
+        3,
+        "inputs.a.default",
+        "'x'",
+    ),
+    ("flow: branching\n", 1, "subflows_config", "this key is missing"),
+]
+
+
 def test_an_error_names_file_line_and_key_and_the_nearest_known_one(
-    folder: Path, text: str, line: int, key: str, words: str
+    folder: Path, each_case: EachCase
 ) -> None:
-    [fault] = faults_of(folder, text)
-    assert fault.startswith(f"flows/mine.yaml, line {line}, key {key}: "), fault
-    assert words in fault
+    def check(text: str, line: int, key: str, words: str) -> None:
+        [fault] = faults_of(folder, text)
+        assert fault.startswith(f"flows/mine.yaml, line {line}, key {key}: "), fault
+        assert words in fault
+
+    each_case(cases_named((f"{row[2]}: {row[3]}", row) for row in FAULTS), check)
 
 
 def test_all_that_is_wrong_is_told_at_once(folder: Path) -> None:
@@ -520,52 +524,55 @@ def test_import_paths_and_tags_are_refused(folder: Path, text: str, words: str) 
 # No file grows when it is read, and what it says is what JSON can say.
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (b"", "line 1: expected a mapping"),
-        (b"- flow\n", "line 1: expected a mapping"),
-        (b"\n\njust text\n", "line 3: expected a mapping"),
-        (b"flow: [\n", "line 2: invalid YAML"),
-        (b"flow: circular\n\tname: x\n", "line 2: invalid YAML: "),
-        (
-            b"flow: circular\n---\nflow: circular\n",
-            "line 2: invalid YAML: expected a single document",
-        ),
-        (
-            b"flow: circular\nflow: branching\n",
-            "line 2, key flow: duplicate key, first used on line 1",
-        ),
-        (b"flow: circular\n1: x\n", "line 2: a key must be text; quote '1'"),
-        (b"off: x\n", "line 1: a key must be text; quote 'off'"),
-        (b"? [a]\n: b\n", "line 1: a key must be text"),
-        (b"<<: {a: b}\n", "line 1: a key must be text; quote '<<'"),
-        (b"name: &a x\nflow: *a\n", "line 1: anchors and aliases are not accepted: 'a'"),
-        (b"flow: *a\n", "line 1: anchors and aliases are not accepted: 'a'"),
-        (
-            b"name: 2026-01-01\n",
-            "YAML reads '2026-01-01' as a timestamp, which JSON does not have; quote it",
-        ),
-        (b"name: .nan\n", "'.nan' is not a finite number"),
-        (b"name: -.inf\n", "is not a finite number"),
-        (b"name: " + b"9" * 5000 + b"\n", "is not valid"),
-        (b"name: 99999999999999999999\n", "is too large"),
-        (b"name: 1" + b":59" * 1000 + b".5\n", "is not valid"),
-        (b'name: "\\ud800"\n', "is not valid"),
-        (b'flow: circular\nname: "\\UFFFFFFFF"\n', "line 2: invalid YAML"),
-        (b"flow: circular\nname: \xff\n", "line 2: the file is not valid UTF-8"),
-        (b"flow: circular\nname: \x07\n", "line 2: the character"),
-        (b"flow: " + b"[" * 30_000, f"nested more than {MAX_DEPTH} levels deep"),
-        (
-            b"".join(b" " * n + b"a:\n" for n in range(300)),
-            f"nested more than {MAX_DEPTH} levels deep",
-        ),
-        (b"name: " + b"x" * MAX_BYTES + b"\n", f"larger than {MAX_BYTES} bytes"),
-    ],
-)
-def test_what_is_not_plain_data_is_refused(folder: Path, text: bytes, words: str) -> None:
-    [fault] = faults_of(folder, text)
-    assert words in fault
+#: Text of a file, and words of its fault.
+NOT_PLAIN = [
+    (b"", "line 1: expected a mapping"),
+    (b"- flow\n", "line 1: expected a mapping"),
+    (b"\n\njust text\n", "line 3: expected a mapping"),
+    (b"flow: [\n", "line 2: invalid YAML"),
+    (b"flow: circular\n\tname: x\n", "line 2: invalid YAML: "),
+    (
+        b"flow: circular\n---\nflow: circular\n",
+        "line 2: invalid YAML: expected a single document",
+    ),
+    (
+        b"flow: circular\nflow: branching\n",
+        "line 2, key flow: duplicate key, first used on line 1",
+    ),
+    (b"flow: circular\n1: x\n", "line 2: a key must be text; quote '1'"),
+    (b"off: x\n", "line 1: a key must be text; quote 'off'"),
+    (b"? [a]\n: b\n", "line 1: a key must be text"),
+    (b"<<: {a: b}\n", "line 1: a key must be text; quote '<<'"),
+    (b"name: &a x\nflow: *a\n", "line 1: anchors and aliases are not accepted: 'a'"),
+    (b"flow: *a\n", "line 1: anchors and aliases are not accepted: 'a'"),
+    (
+        b"name: 2026-01-01\n",
+        "YAML reads '2026-01-01' as a timestamp, which JSON does not have; quote it",
+    ),
+    (b"name: .nan\n", "'.nan' is not a finite number"),
+    (b"name: -.inf\n", "is not a finite number"),
+    (b"name: " + b"9" * 5000 + b"\n", "is not valid"),
+    (b"name: 99999999999999999999\n", "is too large"),
+    (b"name: 1" + b":59" * 1000 + b".5\n", "is not valid"),
+    (b'name: "\\ud800"\n', "is not valid"),
+    (b'flow: circular\nname: "\\UFFFFFFFF"\n', "line 2: invalid YAML"),
+    (b"flow: circular\nname: \xff\n", "line 2: the file is not valid UTF-8"),
+    (b"flow: circular\nname: \x07\n", "line 2: the character"),
+    (b"flow: " + b"[" * 30_000, f"nested more than {MAX_DEPTH} levels deep"),
+    (
+        b"".join(b" " * n + b"a:\n" for n in range(300)),
+        f"nested more than {MAX_DEPTH} levels deep",
+    ),
+    (b"name: " + b"x" * MAX_BYTES + b"\n", f"larger than {MAX_BYTES} bytes"),
+]
+
+
+def test_what_is_not_plain_data_is_refused(folder: Path, each_case: EachCase) -> None:
+    def check(text: bytes, words: str) -> None:
+        [fault] = faults_of(folder, text)
+        assert words in fault
+
+    each_case(cases_named((name_of(row[0]), row) for row in NOT_PLAIN), check)
 
 
 def test_a_billion_laughs_are_refused_at_the_first(folder: Path) -> None:
