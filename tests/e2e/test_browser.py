@@ -48,8 +48,8 @@ def own_server(browser: Browser) -> Iterator[CrashableServer]:
 
 
 @pytest.fixture(scope="module")
-def room(own_server: CrashableServer) -> Iterator[str]:
-    """A control room's address."""
+def address(own_server: CrashableServer) -> Iterator[str]:
+    """Yield the URL of a web server."""
     with serving(Settings(redis_url=own_server.url)) as url:
         yield url
 
@@ -101,8 +101,8 @@ def _just_begun(client: Client, run_id: str, after: int) -> bool:
 
 
 @pytest.fixture
-def page(browser: Browser, room: str) -> Iterator[Page]:
-    with browsing(browser, room) as opened:
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    with browsing(browser, address) as opened:
         yield opened
 
 
@@ -228,11 +228,11 @@ def test_the_table_shows_what_happens_without_being_loaded_again_and_keeps_the_f
 
 
 def test_without_javascript_a_question_is_answered_too(
-    browser: Browser, room: str, fleet: Fleet, client: Client
+    browser: Browser, address: str, fleet: Fleet, client: Client
 ) -> None:
     run = client.submit("question", "Even so?")
     client.wait(run.id, 20)
-    with browsing(browser, room, java_script_enabled=False) as page:
+    with browsing(browser, address, java_script_enabled=False) as page:
         page.goto(f"/runs/{run.id}")
         page.get_by_label("Your answer").fill("even so")
         page.get_by_role("button", name="Answer", exact=True).click()
@@ -343,10 +343,10 @@ def views(
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_view_can_be_used_by_everybody_and_fits(
-    browser: Browser, room: str, views: dict[str, str], theme: Theme, width: int
+    browser: Browser, address: str, views: dict[str, str], theme: Theme, width: int
 ) -> None:
     faults: dict[str, list[str]] = {}
-    with browsing(browser, room, theme, width) as page:
+    with browsing(browser, address, theme, width) as page:
         for name, path in views.items():
             page.goto(path)
             keep_picture(page, f"{name}-{theme}-{width}")
@@ -358,8 +358,10 @@ def test_every_view_can_be_used_by_everybody_and_fits(
 
 
 @pytest.mark.slow
-def test_at_360_px_nothing_is_cut_off(browser: Browser, room: str, views: dict[str, str]) -> None:
-    with browsing(browser, room, width=360) as page:
+def test_at_360_px_nothing_is_cut_off(
+    browser: Browser, address: str, views: dict[str, str]
+) -> None:
+    with browsing(browser, address, width=360) as page:
         wide = {}
         for name, path in views.items():
             page.goto(path)

@@ -168,10 +168,10 @@ def test_submissions_and_the_readiness_probe_refuse_in_the_words_of_the_worker(
         "submit", "ledger", "g"
     )
     assert done.code == 8 and words in done.err
-    with serving(strict) as room:
+    with serving(strict) as url:
         for answer in (
-            httpx2.get(f"{room}/api/v1/ready"),
-            httpx2.post(f"{room}/api/v1/runs", json={"flow": "ledger", "goal": "g"}),
+            httpx2.get(f"{url}/api/v1/ready"),
+            httpx2.post(f"{url}/api/v1/runs", json={"flow": "ledger", "goal": "g"}),
         ):
             assert (
                 answer.status_code == 503

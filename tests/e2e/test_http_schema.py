@@ -46,7 +46,7 @@ values = ["countdown", "question", "1-tell"]
 
 @pytest.fixture(scope="module")
 def seeded() -> Iterator[tuple[str, list[str]]]:
-    """The address of a control room, and the ids of runs in every status on it."""
+    """The address of a web server, and the ids of runs in every status on it."""
     with server("valkey", "everysec") as mine:
         settings = Settings(redis_url=mine.url, flow_modules=MODULES)
         ids = list(every_status(settings).values())

@@ -26,7 +26,7 @@ from perdure.worker.client.validation import MOST_KEPT
 from perdure.worker.errors import DamagedRun
 from tests.support.command_line import CommandLine
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
-from tests.support.in_process_server import Room, room_on
+from tests.support.in_process_server import Site, site_on
 from tests.support.redis_servers import CrashableServer, until
 from tests.support.runs import hash_of, phase
 from tests.support.runs_in_every_status import play
@@ -162,14 +162,14 @@ def test_signals_from_before_to_after_the_submission_are_all_taken_once(
 
 
 @pytest.fixture
-def room(server: CrashableServer) -> Iterator[Room]:
-    with room_on(server) as made:
+def site(server: CrashableServer) -> Iterator[Site]:
+    with site_on(server) as made:
         yield made
 
 
-def test_over_http_topics_belong_to_their_callers(room: Room) -> None:
-    ann = room.asking(room.token("ann", "submit", "signal", "read"))
-    bob = room.asking(room.token("bob", "submit", "signal"))
+def test_over_http_topics_belong_to_their_callers(site: Site) -> None:
+    ann = site.asking(site.token("ann", "submit", "signal", "read"))
+    bob = site.asking(site.token("bob", "submit", "signal"))
     path = f"/api/v1/topics/{TOPIC}/signals/paid"
     told = ann.post(f"{path}?keep=60", json={"payload": 1}, headers={"idempotency-key": "k"})
     assert (told.status_code, told.json()["run_id"], told.json()["status"]) == (202, None, "kept")
@@ -179,7 +179,7 @@ def test_over_http_topics_belong_to_their_callers(room: Room) -> None:
     run_id = made.json()["id"]
     assert ann.post(path).json()["run_id"] == run_id
     assert bob.post(path).json()["run_id"] is None
-    assert room.client.signal(topic=f"ann/{TOPIC}", name="paid").run_id == run_id
+    assert site.client.signal(topic=f"ann/{TOPIC}", name="paid").run_id == run_id
     refused = ann.post("/api/v1/runs", json=body)
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:perdure:taken")
     assert bob.post("/api/v1/runs", json=body).status_code == 201

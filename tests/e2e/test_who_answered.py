@@ -13,7 +13,7 @@ from perdure.worker.tracing import attributes
 from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth import AuthorizedClient
 from tests.support.command_line import CommandLine
-from tests.support.in_process_server import Room, room_on
+from tests.support.in_process_server import Site, site_on
 from tests.support.redis_servers import CrashableServer
 from tests.support.runs import claim, hash_of, pause_here
 
@@ -24,20 +24,20 @@ ABOUT = {
 
 
 @pytest.fixture(scope="module")
-def shared(server: CrashableServer) -> Iterator[Room]:
-    with room_on(server) as room:
-        yield room
+def shared(server: CrashableServer) -> Iterator[Site]:
+    with site_on(server) as site:
+        yield site
 
 
 @pytest.fixture
-def room(shared: Room) -> Room:
+def site(shared: Site) -> Site:
     shared.clear()
     return shared
 
 
 @pytest.fixture
-def client(room: Room) -> Client:
-    return room.client
+def client(site: Site) -> Client:
+    return site.client
 
 
 def asking(client: Client, run_id: str = "r", submitted_by: str | None = "ann") -> str:
@@ -94,10 +94,10 @@ def test_an_approval_by_others_needs_a_known_submitter(client: Client) -> None:
 
 
 def test_over_http_and_on_the_dashboard_the_tokens_owner_answers(
-    room: Room, client: Client
+    site: Site, client: Client
 ) -> None:
-    ann = room.asking(room.token("ann", "read", "submit", "answer"))
-    root = room.asking(room.token("root", "admin"))
+    ann = site.asking(site.token("ann", "read", "submit", "answer"))
+    root = site.asking(site.token("root", "admin"))
     asking(client)
     refused = ann.post(f"{API}/runs/r/resume", json={"answer": "approve"})
     assert (

@@ -1,6 +1,7 @@
-"""The fixtures of tests of the dashboard: a server on loopback, a visitor of its pages, and a store in real time.
+"""Fixtures for tests of the dashboard: a server, a visitor of its pages, a store in real time.
 
-A pytest plugin, which tests/conftest.py names. It imports the web server where a fixture needs it: most tests do not.
+It is a pytest plugin, which tests/conftest.py names. Fixtures import the web server themselves,
+since most tests do not need it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def live_store(settings: Settings) -> Iterator[Store]:
-    """A store that goes by the server's clock."""
+    """Yield a store that uses the clock of its server."""
     made = Store(settings.redis_url or "", settings.prefix)
     yield made
     made.close()
@@ -27,7 +28,7 @@ def live_store(settings: Settings) -> Iterator[Store]:
 
 @pytest.fixture
 def url(settings: Settings) -> Iterator[str]:
-    """The address of a server with the dashboard and the HTTP API, in a thread of this process."""
+    """Yield the URL of a web server in a thread of this process."""
     from tests.support.threaded_server import serving
 
     with serving(settings) as address:
@@ -36,7 +37,7 @@ def url(settings: Settings) -> Iterator[str]:
 
 @pytest.fixture
 def visitor(url: str) -> Iterator[Visitor]:
-    """A visitor of the dashboard whose browser runs no scripts."""
+    """Yield a visitor of the dashboard whose browser runs no scripts."""
     from tests.support.page_visitor import visiting
 
     with visiting(url) as made:

@@ -1,4 +1,4 @@
-"""A control room in this process, asked without a socket, and those who ask it."""
+"""The web app in the test's own process, without a socket, and browsers that send it requests."""
 
 from __future__ import annotations
 
@@ -25,33 +25,36 @@ HERE = "http://localhost"
 
 
 @contextmanager
-def room_on(server: CrashableServer, **given: Any) -> Iterator[Room]:
-    """One for the tests of a module, on a prefix of its own; ``given`` goes to Settings."""
+def site_on(server: CrashableServer, **settings: Any) -> Iterator[Site]:
+    """Yield a site for the tests of a module, on a prefix of its own."""
     client = Client(
-        settings=Settings(redis_url=server.url, prefix=f"room{uuid4().hex[:8]}", **given)
+        settings=Settings(redis_url=server.url, prefix=f"site{uuid4().hex[:8]}", **settings)
     )
-    room = Room(client)
+    site = Site(client)
     try:
-        with start_blocking_portal() as room.portal:
-            yield room
+        with start_blocking_portal() as site.portal:
+            yield site
     finally:
-        room.clear()
+        site.clear()
         client.close()
 
 
-class Room:
-    """The app on the runs of ``client``; ``given`` goes to create_app."""
+class Site:
+    """The web app on the runs of a client, with its tokens and browsers.
 
-    def __init__(self, client: Client, **given: Any) -> None:
-        self.app = create_app(client=client, **given)
+    ``options`` are arguments of create_app.
+    """
+
+    def __init__(self, client: Client, **options: Any) -> None:
+        self.app = create_app(client=client, **options)
         self.client = client
         self.tokens = Tokens(client)
         self.authenticator: Authenticator = self.app.state.authenticator
-        #: The event loop that all who ask share; None: each call has one of its own, which takes longer.
+        #: The event loop of all requests. With None, each request starts one, which takes longer.
         self.portal: BlockingPortal | None = None
 
     def clear(self) -> None:
-        """As if nobody had ever asked it for anything: an app takes longer to make than to ask."""
+        """Delete everything that is stored under the site's prefix, and reset its clock."""
         store = self.client._store
         keys = keys_under(store.redis, store.keys.prefix)
         if keys:
@@ -61,13 +64,16 @@ class Room:
     def asking(
         self, token: str | None = None, base_url: str = HERE, app: Any = None, **headers: str
     ) -> TestClient:
-        """Somebody who asks, with these headers, and keeps cookies; redirects are not followed, and no error is raised here."""
-        given = {name.replace("_", "-"): value.encode() for name, value in headers.items()}
-        given |= {"authorization": f"Bearer {token}".encode()} if token is not None else {}
+        """Return a browser that sends these headers and keeps cookies.
+
+        It does not follow redirects, and errors of the app are responses.
+        """
+        sent = {name.replace("_", "-"): value.encode() for name, value in headers.items()}
+        sent |= {"authorization": f"Bearer {token}".encode()} if token is not None else {}
         browser = TestClient(
             app or self.app,
             base_url,
-            headers=given,  # type: ignore[arg-type]  # bytes, too
+            headers=sent,  # type: ignore[arg-type]  # bytes, too
             follow_redirects=False,
             raise_server_exceptions=False,
         )
@@ -75,28 +81,28 @@ class Room:
         return browser
 
     def token(self, name: str, *scopes: str) -> str:
-        """A new token, as its bearer has it."""
+        """Create a token, and return its text."""
         return self.tokens.create(name, scopes or ("admin",)).text
 
     def token_without_scopes(self, name: str) -> str:
-        """One such as nobody can make."""
+        """Store a token without scopes, which no command can create, and return its text."""
         token_id, secret = new_secret()
         made = self.tokens.create(name, ["read"]).token
         self.tokens.revoke(made.id)
-        kept = AccessToken(token_id, name, frozenset(), digest_of(secret), made.created_at)
-        self.tokens._records.put(token_id, kept.kept())
+        token = AccessToken(token_id, name, frozenset(), digest_of(secret), made.created_at)
+        self.tokens._records.put(token_id, token.kept())
         return written(token_id, secret)
 
-    def signed_in(self, token: str, **given: Any) -> TestClient:
-        """Somebody's browser, after they have signed in."""
-        browser = self.asking(**given)
+    def signed_in(self, token: str, **options: Any) -> TestClient:
+        """Return a browser whose user has signed in with a token."""
+        browser = self.asking(**options)
         answer = browser.post("/login", data={"csrf": csrf_of(browser), "token": token})
         assert answer.status_code == 303, answer.text
         return browser
 
 
 def csrf_of(browser: TestClient, page: str = "/login") -> str:
-    """What the forms of a page carry."""
+    """Return the CSRF token in the forms of a page."""
     found = re.search(r'name="csrf" value="([^"]+)"', browser.get(page).text)
     assert found is not None, "no form"
     return found[1]

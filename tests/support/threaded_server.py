@@ -1,4 +1,4 @@
-"""Control rooms for tests, on a port of loopback, in a thread of this process; those of their own are in control_rooms.py."""
+"""Web servers on a port of loopback, in a thread of the test's own process."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tests.support.redis_servers import until
 
 @contextmanager
 def serving(settings: Settings, caller: Callable[[Request], Caller] | None = None) -> Iterator[str]:
-    """A control room on a port of loopback, in a thread of this process; its address."""
+    """Serve the web app in the block, and yield its URL."""
     with serving_app(create_app(settings, caller=caller)) as url:
         yield url
 
 
 @contextmanager
 def serving_app(app: FastAPI) -> Iterator[str]:
-    """Any app, likewise."""
-    door = socket.create_server(("127.0.0.1", 0))
+    """Serve any app in the block, and yield its URL."""
+    listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
-    thread = threading.Thread(target=server.run, args=([door],), name="control-room")
+    thread = threading.Thread(target=server.run, args=([listening],), name="web-server")
     thread.start()
     try:
-        until(lambda: server.started or not thread.is_alive(), "the control room")
-        yield f"http://127.0.0.1:{door.getsockname()[1]}"
+        until(lambda: server.started or not thread.is_alive(), "the web server")
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
-        if hasattr(app.state, "hub"):
-            app.state.hub.close()  # as the signal does that ends a process
+        if hasattr(app.state, "services"):
+            app.state.services.hub.close()  # as the signal does that ends a process
         server.should_exit = True
         thread.join(20)
-        door.close()
+        listening.close()

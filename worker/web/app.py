@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import gc
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import cache
+from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
+from starlette.routing import BaseRoute, Mount, Route
 
 from perdure.worker.client import Client
 from perdure.worker.settings import Settings
 from perdure.worker.tracing.propagation import TraceContextMiddleware
-from perdure.worker.web.api import api_router, bound, fleet
+from perdure.worker.web.api import api_routes
+from perdure.worker.web.api.fleet import metrics_router
 from perdure.worker.web.auth import Caller
-from perdure.worker.web.auth.authenticate import Authenticator
+from perdure.worker.web.auth.authenticate import Authenticator, guard, prepare_page
 from perdure.worker.web.auth.security_headers import SecurityHeaders
 from perdure.worker.web.dashboard import PAGES, Assets
 from perdure.worker.web.dashboard.page import login_router, no_such_path
 from perdure.worker.web.event_hub import EventHub
-from perdure.worker.web.json_body import most_bytes
 from perdure.worker.web.mcp_server import mcp_router
 from perdure.worker.web.openai_api import openai_router
+from perdure.worker.web.services import Services, authorize
+from perdure.worker.web.shared_route import routes_under
 
 API = "/api/v1"
 #: Security scheme for OpenAPI. The Authenticator itself reads the token.
@@ -62,33 +70,75 @@ def create_app(
             runs.close()
 
     authenticator = Authenticator(runs, caller, open_on_loopback)
-    app = FastAPI(
+    app = WebApp(
         title="Perdure",
         lifespan=lifespan,
-        openapi_url=f"{API}/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-        dependencies=[Depends(authenticator.guard)],
+        # FastAPI's own route would make the document on the event loop.
+        openapi_url=None,
+        # Of routes that users add to the app. The shared routes have it already.
+        dependencies=[Depends(guard)],
     )
     app.add_middleware(TraceContextMiddleware)
     # Added last, so it is the outermost middleware and covers all responses.
     app.add_middleware(SecurityHeaders)
-    app.state.client, app.state.authenticator, app.state.hub = runs, authenticator, hub
-    app.include_router(api_router(runs, authenticator.caller, [Depends(TOKEN)], hub), prefix=API)
-    app.include_router(bound(runs, authenticator.caller, fleet.metrics_router))
-    app.include_router(bound(runs, authenticator.caller, mcp_router(runs, hub), openai_router(hub)))
-    # The body of a form is read before the caller is known, so its size is limited. The API has its
-    # own limit, which it reports as problem details.
-    pages = APIRouter(
-        dependencies=[Depends(authenticator.prepare_page)], max_body_size=most_bytes(runs.settings)
-    )
-    pages.include_router(login_router(authenticator))
-    pages.include_router(bound(runs, authenticator.caller, *PAGES))
-    app.include_router(pages)
-    app.add_exception_handler(404, no_such_path(authenticator))
-    app.mount("/static", Assets(), name="static")
-    # FastAPI builds included routes at their first use: 0.2 s of the first request, on the event
-    # loop. On Python 3.11 that can also fail, with "AST constructor recursion depth mismatch", if
-    # another thread parses Python meanwhile, for example Jinja for a second page.
-    app.openapi()
+    app.state.services = Services(runs, hub, authenticator.caller)
+    app.state.authenticator = authenticator
+    app.add_exception_handler(404, no_such_path)  # type: ignore[arg-type]
+    app.router.routes.extend(shared_routes())
     return app
+
+
+@cache
+def shared_routes() -> tuple[BaseRoute, ...]:
+    """Return the routes that all apps of this process share.
+
+    An app adds them to its routes and does not include a router of them. FastAPI would build the
+    routes of an included router again, with the first request and on the event loop.
+    """
+    guarded, prepared, authorized = Depends(guard), Depends(prepare_page), Depends(authorize)
+    return (
+        Route(f"{API}/openapi.json", openapi_document, include_in_schema=False),
+        *api_routes(API, [guarded], [Depends(TOKEN)]),
+        *routes_under("", [guarded, authorized], metrics_router, mcp_router, openai_router),
+        *routes_under("", [guarded, prepared], login_router),
+        *routes_under("", [guarded, prepared, authorized], *PAGES),
+        Mount("/static", Assets(), name="static"),
+    )
+
+
+def openapi_document(request: Request) -> Response:
+    """Return the OpenAPI document, with the path under which a proxy serves this app."""
+    document = request.app.openapi()
+    root_path = request.scope.get("root_path", "").rstrip("/")
+    if root_path:
+        document = {**document, "servers": [{"url": root_path}]}
+    return JSONResponse(document)
+
+
+class WebApp(FastAPI):
+    """An app whose OpenAPI document is made with the first request for it, in one thread."""
+
+    #: One for all apps, since the shared routes build schemas for the document.
+    _document_lock = threading.Lock()
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document of the app. The first call takes most of a second."""
+        with self._document_lock, _without_collections():
+            return super().openapi()
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Disable garbage collection in the block.
+
+    Pydantic parses Python to read the descriptions of fields. Before Python 3.11.8, a collection
+    can switch to another thread in the middle of that. If this thread parses Python too, one of
+    both fails with "AST constructor recursion depth mismatch".
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

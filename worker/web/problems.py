@@ -11,15 +11,14 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from perdure.flows.errors import PerdureError
 from perdure.worker.errors import UnknownFlow, http_class
-from perdure.worker.settings import Settings
-from perdure.worker.web.auth import Caller
-from perdure.worker.web.json_body import Json, JsonRequest, most_bytes
+from perdure.worker.web.json_body import MOST_ENCODED, Json, JsonRequest
+from perdure.worker.web.services import authorize, services_of
+from perdure.worker.web.shared_route import SharedRoute
 
 logger = logging.getLogger("perdure.web")
 
@@ -37,33 +36,33 @@ REQUEST_PROBLEMS = {
 #: Seconds after which to repeat a call if the state server does not answer: about the duration of a
 #: restart.
 RETRY_AFTER = 2
+#: Functions of the routes whose bodies may have files.
+TAKE_FILES = frozenset({"submit_run", "create_response", "create_chat_completion"})
 
 
-class ProblemRoute(APIRoute):
+class ProblemRoute(SharedRoute):
     """A route that reports errors as problem details and takes strict JSON.
 
-    Attributes:
-        most_bytes: Maximum size of a body.
-        caller: Authenticates a request, in a thread. None if the route needs no caller. It runs
-            before the body is read, so a stranger cannot make the server parse anything.
+    If it has a caller, the caller is authenticated before the body is read. So a stranger cannot
+    make the server parse anything.
     """
-
-    most_bytes = most_bytes(Settings())
-    caller: Callable[[Request], Caller] | None = None
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of an API route, which turns errors into problem details."""
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
+        has_caller = any(each.dependency is authorize for each in self.dependencies)
+        files_bytes = MOST_ENCODED if self.name in TAKE_FILES else 0
 
         async def respond(request: Request) -> Response:
             run_id = request.path_params.get("run_id")
             run_field = {} if run_id is None else {"run": run_id}
             try:
                 if takes_body:
-                    if self.caller is not None:
-                        request.state.caller = await run_in_threadpool(self.caller, request)
-                    request = JsonRequest(request, self.most_bytes)
+                    services = services_of(request)
+                    if has_caller:
+                        request.state.caller = await run_in_threadpool(services.caller, request)
+                    request = JsonRequest(request, services.most_bytes + files_bytes)
                     request.check()
                 return await handle(request)
             except RequestValidationError as error:

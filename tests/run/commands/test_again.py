@@ -7,7 +7,7 @@ import pytest
 from perdure import Client
 from perdure.worker.cli.main import run as perdure
 from perdure.worker.settings import Settings
-from tests.support.in_process_server import Room
+from tests.support.in_process_server import Site
 
 
 def test_a_run_is_submitted_again_with_what_it_had_and_what_is_changed(
@@ -27,6 +27,6 @@ def test_a_run_is_submitted_again_with_what_it_had_and_what_is_changed(
 
 def test_the_form_of_another_flow_is_filled_in_and_says_what_differs(client: Client) -> None:
     first = client.submit("countdown", "count", {"rounds": 2})
-    page = Room(client).asking().get(f"/start?again={first.id}&flow=question").text
+    page = Site(client).asking().get(f"/start?again={first.id}&flow=question").text
     assert f'name="again" value="{first.id}"' in page and "to the flow <bdi>countdown" in page
     assert "count</textarea>" in page

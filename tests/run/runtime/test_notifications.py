@@ -22,7 +22,7 @@ from perdure.worker.metrics.exposition import exposition
 from perdure.worker.notification_rules import NotificationRule
 from perdure.worker.settings import Settings
 from perdure.worker.store.notifications import NotificationRecords
-from tests.support.in_process_server import csrf_of, room_on
+from tests.support.in_process_server import csrf_of, site_on
 from tests.support.notified_runs import Notifies, notifying, quick, receiver
 from tests.support.pending_interrupts import ASKED
 from tests.support.redis_servers import CrashableServer, until
@@ -236,9 +236,9 @@ def test_a_task_gets_the_notification_as_its_argument(
 def test_the_link_signs_in_once_and_not_before_a_person_presses_the_button(
     server: CrashableServer, receiver: Receiver, quick: None
 ) -> None:
-    with room_on(server) as room:
-        client = room.client
-        token = room.tokens.create("ann", ["read", "answer"]).token
+    with site_on(server) as site:
+        client = site.client
+        token = site.tokens.create("ann", ["read", "answer"]).token
         rule = NotificationRule(**to(receiver, sign_in=token.id))
         sender = NotificationSender(make_app(client.settings), client._store, True, True)
         notifier = Notifier(
@@ -260,7 +260,7 @@ def test_the_link_signs_in_once_and_not_before_a_person_presses_the_button(
         link = receiver.accepted[0][1]["data"]["link"].removeprefix("http://localhost")
         for key in client._store.redis.scan_iter(match=f"{client.settings.prefix}:*"):
             assert link.partition("code=")[2].partition("&")[0] not in key
-        scanner, person, second = room.asking(), room.asking(), room.asking()
+        scanner, person, second = site.asking(), site.asking(), site.asking()
         assert scanner.get(link).status_code == 200
         code = link.partition("code=")[2].partition("&")[0]
         for browser, status in ((person, 303), (second, 401)):
@@ -272,8 +272,8 @@ def test_the_link_signs_in_once_and_not_before_a_person_presses_the_button(
 
 
 def test_the_dashboard_shows_why_and_sends_again(server: CrashableServer) -> None:
-    with room_on(server) as room:
-        store, admin = room.client._store, room.asking(room.token("root"))
+    with site_on(server) as site:
+        store, admin = site.client._store, site.asking(site.token("root"))
         assert "All notifications were delivered" in admin.get("/notifications").text
         records, now = NotificationRecords(store), store.time()
         made = [trial_notification("ops", f"msg_{n}", moment(now)) for n in range(3)]
@@ -284,10 +284,10 @@ def test_the_dashboard_shows_why_and_sends_again(server: CrashableServer) -> Non
         assert page.count("&lt;b&gt;no reply") == 2 and "msg_2" in page
         admin.headers["x-csrf-token"] = csrf_of(admin, "/notifications")
         assert admin.post("/notifications/msg_0/send").status_code == 303
-        assert [each.id for each in Notifications(room.client).dead()] == ["msg_1"]
+        assert [each.id for each in Notifications(site.client).dead()] == ["msg_1"]
         assert admin.post("/notifications").status_code == 303
-        assert len(Notifications(room.client).waiting()) == 3
-        assert room.asking(room.token("ann", "read")).get("/notifications").status_code == 403
+        assert len(Notifications(site.client).waiting()) == 3
+        assert site.asking(site.token("ann", "read")).get("/notifications").status_code == 403
 
 
 def test_a_damaged_run_is_left_out_and_the_others_are_sent(

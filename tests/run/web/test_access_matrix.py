@@ -1,4 +1,4 @@
-"""Who may do what: every route of the control room, with every scope and without, on one's own run, another's and none.
+"""Who may do what: every route, with each scope and without, on one's own run, another's and none.
 
 The table is ROWS; ``expected`` is how it is read. A route without a row fails.
 """
@@ -21,7 +21,7 @@ from perdure.flows.files import artifacts_of
 from perdure.worker.store import Claim
 from perdure.worker.web import Scope
 from perdure.worker.web.dashboard.page import NOTICE
-from tests.support.in_process_server import Room, csrf_of, room_on
+from tests.support.in_process_server import Site, csrf_of, site_on
 from tests.support.redis_servers import CrashableServer
 from tests.support.runs import everything, fail_round, try_claim
 
@@ -259,17 +259,17 @@ def expected(row: Row, who: str, whose: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def room(server: CrashableServer) -> Iterator[Room]:
-    with room_on(server) as made:
+def site(server: CrashableServer) -> Iterator[Site]:
+    with site_on(server) as made:
         yield made
 
 
 class Asker:
     """Somebody with a token, or without; their browser has seen a page, so that its forms are no obstacle."""
 
-    def __init__(self, room: Room, token: str | None) -> None:
-        self.room, self.token = room, token
-        self._browser = room.asking(token)
+    def __init__(self, site: Site, token: str | None) -> None:
+        self.site, self.token = site, token
+        self._browser = site.asking(token)
 
     def ask(self, row: Row, run_id: str = "") -> Response:
         if NOTICE in self._browser.cookies:  # what the next page is to say of what was done before
@@ -296,7 +296,7 @@ class Asker:
 
 
 @pytest.fixture(scope="module")
-def askers(room: Room) -> dict[str, Asker]:
+def askers(site: Site) -> dict[str, Asker]:
     """Each caller by name."""
     tokens: dict[str, str | None] = {
         "no token": None,
@@ -306,61 +306,61 @@ def askers(room: Room) -> dict[str, Asker]:
     for who, scopes in FRIENDS.items():
         name = "root" if ADMIN in scopes else "ann"
         tokens[who] = (
-            room.token(name, *(scope.value for scope in scopes))
+            site.token(name, *(scope.value for scope in scopes))
             if scopes
-            else room.token_without_scopes(name)
+            else site.token_without_scopes(name)
         )
-    tokens["revoked"] = room.token("ann")
-    room.tokens.revoke(str(tokens["revoked"])[3:19])
-    store = room.client._store
+    tokens["revoked"] = site.token("ann")
+    site.tokens.revoke(str(tokens["revoked"])[3:19])
+    store = site.client._store
     store.now = store.time() - 10_000
-    tokens["expired"] = room.tokens.create("ann", Scope, timedelta(seconds=1)).text
+    tokens["expired"] = site.tokens.create("ann", Scope, timedelta(seconds=1)).text
     store.now = None
-    room.tokens.signing_key()  # made at the first cookie, whoever asks
-    return {who: Asker(room, tokens[who]) for who in (*STRANGERS, *FRIENDS)}
+    site.tokens.signing_key()  # made at the first cookie, whoever asks
+    return {who: Asker(site, tokens[who]) for who in (*STRANGERS, *FRIENDS)}
 
 
 numbers = count(1)
 
 
-def run_of(room: Room, owner: str, state: str) -> str:
+def run_of(site: Site, owner: str, state: str) -> str:
     """A run of theirs; all ids are of one length."""
-    run_id, store = f"run-{next(numbers):06d}", room.client._store
+    run_id, store = f"run-{next(numbers):06d}", site.client._store
     nodes = ["Controller"] if state == "asks" else None
     flow, inputs = ("exposed", {}) if state == "exposed" else ("countdown", {"rounds": 1})
-    room.client.submit(
+    site.client.submit(
         flow, "g", inputs, run_id=run_id, submitted_by=owner, interrupt_before=nodes,
         budgets={"seconds": 1_000},
     )  # fmt: skip
     artifacts = {"log": "all is well"} | artifacts_of("log", File("log", b"x", "text/plain"))
     store.redis.hset(store.keys.artifacts(run_id), mapping=artifacts)
     if state == "errored":
-        room.client.unpause_flow("countdown")  # a row may have paused it
+        site.client.unpause_flow("countdown")  # a row may have paused it
         granted = try_claim(store, run_id, known=("countdown",))
         assert isinstance(granted, Claim)
         fail_round(store, granted, max_failures=1)
     if state == "asked":
-        room.client.signal(run_id, "countdown")
+        site.client.signal(run_id, "countdown")
     if state == "stopped":
-        room.client.request_stop(run_id, "now")
+        site.client.request_stop(run_id, "now")
     return run_id
 
 
-def targets(room: Room, row: Row) -> dict[str, str]:
+def targets(site: Site, row: Row) -> dict[str, str]:
     """The run of each kind; one that no run is about has none."""
     if not row.is_of_a_run:
         return {OWN: ""}
     return {
-        OWN: run_of(room, "ann", row.state),
-        ANOTHERS: run_of(room, "bob", row.state),
+        OWN: run_of(site, "ann", row.state),
+        ANOTHERS: run_of(site, "bob", row.state),
         MISSING: f"run-{next(numbers):06d}",
     }
 
 
-def test_every_route_has_a_row(room: Room) -> None:
+def test_every_route_has_a_row(site: Site) -> None:
     routes = {
         f"{method} {context.path}"
-        for context in iter_route_contexts(room.app.routes)
+        for context in iter_route_contexts(site.app.routes)
         if context.path not in NOBODYS
         for method in (context.methods or {"ANY"}) - {"HEAD"}
     }
@@ -383,9 +383,9 @@ def fault(row: Row, answer: Response, who: str, whose: str) -> str:
 
 
 def test_a_stranger_and_one_without_scopes_are_refused_wherever_it_matters(
-    room: Room, askers: dict[str, Asker]
+    site: Site, askers: dict[str, Asker]
 ) -> None:
-    run_id = run_of(room, "ann", "queued")
+    run_id = run_of(site, "ann", "queued")
     faults = [
         fault(row, askers[who].ask(row, run_id), who, OWN)
         for row in ROWS
@@ -397,19 +397,19 @@ def test_a_stranger_and_one_without_scopes_are_refused_wherever_it_matters(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.call.replace(API, ""))
-def test_who_may_and_who_may_not(room: Room, askers: dict[str, Asker], row: Row) -> None:
-    runs = targets(room, row)
+def test_who_may_and_who_may_not(site: Site, askers: dict[str, Asker], row: Row) -> None:
+    runs = targets(site, row)
     cells = [(who, whose) for who in askers for whose in runs]
     refused = [
         cell
         for cell in cells
         if row.scopes is not PUBLIC and (cell[0] in STRANGERS or expected(row, *cell) in (403, 404))
     ]
-    before = everything(room.client._store)
+    before = everything(site.client._store)
     faults = [fault(row, askers[who].ask(row, runs[whose]), who, whose) for who, whose in refused]
-    assert everything(room.client._store) == before, "who is refused changes nothing"
+    assert everything(site.client._store) == before, "who is refused changes nothing"
     for who, whose in [cell for cell in cells if cell not in refused]:
-        fresh = runs if row.method == "GET" else targets(room, row)
+        fresh = runs if row.method == "GET" else targets(site, row)
         faults.append(fault(row, askers[who].ask(row, fresh[whose]), who, whose))
     assert not [each for each in faults if each]
     told = {expected(row, *cell) for cell in refused}
@@ -422,13 +422,13 @@ def test_who_may_and_who_may_not(room: Room, askers: dict[str, Asker], row: Row)
 )
 @pytest.mark.parametrize("damaged", [False, True], ids=["", "damaged"])
 def test_anothers_run_is_told_as_one_that_is_not_there(
-    room: Room, askers: dict[str, Asker], row: Row, damaged: bool
+    site: Site, askers: dict[str, Asker], row: Row, damaged: bool
 ) -> None:
     """Byte by byte, but for its id; also where it is damaged."""
-    runs = targets(room, row)
+    runs = targets(site, row)
     if damaged:
-        room.client._store.redis.hset(
-            room.client._store.keys.run(runs[ANOTHERS]), mapping={"step": "x", "digest": "y"}
+        site.client._store.redis.hset(
+            site.client._store.keys.run(runs[ANOTHERS]), mapping={"step": "x", "digest": "y"}
         )
     for who, scopes in FRIENDS.items():
         if ADMIN in scopes:

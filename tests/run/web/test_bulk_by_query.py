@@ -13,7 +13,7 @@ from perdure.worker.cli.main import run as perdure
 from perdure.worker.client.remote import RemoteClient
 from perdure.worker.errors import InvalidInput
 from perdure.worker.settings import Settings
-from tests.support.in_process_server import Room, csrf_of, room_on
+from tests.support.in_process_server import Site, csrf_of, site_on
 from tests.support.redis_servers import CrashableServer
 from tests.support.runs import claim, fail_round
 from tests.support.threaded_server import serving
@@ -89,15 +89,15 @@ def test_two_who_stop_the_same_batch_at_once_stop_each_run_once(client: Client) 
 
 
 @pytest.fixture
-def room(server: CrashableServer) -> Iterator[Room]:
-    with room_on(server) as made:
+def site(server: CrashableServer) -> Iterator[Site]:
+    with site_on(server) as made:
         yield made
 
 
-def test_a_request_stops_at_most_its_limit(room: Room) -> None:
-    queued(room.client, 3, batch="bad")
+def test_a_request_stops_at_most_its_limit(site: Site) -> None:
+    queued(site.client, 3, batch="bad")
     asked = {"query": "label:batch=bad", "limit": 2}
-    browser = room.asking()
+    browser = site.asking()
     lengths = [len(browser.post("/api/v1/stops", json=asked).json()) for _ in range(3)]
     assert lengths == [2, 1, 0]
     refused = browser.post("/api/v1/stops", json={"query": "colour:red"})
@@ -107,11 +107,11 @@ def test_a_request_stops_at_most_its_limit(room: Room) -> None:
     assert browser.post("/api/v1/deletions", json={}).json()["type"].endswith("invalid-input")
 
 
-def test_the_dashboard_says_which_runs_were_left_and_why(room: Room) -> None:
-    run_ids = errored(room.client, 2, batch="bad")
-    browser = room.asking()
+def test_the_dashboard_says_which_runs_were_left_and_why(site: Site) -> None:
+    run_ids = errored(site.client, 2, batch="bad")
+    browser = site.asking()
     csrf = csrf_of(browser, "/chosen?action=retry&all=1&q=label:batch=bad")
-    room.client.retry(run_ids[0])
+    site.client.retry(run_ids[0])
     sent = {"csrf": csrf, "action": "retry", "run": run_ids, "q": ""}
     assert browser.post("/chosen", data=sent).status_code == 303
     notice = browser.get("/runs").text

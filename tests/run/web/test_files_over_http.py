@@ -15,7 +15,7 @@ from perdure.worker.settings import Settings
 from perdure.worker.web.openai_api.files import files_in
 from perdure.worker.web.openai_api.requests import goal_of
 from tests.support.command_line import CommandLine
-from tests.support.in_process_server import Room, room_on
+from tests.support.in_process_server import Site, site_on
 from tests.support.redis_servers import CrashableServer
 
 PICTURE = File("a b.png", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 12_000)
@@ -25,15 +25,15 @@ DATA = "data:image/png;base64," + base64.b64encode(PICTURE.content).decode()
 
 
 @pytest.fixture(scope="module")
-def own_room(server: CrashableServer) -> Iterator[Room]:
-    with room_on(server) as made:
+def own_site(server: CrashableServer) -> Iterator[Site]:
+    with site_on(server) as made:
         yield made
 
 
 @pytest.fixture
-def room(own_room: Room) -> Iterator[Room]:
-    yield own_room
-    own_room.clear()
+def site(own_site: Site) -> Iterator[Site]:
+    yield own_site
+    own_site.clear()
 
 
 def test_files_go_through_the_api_unchanged(url: str, client: Client, tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_files_go_through_the_api_unchanged(url: str, client: Client, tmp_path: 
     remote.close()
 
 
-def test_a_body_names_no_paths_and_has_limits(room: Room) -> None:
-    ask = room.asking()
+def test_a_body_names_no_paths_and_has_limits(site: Site) -> None:
+    ask = site.asking()
     refused: dict[str, Any] = {
         "data": {"name": "a.png", "path": "/etc/passwd"},
         "base64": {"name": "a.txt", "data": "%%%"},
@@ -69,12 +69,12 @@ def test_a_body_names_no_paths_and_has_limits(room: Room) -> None:
         ask.post("/api/v1/runs/nothing/resume", json={"answer": "x" * 3_000_000}).status_code == 413
     )
     assert ask.post("/api/v1/runs", json=large).status_code == 422
-    assert room.client.runs().runs == []
+    assert site.client.runs().runs == []
 
 
-def test_browsers_show_pictures_and_save_all_else(room: Room) -> None:
-    run = room.client.submit("countdown", "g", files=[PICTURE, PAGE, DRAWING])
-    ask = room.asking()
+def test_browsers_show_pictures_and_save_all_else(site: Site) -> None:
+    run = site.client.submit("countdown", "g", files=[PICTURE, PAGE, DRAWING])
+    ask = site.asking()
     for file, shown in ((PICTURE, "inline"), (PAGE, "attachment"), (DRAWING, "attachment")):
         answer = ask.get(f"/api/v1/runs/{run.id}/files/{file.name}")
         assert (answer.content, answer.headers["content-type"]) == (file.content, file.media_type)

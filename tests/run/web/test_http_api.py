@@ -43,21 +43,21 @@ def is_described_by(kind: Any, answer: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def room() -> Iterator[Settings]:
-    """The settings of one control room, on a server of its own, for all tests that leave the runs of ``runs`` as they are."""
+def server_settings() -> Iterator[Settings]:
+    """The settings of one web server, on a server of its own, for all tests that leave the runs of ``runs`` as they are."""
     with server_of_its_own(appendfsync="everysec") as mine:
         yield Settings(redis_url=mine.url, flow_modules=MODULES)
 
 
 @pytest.fixture(scope="module")
-def runs(room: Settings) -> dict[str, str]:
+def runs(server_settings: Settings) -> dict[str, str]:
     """A run in every status: nobody but these tests moves them."""
-    return every_status(room)
+    return every_status(server_settings)
 
 
 @pytest.fixture(scope="module")
-def url(room: Settings) -> Iterator[str]:
-    with serving(room) as address:
+def url(server_settings: Settings) -> Iterator[str]:
+    with serving(server_settings) as address:
         yield f"{address}/api/v1"
 
 
@@ -68,9 +68,9 @@ def http(url: str) -> Iterator[httpx2.Client]:
 
 
 @pytest.fixture
-def direct(room: Settings) -> Iterator[Client]:
+def direct(server_settings: Settings) -> Iterator[Client]:
     """The same runs without HTTP."""
-    made = Client(settings=room)
+    made = Client(settings=server_settings)
     yield made
     made.close()
 
@@ -286,10 +286,10 @@ def test_what_the_engine_would_not_store_is_refused(http: httpx2.Client) -> None
 
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_body_beyond_what_a_run_may_hold_is_refused_before_it_is_read(
-    http: httpx2.Client, direct: Client, room: Settings, declared: bool
+    http: httpx2.Client, direct: Client, server_settings: Settings, declared: bool
 ) -> None:
     before = direct.matching(flow="countdown")
-    most = most_bytes(room) + MOST_ENCODED
+    most = most_bytes(server_settings) + MOST_ENCODED
     whole = b'{"flow": "countdown", "goal": "g", "inputs": {"n": "' + b"x" * most
     content: Any = whole if declared else iter([whole[:1_000_000], whole[1_000_000:], b'"}}'])
     try:
@@ -302,13 +302,16 @@ def test_a_body_beyond_what_a_run_may_hold_is_refused_before_it_is_read(
 
 
 def test_as_much_as_a_run_may_hold_fits_however_it_is_escaped(
-    http: httpx2.Client, room: Settings
+    http: httpx2.Client, server_settings: Settings
 ) -> None:
-    goal = '{"flow": "countdown", "goal": "' + "\\u0001" * room.max_goal_bytes + '"}'
+    goal = '{"flow": "countdown", "goal": "' + "\\u0001" * server_settings.max_goal_bytes + '"}'
     response = http.post(
         "/runs", content=goal.encode(), headers={"Content-Type": "application/json"}
     )
-    assert response.status_code == 201 and response.json()["goal"] == "\x01" * room.max_goal_bytes
+    assert (
+        response.status_code == 201
+        and response.json()["goal"] == "\x01" * server_settings.max_goal_bytes
+    )
 
 
 def test_what_does_not_say_that_it_is_json_is_refused(http: httpx2.Client) -> None:
@@ -499,10 +502,10 @@ def test_a_run_is_stopped_and_the_receipt_says_so(http: httpx2.Client, direct: C
 
 
 def test_an_answer_counts_once_and_only_for_what_was_asked(
-    http: httpx2.Client, room: Settings
+    http: httpx2.Client, server_settings: Settings
 ) -> None:
     run_id = submitted(http, flow="wary")["id"]
-    play(room, run_id)
+    play(server_settings, run_id)
     asked = next(each for each in http.get("/inbox").json()["waiting"] if each["run_id"] == run_id)
     assert (asked["kind"], asked["args"]) == ("approval", {"path": "build"})
     a_problem(http.post(f"/runs/{run_id}/resume", json={"answer": "perhaps"}), 422, "invalid-input")
@@ -521,14 +524,14 @@ def test_an_answer_counts_once_and_only_for_what_was_asked(
         409,
         "stale",
     )
-    play(room, run_id)
+    play(server_settings, run_id)
     assert http.get(f"/runs/{run_id}").json()["answer"]["result"] == "removed dist"
     a_problem(http.post(f"/runs/{run_id}/resume"), 409, "invalid-transition")
 
 
-def test_an_exhausted_budget_is_raised(http: httpx2.Client, room: Settings) -> None:
+def test_an_exhausted_budget_is_raised(http: httpx2.Client, server_settings: Settings) -> None:
     run_id = submitted(http, inputs={"rounds": 3}, budgets={"cycles": 1})["id"]
-    play(room, run_id)
+    play(server_settings, run_id)
     a_problem(http.post(f"/runs/{run_id}/resume", json={"add": {"money": 1}}), 422, "invalid-input")
     assert http.post(f"/runs/{run_id}/resume", json={"add": {"cycles": 10}}).json()["details"][
         "budgets"
@@ -536,14 +539,14 @@ def test_an_exhausted_budget_is_raised(http: httpx2.Client, room: Settings) -> N
 
 
 def test_an_errored_run_is_retried_and_an_ended_one_removed(
-    http: httpx2.Client, room: Settings
+    http: httpx2.Client, server_settings: Settings
 ) -> None:
     run_id = submitted(http, flow="trouble", inputs={"kind": "fatal"})["id"]
     a_problem(http.post(f"/runs/{run_id}/retry"), 409, "invalid-transition")
     a_problem(http.delete(f"/runs/{run_id}"), 409, "invalid-transition")
-    play(room, run_id)
+    play(server_settings, run_id)
     assert http.post(f"/runs/{run_id}/retry").json()["status"] in ("queued", "running")
-    play(room, run_id)
+    play(server_settings, run_id)
     gone = http.delete(f"/runs/{run_id}")
     assert (gone.status_code, gone.content) == (204, b"")
     a_problem(http.delete(f"/runs/{run_id}"), 404, "run-not-found")
@@ -551,10 +554,10 @@ def test_an_errored_run_is_retried_and_an_ended_one_removed(
 
 @pytest.mark.slow
 def test_many_runs_are_moved_by_a_filter_and_never_without(settings: Settings, prefix: str) -> None:
-    room = settings.model_copy(update={"flow_modules": MODULES})
-    ids = every_status(room)
+    server_settings = settings.model_copy(update={"flow_modules": MODULES})
+    ids = every_status(server_settings)
     with (
-        serving(room) as address,
+        serving(server_settings) as address,
         httpx2.Client(base_url=f"{address}/api/v1", timeout=PATIENCE) as http,
     ):
         a_problem(http.post("/stops", json={}), 422, "invalid-input")
@@ -604,10 +607,10 @@ def test_a_flow_is_paused_with_a_reason_and_goes_on(http: httpx2.Client) -> None
 
 @pytest.mark.slow
 def test_who_is_unknown_or_may_not_is_told_and_probes_need_nobody(
-    room: Settings, runs: dict[str, str]
+    server_settings: Settings, runs: dict[str, str]
 ) -> None:
     with (
-        serving(room, by_name) as address,
+        serving(server_settings, by_name) as address,
         httpx2.Client(base_url=f"{address}/api/v1", timeout=PATIENCE) as http,
     ):
         nobody = http.get("/runs")
@@ -637,7 +640,7 @@ def test_readiness_counts_the_workers(http: httpx2.Client) -> None:
 
 @pytest.fixture
 def lonely() -> Iterator[tuple[CrashableServer, httpx2.Client]]:
-    """A state server that a test may kill, and a client of the control room on it."""
+    """A state server that a test may kill, and a client of the web server on it."""
     with ExitStack() as stack:
         mine = stack.enter_context(server_of_its_own())
         address = stack.enter_context(serving(Settings(redis_url=mine.url)))
@@ -756,8 +759,10 @@ def fill(client: Client, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_router_works_in_somebody_elses_app(room: Settings, runs: dict[str, str]) -> None:
-    client = Client(settings=room)
+def test_the_router_works_in_somebody_elses_app(
+    server_settings: Settings, runs: dict[str, str]
+) -> None:
+    client = Client(settings=server_settings)
     app = FastAPI()
     app.get("/theirs/{path:path}", name="get_run")(lambda: "theirs")
     app.include_router(

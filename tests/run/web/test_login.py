@@ -12,20 +12,20 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from perdure.worker.web.auth.sessions import AGE, WebSession, WebSessions
 from perdure.worker.web.json_body import most_bytes
-from tests.support.in_process_server import Room, csrf_of, room_on
+from tests.support.in_process_server import Site, csrf_of, site_on
 from tests.support.redis_servers import CrashableServer
 
 LOGIN = "/login?next=%2Fruns"
 
 
 @pytest.fixture(scope="module")
-def shared(server: CrashableServer) -> Iterator[Room]:
-    with room_on(server) as room:
-        yield room
+def shared(server: CrashableServer) -> Iterator[Site]:
+    with site_on(server) as site:
+        yield site
 
 
 @pytest.fixture
-def room(shared: Room) -> Room:
+def site(shared: Site) -> Site:
     """One with a token."""
     shared.clear()
     shared.token("root", "admin")
@@ -48,18 +48,18 @@ def cookie_of(browser: TestClient, name: str = "perdure") -> str:
     return value
 
 
-def with_cookie(room: Room, cookie: str) -> TestClient:
-    return room.asking(cookie=f"perdure={cookie}")
+def with_cookie(site: Site, cookie: str) -> TestClient:
+    return site.asking(cookie=f"perdure={cookie}")
 
 
-def test_who_has_a_token_signs_in_and_is_led_to_where_they_wanted_to_go(room: Room) -> None:
-    browser = room.asking()
+def test_who_has_a_token_signs_in_and_is_led_to_where_they_wanted_to_go(site: Site) -> None:
+    browser = site.asking()
     assert browser.get("/runs").headers["location"] == LOGIN
     answer = browser.post(
         "/login",
         data={
             "csrf": csrf_of(browser, LOGIN),
-            "token": f" {room.token('ann', 'read')}\n",
+            "token": f" {site.token('ann', 'read')}\n",
             "next": "/runs",
         },
     )
@@ -67,11 +67,11 @@ def test_who_has_a_token_signs_in_and_is_led_to_where_they_wanted_to_go(room: Ro
     assert is_in(browser) and "Sign out" in browser.get("/runs").text
 
 
-def test_who_has_none_does_not(room: Room) -> None:
-    good = room.token("ann", "read")
-    revoked = room.token("ann", "read")
-    room.tokens.revoke(revoked[3:19])
-    browser = room.asking()
+def test_who_has_none_does_not(site: Site) -> None:
+    good = site.token("ann", "read")
+    revoked = site.token("ann", "read")
+    site.tokens.revoke(revoked[3:19])
+    browser = site.asking()
     for token in ("", "x", good[:-1], revoked, good[3:19]):
         answer = browser.post("/login", data={"csrf": csrf_of(browser), "token": token})
         assert answer.status_code == 401 and "unknown, revoked or expired" in answer.text
@@ -79,9 +79,9 @@ def test_who_has_none_does_not(room: Room) -> None:
         assert not is_in(browser)
 
 
-def test_the_cookie_is_for_this_server_alone_and_no_script_reads_it(room: Room) -> None:
-    token = room.token("ann", "read")
-    browser = room.asking()
+def test_the_cookie_is_for_this_server_alone_and_no_script_reads_it(site: Site) -> None:
+    token = site.token("ann", "read")
+    browser = site.asking()
     answer = browser.post("/login", data={"csrf": csrf_of(browser), "token": token})
     name, *flags = answer.headers["set-cookie"].split("; ")
     assert name.startswith("perdure=") and sorted(flags) == [
@@ -96,12 +96,12 @@ def test_the_cookie_is_for_this_server_alone_and_no_script_reads_it(room: Room) 
     assert token[3:19] in told and token[20:] not in told, "the id of the token, never its secret"
 
 
-def test_behind_an_encrypting_proxy_the_cookie_is_sent_encrypted_only(room: Room) -> None:
+def test_behind_an_encrypting_proxy_the_cookie_is_sent_encrypted_only(site: Site) -> None:
     behind = ProxyHeadersMiddleware(
-        room.app, trusted_hosts="*"
+        site.app, trusted_hosts="*"
     )  # as uvicorn has it, for proxies on this machine
-    browser = room.asking(app=behind, base_url="http://hf.example", x_forwarded_proto="https")
-    token = room.token("ann", "read")
+    browser = site.asking(app=behind, base_url="http://hf.example", x_forwarded_proto="https")
+    token = site.token("ann", "read")
     page = browser.get("/login")
     name, *flags = page.headers["set-cookie"].split("; ")
     assert (
@@ -124,16 +124,16 @@ def test_behind_an_encrypting_proxy_the_cookie_is_sent_encrypted_only(room: Room
     )
 
 
-def test_a_cookie_that_was_changed_in_any_place_is_worthless(room: Room) -> None:
-    cookie = cookie_of(room.signed_in(room.token("ann", "read")))
-    assert is_in(with_cookie(room, cookie))
+def test_a_cookie_that_was_changed_in_any_place_is_worthless(site: Site) -> None:
+    cookie = cookie_of(site.signed_in(site.token("ann", "read")))
+    assert is_in(with_cookie(site, cookie))
     for place, letter in enumerate(cookie):
         if letter == "." or place % 3:
             continue
         other = "A" if letter != "A" else "B"
         # The last letter of each part holds bits that mean nothing.
         if cookie[place + 1 : place + 2] not in ("", "."):
-            assert not is_in(with_cookie(room, cookie[:place] + other + cookie[place + 1 :])), place
+            assert not is_in(with_cookie(site, cookie[:place] + other + cookie[place + 1 :])), place
     payload, signature = cookie.split(".")
     for forged in (
         "",
@@ -145,60 +145,60 @@ def test_a_cookie_that_was_changed_in_any_place_is_worthless(room: Room) -> None
         "x" * 5000,
         f"{signature}.{payload}",
     ):
-        assert not is_in(with_cookie(room, forged)), forged
+        assert not is_in(with_cookie(site, forged)), forged
 
 
-def test_a_cookie_that_another_key_has_signed_is_worthless(room: Room) -> None:
-    token = room.token("ann", "admin")
-    session = WebSession.new(room.authenticator._clock(), token[3:19])
-    assert is_in(with_cookie(room, WebSessions(room.tokens.signing_key()).signed(session)))
-    assert not is_in(with_cookie(room, WebSessions("x" * 43).signed(session)))
+def test_a_cookie_that_another_key_has_signed_is_worthless(site: Site) -> None:
+    token = site.token("ann", "admin")
+    session = WebSession.new(site.authenticator._clock(), token[3:19])
+    assert is_in(with_cookie(site, WebSessions(site.tokens.signing_key()).signed(session)))
+    assert not is_in(with_cookie(site, WebSessions("x" * 43).signed(session)))
 
 
-def test_after_its_time_one_has_to_sign_in_again(room: Room) -> None:
-    browser = room.signed_in(room.token("ann", "read"))
-    begun = WebSessions(room.tokens.signing_key()).read(
-        cookie_of(browser), room.authenticator._clock()
+def test_after_its_time_one_has_to_sign_in_again(site: Site) -> None:
+    browser = site.signed_in(site.token("ann", "read"))
+    begun = WebSessions(site.tokens.signing_key()).read(
+        cookie_of(browser), site.authenticator._clock()
     )
     assert begun is not None
     cookie = cookie_of(browser)
     for seconds, good in ((0, True), (AGE - 1, True), (AGE, False), (-1, False)):
-        room.authenticator._clock = lambda seconds=seconds: begun.begun + seconds
-        assert is_in(with_cookie(room, cookie)) is good, seconds
+        site.authenticator._clock = lambda seconds=seconds: begun.begun + seconds
+        assert is_in(with_cookie(site, cookie)) is good, seconds
 
 
-def test_who_is_signed_in_with_a_token_that_is_revoked_is_signed_out(room: Room) -> None:
-    token = room.token("ann", "read")
-    browser = room.signed_in(token)
+def test_who_is_signed_in_with_a_token_that_is_revoked_is_signed_out(site: Site) -> None:
+    token = site.token("ann", "read")
+    browser = site.signed_in(token)
     assert is_in(browser)
-    room.tokens.revoke(token[3:19])
+    site.tokens.revoke(token[3:19])
     assert not is_in(browser)
 
 
-def test_signing_out_ends_it_in_this_browser_and_elsewhere_for_everybody(room: Room) -> None:
-    token = room.token("ann", "read")
-    here, there = room.signed_in(token), room.signed_in(token)
+def test_signing_out_ends_it_in_this_browser_and_elsewhere_for_everybody(site: Site) -> None:
+    token = site.token("ann", "read")
+    here, there = site.signed_in(token), site.signed_in(token)
     answer = here.post("/logout", data={"csrf": csrf_of(here, "/runs")})
     assert (answer.status_code, answer.headers["location"]) == (
         303,
         "/login",
     ) and "Max-Age=0" in answer.headers["set-cookie"]
     assert not is_in(here) and is_in(there)
-    room.tokens.sign_everybody_out()
+    site.tokens.sign_everybody_out()
     assert not is_in(there)
 
 
-def test_signing_in_begins_a_session_that_nobody_could_have_prepared(room: Room) -> None:
-    browser = room.asking()
+def test_signing_in_begins_a_session_that_nobody_could_have_prepared(site: Site) -> None:
+    browser = site.asking()
     before = csrf_of(browser)
     prepared = cookie_of(browser)
-    browser.post("/login", data={"csrf": before, "token": room.token("ann", "read")})
+    browser.post("/login", data={"csrf": before, "token": site.token("ann", "read")})
     assert cookie_of(browser) != prepared and csrf_of(browser) != before
-    assert not is_in(with_cookie(room, prepared))
+    assert not is_in(with_cookie(site, prepared))
 
 
-def test_nobody_is_led_to_another_server_after_signing_in(room: Room) -> None:
-    token = room.token("ann", "read")
+def test_nobody_is_led_to_another_server_after_signing_in(site: Site) -> None:
+    token = site.token("ann", "read")
     for elsewhere in (
         "https://evil.example",
         "//evil.example",
@@ -208,18 +208,18 @@ def test_nobody_is_led_to_another_server_after_signing_in(room: Room) -> None:
         "javascript:alert(1)",
         "",
     ):
-        browser = room.asking()
+        browser = site.asking()
         answer = browser.post(
             "/login", data={"csrf": csrf_of(browser), "token": token, "next": elsewhere}
         )
         assert (answer.status_code, answer.headers["location"]) == (303, "/"), elsewhere
 
 
-def test_nobody_is_signed_in_by_a_form_of_another_site(room: Room) -> None:
+def test_nobody_is_signed_in_by_a_form_of_another_site(site: Site) -> None:
     """With the attacker's own token: what the victim then enters would be his."""
-    token = room.token("eve", "admin")
+    token = site.token("eve", "admin")
     for headers in ({}, {"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
-        browser = room.asking()
+        browser = site.asking()
         answer = browser.post("/login", data={"token": token}, headers=headers)
         assert answer.status_code in (303, 403) and answer.headers.get("location") in (
             None,
@@ -228,9 +228,9 @@ def test_nobody_is_signed_in_by_a_form_of_another_site(room: Room) -> None:
         assert not is_in(browser)
 
 
-def test_a_form_that_is_too_large_is_not_read_to_its_end(room: Room) -> None:
-    form = "token=" + "x" * most_bytes(room.client.settings)
-    answer = room.asking().post(
+def test_a_form_that_is_too_large_is_not_read_to_its_end(site: Site) -> None:
+    form = "token=" + "x" * most_bytes(site.client.settings)
+    answer = site.asking().post(
         "/login", content=form, headers={"content-type": "application/x-www-form-urlencoded"}
     )
     assert answer.status_code == 413
@@ -251,9 +251,9 @@ def change(browser: TestClient, csrf: str | None = None, **headers: str) -> int:
     return answer.status_code
 
 
-def test_a_form_without_what_our_pages_carry_changes_nothing(room: Room) -> None:
-    token = room.token("ann", "read")
-    browser, other = room.signed_in(token), room.signed_in(token)
+def test_a_form_without_what_our_pages_carry_changes_nothing(site: Site) -> None:
+    token = site.token("ann", "read")
+    browser, other = site.signed_in(token), site.signed_in(token)
     mine = csrf_of(browser, "/runs")
     assert change(browser, mine) == 303
     assert change(browser, x_csrf_token=mine) == 303, "as a script of ours sends it"
@@ -265,7 +265,7 @@ def test_a_form_without_what_our_pages_carry_changes_nothing(room: Room) -> None
         mine.upper(),
         mine + "0",
         csrf_of(other, "/runs"),
-        csrf_of(room.asking()),
+        csrf_of(site.asking()),
         "é",
     ):
         assert change(browser, wrong) == 403, wrong
@@ -274,15 +274,15 @@ def test_a_form_without_what_our_pages_carry_changes_nothing(room: Room) -> None
     )
 
 
-def test_what_was_given_to_a_form_before_signing_in_is_no_longer_good(room: Room) -> None:
-    browser = room.asking()
+def test_what_was_given_to_a_form_before_signing_in_is_no_longer_good(site: Site) -> None:
+    browser = site.asking()
     before = csrf_of(browser)
-    browser.post("/login", data={"csrf": before, "token": room.token("ann", "read")})
+    browser.post("/login", data={"csrf": before, "token": site.token("ann", "read")})
     assert change(browser, before) == 403
 
 
-def test_a_page_of_another_site_changes_nothing_even_if_it_knew_everything(room: Room) -> None:
-    browser = room.signed_in(room.token("ann", "read"))
+def test_a_page_of_another_site_changes_nothing_even_if_it_knew_everything(site: Site) -> None:
+    browser = site.signed_in(site.token("ann", "read"))
     csrf = csrf_of(browser, "/runs")
     for elsewhere in (
         {"origin": "https://evil.example"},
@@ -301,16 +301,16 @@ def test_a_page_of_another_site_changes_nothing_even_if_it_knew_everything(room:
     ), "behind a proxy that renames the host"
 
 
-def test_a_proxys_own_login_does_not_open_a_way_round_what_forms_carry(room: Room) -> None:
+def test_a_proxys_own_login_does_not_open_a_way_round_what_forms_carry(site: Site) -> None:
     """A browser sends Basic credentials on its own, wherever the form came from."""
-    browser = room.signed_in(room.token("ann", "read"))
+    browser = site.signed_in(site.token("ann", "read"))
     assert change(browser, authorization="Basic YW5uOng=") == 403
     assert change(browser, csrf_of(browser, "/runs"), authorization="Basic YW5uOng=") == 303
 
 
-def test_who_shows_a_token_is_nobody_else_and_needs_nothing_more(room: Room) -> None:
-    token = room.token("bob", "read")
-    browser = room.signed_in(room.token("ann", "read"))
+def test_who_shows_a_token_is_nobody_else_and_needs_nothing_more(site: Site) -> None:
+    token = site.token("bob", "read")
+    browser = site.signed_in(site.token("ann", "read"))
     assert change(browser, authorization=f"Bearer {token}") == 303
     assert browser.get("/runs", headers={"authorization": "Bearer x"}).status_code == 303, (
         "a bad one is not made good by a cookie"
@@ -318,24 +318,24 @@ def test_who_shows_a_token_is_nobody_else_and_needs_nothing_more(room: Room) -> 
     assert "bob" in browser.get("/runs", headers={"authorization": f"bearer  {token}"}).text
 
 
-def test_who_is_no_longer_signed_in_is_asked_to_and_not_blamed(room: Room) -> None:
-    browser = room.signed_in(room.token("ann", "read"))
+def test_who_is_no_longer_signed_in_is_asked_to_and_not_blamed(site: Site) -> None:
+    browser = site.signed_in(site.token("ann", "read"))
     csrf = csrf_of(browser, "/runs")
-    room.tokens.sign_everybody_out()
+    site.tokens.sign_everybody_out()
     answer = browser.post("/theme", data={"theme": "dark", "csrf": csrf})
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
 
 
-def test_no_secret_is_logged(room: Room, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_logged(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    token = room.token("ann", "read")
-    browser = room.signed_in(token)
+    token = site.token("ann", "read")
+    browser = site.signed_in(token)
     is_in(browser)
-    room.tokens._store.redis.hset(room.tokens._store.keys.tokens, token[3:19], "{")
-    assert room.asking(token).get("/metrics").status_code == 401
+    site.tokens._store.redis.hset(site.tokens._store.keys.tokens, token[3:19], "{")
+    assert site.asking(token).get("/metrics").status_code == 401
     assert "cannot be read" in caplog.text
     assert (
         token[20:] not in caplog.text
-        and room.tokens.signing_key() not in caplog.text
+        and site.tokens.signing_key() not in caplog.text
         and cookie_of(browser) not in caplog.text
     )

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth.origin import is_loopback
-from tests.support.in_process_server import Room, csrf_of, room_on
+from tests.support.in_process_server import Site, csrf_of, site_on
 from tests.support.redis_servers import CrashableServer
 
 GOOD = {
@@ -30,13 +30,13 @@ BAD = {
 
 
 @pytest.fixture(scope="module")
-def shared(server: CrashableServer) -> Iterator[Room]:
-    with room_on(server) as room:
-        yield room
+def shared(server: CrashableServer) -> Iterator[Site]:
+    with site_on(server) as site:
+        yield site
 
 
 @pytest.fixture
-def room(shared: Room) -> Room:
+def site(shared: Site) -> Site:
     """One without tokens."""
     shared.clear()
     return shared
@@ -50,8 +50,8 @@ def asked(who: TestClient, method: str = "GET", **headers: str) -> int:
     ).status_code
 
 
-def test_whoever_is_on_this_machine_may_do_everything(room: Room) -> None:
-    answer = room.asking().get("/runs")
+def test_whoever_is_on_this_machine_may_do_everything(site: Site) -> None:
+    answer = site.asking().get("/runs")
     assert (
         answer.status_code == 200
         and "Everyone on this machine" in answer.text
@@ -60,8 +60,8 @@ def test_whoever_is_on_this_machine_may_do_everything(room: Room) -> None:
 
 
 @pytest.mark.parametrize("host", sorted(GOOD | BAD))
-def test_it_answers_to_this_machines_own_names_alone(room: Room, host: str) -> None:
-    answer = room.asking(host=host).get("/metrics")
+def test_it_answers_to_this_machines_own_names_alone(site: Site, host: str) -> None:
+    answer = site.asking(host=host).get("/metrics")
     assert answer.status_code == (200 if host in GOOD else 403)
     assert host in GOOD or "no tokens" in answer.text
 
@@ -71,46 +71,46 @@ def test_it_answers_to_this_machines_own_names_alone(room: Room, host: str) -> N
     ["10.0.0.7", "192.168.1.2", "2001:db8::1", "0.0.0.0", "/run/perdure.sock", "::ffff:10.0.0.7"],
 )
 def test_who_does_not_come_over_loopback_is_asked_for_a_token_however_he_calls_it(
-    room: Room, address: str
+    site: Site, address: str
 ) -> None:
     base = (
         f"http://[{address}]"
         if ":" in address
         else f"http://{address.replace('/', '.').strip('.')}"
     )
-    assert room.asking(base_url=base, host="localhost").get("/metrics").status_code == 401
+    assert site.asking(base_url=base, host="localhost").get("/metrics").status_code == 401
 
 
 @pytest.mark.parametrize(
     "header", ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"]
 )
-def test_who_comes_through_a_proxy_is_asked_for_a_token(room: Room, header: str) -> None:
-    assert room.asking().get("/metrics", headers={header: "127.0.0.1"}).status_code == 401
+def test_who_comes_through_a_proxy_is_asked_for_a_token(site: Site, header: str) -> None:
+    assert site.asking().get("/metrics", headers={header: "127.0.0.1"}).status_code == 401
 
 
 def test_the_first_token_closes_it_at_the_next_request_and_the_last_one_that_goes_opens_it(
-    room: Room,
+    site: Site,
 ) -> None:
-    who = room.asking()
+    who = site.asking()
     assert asked(who) == 200
-    token = room.token("ann", "read")
+    token = site.token("ann", "read")
     assert asked(who) == 401
-    assert asked(room.asking(token)) == 200
-    room.tokens.revoke(token[3:19])
+    assert asked(site.asking(token)) == 200
+    site.tokens.revoke(token[3:19])
     assert asked(who) == 200
 
 
-def test_it_is_never_open_where_whoever_starts_it_says_so(room: Room) -> None:
-    assert asked(Room(room.client, open_on_loopback=False).asking()) == 401
+def test_it_is_never_open_where_whoever_starts_it_says_so(site: Site) -> None:
+    assert asked(Site(site.client, open_on_loopback=False).asking()) == 401
 
 
-def test_a_token_that_is_no_good_is_refused_there_too(room: Room) -> None:
-    assert asked(room.asking("hf_0123456789abcdef_" + "x" * 43)) == 401
+def test_a_token_that_is_no_good_is_refused_there_too(site: Site) -> None:
+    assert asked(site.asking("hf_0123456789abcdef_" + "x" * 43)) == 401
 
 
-def test_a_program_needs_nothing(room: Room) -> None:
-    assert asked(room.asking(), "POST") == 303
-    assert asked(room.asking(), "POST", content_type="application/json") == 303
+def test_a_program_needs_nothing(site: Site) -> None:
+    assert asked(site.asking(), "POST") == 303
+    assert asked(site.asking(), "POST", content_type="application/json") == 303
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_a_program_needs_nothing(room: Room) -> None:
     ],
 )
 def test_what_a_browser_may_have_sent_carries_what_only_our_pages_know(
-    room: Room, mark: dict[str, str]
+    site: Site, mark: dict[str, str]
 ) -> None:
-    assert asked(room.asking(), "POST", **mark) in (400, 403)
-    browser = room.asking()
+    assert asked(site.asking(), "POST", **mark) in (400, 403)
+    browser = site.asking()
     csrf = csrf_of(browser)
     if "cookie" not in mark:
         assert asked(browser, "POST", x_csrf_token=csrf, **mark) in (303, 400, 422)
@@ -140,8 +140,8 @@ def test_what_a_browser_may_have_sent_carries_what_only_our_pages_know(
     "elsewhere",
     [{"origin": "https://evil.example"}, {"origin": "null"}, {"sec_fetch_site": "cross-site"}],
 )
-def test_a_page_of_another_site_changes_nothing(room: Room, elsewhere: dict[str, str]) -> None:
-    browser = room.asking()
+def test_a_page_of_another_site_changes_nothing(site: Site, elsewhere: dict[str, str]) -> None:
+    browser = site.asking()
     csrf = csrf_of(browser)
     assert asked(browser, "POST", x_csrf_token=csrf) == 303
     assert asked(browser, "POST", x_csrf_token=csrf, **elsewhere) == 403
@@ -150,20 +150,20 @@ def test_a_page_of_another_site_changes_nothing(room: Room, elsewhere: dict[str,
     )
 
 
-def test_what_one_browsers_pages_carry_is_no_good_in_another(room: Room) -> None:
-    mine, theirs = room.asking(), room.asking()
+def test_what_one_browsers_pages_carry_is_no_good_in_another(site: Site) -> None:
+    mine, theirs = site.asking(), site.asking()
     theirs.get("/login")
     assert asked(theirs, "POST", x_csrf_token=csrf_of(mine)) == 403
 
 
-def test_an_app_of_ones_own_says_who_asks(room: Room) -> None:
-    room = Room(
-        room.client,
+def test_an_app_of_ones_own_says_who_asks(site: Site) -> None:
+    site = Site(
+        site.client,
         caller=lambda request: Caller(request.headers["x-user"], frozenset({Scope.READ})),
     )
-    assert "mia" in room.asking(x_user="mia", base_url="http://hf.example").get("/runs").text
-    assert asked(room.asking(x_user="mia"), "POST", origin="https://evil.example") == 403
-    browser = room.asking(x_user="mia")
+    assert "mia" in site.asking(x_user="mia", base_url="http://hf.example").get("/runs").text
+    assert asked(site.asking(x_user="mia"), "POST", origin="https://evil.example") == 403
+    browser = site.asking(x_user="mia")
     assert asked(browser, "POST", x_csrf_token=csrf_of(browser)) == 303
 
 

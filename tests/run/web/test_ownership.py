@@ -13,7 +13,7 @@ from perdure.worker.domain.record import VALUE
 from perdure.worker.errors import Forbidden
 from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth import AuthorizedClient
-from tests.support.in_process_server import Room, room_on
+from tests.support.in_process_server import Site, site_on
 from tests.support.redis_servers import CrashableServer
 
 API = "/api/v1"
@@ -21,30 +21,30 @@ PERSON = ("read", "submit", "answer", "stop")
 
 
 @pytest.fixture(scope="module")
-def shared(server: CrashableServer) -> Iterator[Room]:
-    with room_on(server) as room:
-        yield room
+def shared(server: CrashableServer) -> Iterator[Site]:
+    with site_on(server) as site:
+        yield site
 
 
 @pytest.fixture
-def room(shared: Room) -> Room:
+def site(shared: Site) -> Site:
     shared.clear()
     return shared
 
 
 @pytest.fixture
-def ann(room: Room) -> TestClient:
-    return room.asking(room.token("ann", *PERSON))
+def ann(site: Site) -> TestClient:
+    return site.asking(site.token("ann", *PERSON))
 
 
 @pytest.fixture
-def bob(room: Room) -> TestClient:
-    return room.asking(room.token("bob", *PERSON))
+def bob(site: Site) -> TestClient:
+    return site.asking(site.token("bob", *PERSON))
 
 
 @pytest.fixture
-def root(room: Room) -> TestClient:
-    return room.asking(room.token("root", "admin"))
+def root(site: Site) -> TestClient:
+    return site.asking(site.token("root", "admin"))
 
 
 def submitted(who: TestClient, **given: object) -> str:
@@ -60,14 +60,14 @@ def ids(answer: object) -> set[str]:
     return {run["id"] for run in answer.json()["runs"]}  # type: ignore[attr-defined]
 
 
-def test_a_run_is_whose_token_submitted_it(room: Room, ann: TestClient, root: TestClient) -> None:
-    assert room.client.get(submitted(ann)).details["submitted_by"] == "ann"
-    assert room.client.get(submitted(root)).details["submitted_by"] == "root"
+def test_a_run_is_whose_token_submitted_it(site: Site, ann: TestClient, root: TestClient) -> None:
+    assert site.client.get(submitted(ann)).details["submitted_by"] == "ann"
+    assert site.client.get(submitted(root)).details["submitted_by"] == "root"
 
 
-def test_several_tokens_of_one_name_are_one_person(room: Room, ann: TestClient) -> None:
+def test_several_tokens_of_one_name_are_one_person(site: Site, ann: TestClient) -> None:
     run_id = submitted(ann)
-    assert room.asking(room.token("ann", "read")).get(f"{API}/runs/{run_id}").status_code == 200
+    assert site.asking(site.token("ann", "read")).get(f"{API}/runs/{run_id}").status_code == 200
 
 
 def test_only_its_owner_reads_the_tree_and_the_children_of_a_run(
@@ -125,16 +125,16 @@ def test_a_cursor_that_somebody_else_was_given_leads_to_nobody_elses_runs(
 
 
 def test_what_is_done_to_many_is_done_to_ones_own(
-    room: Room, ann: TestClient, bob: TestClient
+    site: Site, ann: TestClient, bob: TestClient
 ) -> None:
     mine, theirs = submitted(ann), submitted(bob)
     told = ann.post(f"{API}/stops", json={"flow": "countdown"}).json()
     assert [receipt["run_id"] for receipt in told] == [mine]
-    assert room.client.get(theirs).status.value == "queued"
+    assert site.client.get(theirs).status.value == "queued"
     assert ann.post(f"{API}/retries", json={"flow": None}).json() == []
 
 
-def test_an_idempotency_key_is_its_owners(room: Room, ann: TestClient, bob: TestClient) -> None:
+def test_an_idempotency_key_is_its_owners(site: Site, ann: TestClient, bob: TestClient) -> None:
     mine, theirs = submitted(ann, key="nightly"), submitted(bob, key="nightly", goal="another")
     assert mine != theirs
     assert (
@@ -152,14 +152,14 @@ def test_an_idempotency_key_is_its_owners(room: Room, ann: TestClient, bob: Test
     assert submitted(bob, key="ann/nightly") not in (mine, theirs)
 
 
-def test_an_empty_idempotency_key_is_refused_and_not_passed_over(room: Room) -> None:
-    permitted = AuthorizedClient(room.client, Caller("ann", frozenset({Scope.SUBMIT})))
+def test_an_empty_idempotency_key_is_refused_and_not_passed_over(site: Site) -> None:
+    permitted = AuthorizedClient(site.client, Caller("ann", frozenset({Scope.SUBMIT})))
     with pytest.raises(Exception, match="idempotency_key"):
         permitted.submit("countdown", "g", idempotency_key="")
 
 
 def test_who_knows_anothers_run_id_and_nonce_is_not_shown_the_run(
-    ann: TestClient, bob: TestClient, room: Room
+    ann: TestClient, bob: TestClient, site: Site
 ) -> None:
     nonce = "a1" * 8
     assert (
@@ -172,15 +172,15 @@ def test_who_knows_anothers_run_id_and_nonce_is_not_shown_the_run(
     )
     assert answer.status_code == 409 and "secret" not in answer.text
     with pytest.raises(RunExists):
-        AuthorizedClient(room.client, Caller("bob", frozenset({Scope.SUBMIT}))).submit(
+        AuthorizedClient(site.client, Caller("bob", frozenset({Scope.SUBMIT}))).submit(
             "countdown", "g", run_id="r", nonce=nonce
         )
 
 
 def test_a_run_of_nobody_is_seen_by_administrators_alone(
-    room: Room, ann: TestClient, root: TestClient
+    site: Site, ann: TestClient, root: TestClient
 ) -> None:
-    run_id = room.client.submit("countdown", "g").id
+    run_id = site.client.submit("countdown", "g").id
     assert (
         ann.get(f"{API}/runs/{run_id}").status_code == 404
         and root.get(f"{API}/runs/{run_id}").status_code == 200
@@ -188,10 +188,10 @@ def test_a_run_of_nobody_is_seen_by_administrators_alone(
 
 
 def test_ones_own_damaged_run_is_told_as_damaged(
-    room: Room, ann: TestClient, bob: TestClient
+    site: Site, ann: TestClient, bob: TestClient
 ) -> None:
     run_id = submitted(ann)
-    room.client._store.redis.hset(room.client._store.keys.run(run_id), "step", "x")
+    site.client._store.redis.hset(site.client._store.keys.run(run_id), "step", "x")
     assert (
         ann.get(f"{API}/runs/{run_id}").status_code == 409
         and ann.get(f"{API}/runs/{run_id}/why").status_code == 200
@@ -203,8 +203,8 @@ def test_ones_own_damaged_run_is_told_as_damaged(
     )
 
 
-def test_titles_are_those_of_ones_own_runs_that_can_be_read(room: Room) -> None:
-    client = room.client
+def test_titles_are_those_of_ones_own_runs_that_can_be_read(site: Site) -> None:
+    client = site.client
     mine, whose, damaged = (
         client.submit("countdown", f"goal of {who}", submitted_by=who).id
         for who in ("ann", "bob", "ann")
@@ -225,8 +225,8 @@ def test_titles_are_those_of_ones_own_runs_that_can_be_read(room: Room) -> None:
         AuthorizedClient(client, Caller("ann", frozenset({Scope.SUBMIT}))).titles(asked)
 
 
-def test_what_is_not_even_a_run_is_not_there(room: Room, ann: TestClient) -> None:
-    room.client._store.redis.set(room.client._store.keys.run("r"), "x")
+def test_what_is_not_even_a_run_is_not_there(site: Site, ann: TestClient) -> None:
+    site.client._store.redis.set(site.client._store.keys.run("r"), "x")
     assert ann.get(f"{API}/runs/r").status_code == 404
 
 

@@ -57,7 +57,7 @@ def add(store: Store, step: int, run_id: str = "r", padding: str = "") -> None:
 
 async def joined(app: FastAPI, count: int) -> None:
     """So many have caught up, and hear what happens from now on."""
-    watching = lambda: sum(map(len, app.state.hub._subscribers.values())) == count  # noqa: E731
+    watching = lambda: sum(map(len, app.state.services.hub._subscribers.values())) == count  # noqa: E731
     await asyncio.to_thread(until, watching, f"{count} watchers")
 
 
@@ -73,14 +73,14 @@ def test_a_client_cut_fifty_times_at_any_server_ends_with_the_exact_list(
 ) -> None:
     """Two servers in turn; each connection is cut after a few events, in the middle of whatever comes next."""
     chance = random.Random(7)
-    with server_processes(2, settings) as rooms:
+    with server_processes(2, settings) as servers:
         worker_process()
         run = client.submit("ledger", "cut", {"rounds": 200, "seconds": 0.02})
         seen: list[str] = []
         cuts, end = 0, None
-        for room in cycle(rooms):
+        for server in cycle(servers):
             came = asyncio.run(
-                watch(room.url, run.id, seen[-1] if seen else None, most=chance.randint(1, 5))
+                watch(server.url, run.id, seen[-1] if seen else None, most=chance.randint(1, 5))
             )
             seen += came.ids
             if came.status == 204 or came.end is not None:
@@ -199,7 +199,7 @@ def test_two_hundred_watchers_of_a_run_and_those_of_fifty_cost_redis_one_blocked
             asyncio.run(story(url))
             assert counted <= {0, 1} and 1 in counted
             until(
-                lambda: app.state.hub._thread is None,
+                lambda: app.state.services.hub._thread is None,
                 "the end of the reads, as nobody watches any more",
             )
             assert blocked() == 0
@@ -223,7 +223,9 @@ def test_who_does_not_read_holds_no_memory_and_holds_up_nobody(
         for step in range(700):
             await asyncio.to_thread(add, real_time, step, padding="x" * 20_000)
             slow = [
-                watcher for watchers in app.state.hub._subscribers.values() for watcher in watchers
+                watcher
+                for watchers in app.state.services.hub._subscribers.values()
+                for watcher in watchers
             ]
             most = max(most, *(len(watcher._waiting) for watcher in slow), 0)
         await asyncio.to_thread(finish, real_time)
@@ -298,7 +300,7 @@ def test_a_server_that_leaves_ends_its_streams_and_another_goes_on_with_them(
     async def story(first: str, second: str) -> None:
         reader, writer = await connect(first, "r")
         seen = await listen(reader, Watched(), most=1)
-        leaving = asyncio.create_task(asyncio.to_thread(rooms[0].terminate))
+        leaving = asyncio.create_task(asyncio.to_thread(servers[0].terminate))
         seen = await listen(reader, seen)
         assert seen.end is None, "the run goes on: whoever watches is to come again"
         writer.transport.abort()
@@ -307,8 +309,8 @@ def test_a_server_that_leaves_ends_its_streams_and_another_goes_on_with_them(
         rest = await watch(second, "r", seen.ids[-1])
         assert seen.ids + rest.ids == ids_of(real_time) and rest.end is not None
 
-    with server_processes(2, settings) as rooms:
-        asyncio.run(story(rooms[0].url, rooms[1].url))
+    with server_processes(2, settings) as servers:
+        asyncio.run(story(servers[0].url, servers[1].url))
 
 
 def test_a_stream_ends_with_the_run_and_is_not_asked_for_again(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.in_process_server import Room, room_on
+from tests.support.in_process_server import Site, site_on
 from tests.support.redis_servers import CrashableServer
 
 #: Pages, data, files, redirections, and errors of every kind.
@@ -19,8 +19,8 @@ ASKED = {
 
 
 @pytest.fixture(scope="module")
-def room(server: CrashableServer) -> Iterator[Room]:
-    with room_on(server) as made:
+def site(server: CrashableServer) -> Iterator[Site]:
+    with site_on(server) as made:
 
         def broken() -> None:
             raise ZeroDivisionError("confidential")
@@ -30,8 +30,8 @@ def room(server: CrashableServer) -> Iterator[Room]:
 
 
 @pytest.mark.parametrize("path", ASKED)
-def test_every_response_says_what_may_be_done_with_it(room: Room, path: str) -> None:
-    answer = room.asking().get(path)
+def test_every_response_says_what_may_be_done_with_it(site: Site, path: str) -> None:
+    answer = site.asking().get(path)
     assert answer.status_code == ASKED[path] and "confidential" not in answer.text
     policy = dict(
         part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; ")
@@ -59,11 +59,11 @@ def test_every_response_says_what_may_be_done_with_it(room: Room, path: str) -> 
     )
 
 
-def test_over_https_browsers_are_told_to_stay_there(room: Room) -> None:
-    room.token("root")
+def test_over_https_browsers_are_told_to_stay_there(site: Site) -> None:
+    site.token("root")
     assert (
         "max-age"
-        in room.asking(base_url="https://hf.example")
+        in site.asking(base_url="https://hf.example")
         .get("/api/v1/health")
         .headers["strict-transport-security"]
     )
@@ -77,16 +77,16 @@ def test_over_https_browsers_are_told_to_stay_there(room: Room) -> None:
         if not path.startswith(("/api", "/static", "/metrics", "/broken"))
     ],
 )
-def test_no_page_has_anything_that_the_policy_forbids(room: Room, path: str) -> None:
-    room.clear()
-    text = room.asking().get(path).text
+def test_no_page_has_anything_that_the_policy_forbids(site: Site, path: str) -> None:
+    site.clear()
+    text = site.asking().get(path).text
     assert not re.search(
         r"<style|\sstyle=|\son\w+=|javascript:|<script(?![^>]*\ssrc=)|<base|hx-on|hx-vals=.js", text
     )
 
 
-def test_what_browsers_may_keep_sets_no_cookie_and_neither_does_data(room: Room) -> None:
-    room.clear()
-    assert "set-cookie" in room.asking().get("/login").headers
+def test_what_browsers_may_keep_sets_no_cookie_and_neither_does_data(site: Site) -> None:
+    site.clear()
+    assert "set-cookie" in site.asking().get("/login").headers
     for path in ("/static/perdure.css", "/api/v1/runs", "/api/v1/health", "/metrics"):
-        assert "set-cookie" not in room.asking().get(path).headers, path
+        assert "set-cookie" not in site.asking().get(path).headers, path

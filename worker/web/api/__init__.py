@@ -6,8 +6,7 @@ An app can mount it under any path. It also answers unknown paths, and the probe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from copy import copy
+from collections.abc import Callable, Sequence
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.params import Depends as Dependency
@@ -21,77 +20,46 @@ from perdure.worker.web.api.events import event_router
 from perdure.worker.web.api.hooks import hook_router
 from perdure.worker.web.api.responses import Ready, Up
 from perdure.worker.web.api.routes import problem_responses, resource_router
-from perdure.worker.web.auth import AuthorizedClient, Caller
+from perdure.worker.web.auth import Caller
 from perdure.worker.web.event_hub import EventHub
-from perdure.worker.web.json_body import MOST_ENCODED, Json, most_bytes
-from perdure.worker.web.problems import REQUEST_PROBLEMS, ProblemRoute, details
+from perdure.worker.web.json_body import Json
+from perdure.worker.web.problems import REQUEST_PROBLEMS, details
+from perdure.worker.web.services import RouteServices, Services, authorize
+from perdure.worker.web.shared_route import routes_under
+
+__all__ = ["api_router", "api_routes", "probe_router"]
+
+#: The probes have no caller.
+probes = resource_router("probes")
 
 
-def fallback_route(routes: Iterable[BaseRoute]) -> Route:
-    """Return a route for all paths and methods that the HTTP API's ``routes`` do not have.
+@probes.get("/health", operation_id="health", response_model=Up)
+async def health() -> Response:
+    """Return 200 if the process is up.
 
-    It responds with problem details: 405 if the path exists with other methods, else 404.
+    It asks no state server and needs no thread, so it answers however busy those are.
     """
-    api_routes = [route for route in routes if isinstance(route, APIRoute)]
-
-    def respond(request: Request) -> Response:
-        path = f"/{request.path_params['path']}"
-        matching = [route for route in api_routes if route.path_regex.match(path)]
-        # A path without parameters comes before one with them, as OpenAPI says.
-        exact = [route for route in matching if route.path == path]
-        methods = sorted({method for route in exact or matching for method in route.methods or ()})
-        if methods:
-            allowed = ", ".join(methods)
-            detail = f"this path does not support {request.method}. Use {allowed}"
-            return details(405, *REQUEST_PROBLEMS[405], detail, {"Allow": allowed})
-        return details(
-            404,
-            *REQUEST_PROBLEMS[404],
-            f"no API path {request.url.path}. The paths are listed in openapi.json",
-        )
-
-    return Route("/{path:rest}", respond, methods=[], include_in_schema=False)
+    return Json({"status": "up"})
 
 
-def probe_router(client: Client) -> APIRouter:
-    """Return the router of ``/health`` and ``/ready``, for an app of your own.
+@probes.get(
+    "/ready",
+    operation_id="ready",
+    response_model=Ready,
+    responses=problem_responses("no-server", "unsafe-server"),
+)
+def ready(services: RouteServices) -> Response:
+    """Return 200 if the state server answers and keeps runs safely.
 
-    Use it if the probes should have other paths than the API. They show nothing about runs.
+    The response has the number of live workers.
     """
-    probes = resource_router("probes")
-
-    @probes.get("/health", operation_id="health", response_model=Up)
-    async def health() -> Response:
-        """Return 200 if the process is up.
-
-        It asks no state server and needs no thread, so it answers however busy those are.
-        """
-        return Json({"status": "up"})
-
-    @probes.get(
-        "/ready",
-        operation_id="ready",
-        response_model=Ready,
-        responses=problem_responses("no-server", "unsafe-server"),
-    )
-    def ready() -> Response:
-        """Return 200 if the state server answers and keeps runs safely.
-
-        The response has the number of live workers.
-        """
-        client._check_durability()
-        return Json(
-            {"status": "ready", "workers": sum(worker["alive"] for worker in client.workers())}
-        )
-
-    return probes
+    client = services.client
+    client._check_durability()
+    return Json({"status": "ready", "workers": sum(worker["alive"] for worker in client.workers())})
 
 
-__all__ = ["api_router", "probe_router"]
-
-#: Functions of the routes whose bodies may have files.
-TAKE_FILES = frozenset({"submit_run", "create_response", "create_chat_completion"})
-
+#: Routers whose routes have no caller.
+PUBLIC_ROUTERS = (probes, hook_router)
 ROUTERS = (
     runs.router,
     files.router,
@@ -102,7 +70,18 @@ ROUTERS = (
     fleet.inbox_router,
     fleet.flows_router,
     fleet.router,
+    event_router,
+    chat_router,
 )
+
+
+def probe_router(client: Client) -> APIRouter:
+    """Return the router of ``/health`` and ``/ready``, for an app of your own.
+
+    Use it if the probes should have other paths than the API. They show nothing about runs.
+    """
+    services = Services(client, EventHub(client))
+    return APIRouter(routes=[*routes_under("", (), probes, services=services)])
 
 
 def api_router(
@@ -121,49 +100,56 @@ def api_router(
             such as a security scheme for OpenAPI.
         hub: An event hub that other routers use too. With None, the router gets its own.
     """
+    services = Services(client, hub or EventHub(client), caller)
+    return APIRouter(routes=api_routes("", (), dependencies, services))
+
+
+def api_routes(
+    prefix: str,
+    public_dependencies: Sequence[Dependency],
+    dependencies: Sequence[Dependency],
+    services: Services | None = None,
+) -> list[BaseRoute]:
+    """Return the routes of the API under a path.
+
+    Args:
+        public_dependencies: Dependencies of every route.
+        dependencies: More dependencies of the routes that have a caller.
+        services: None for those of the app that serves a request.
+    """
     # The routes are plain functions. Each runs in one of Starlette's threads (40 by default), so a
     # state server that does not answer blocks those threads, but never the event loop.
-    probes = probe_router(client)
-    hub = hub or EventHub(client)
-    resources = (*ROUTERS, event_router(hub), chat_router(hub))
-    router = APIRouter()
-    hooks = hook_router(client)
-    router.include_router(probes)
-    router.include_router(hooks)
-    router.include_router(bound(client, caller, *resources), dependencies=dependencies)
-    router.routes.append(
-        fallback_route([route for each in (*resources, probes, hooks) for route in each.routes])
-    )
-    return router
+    authorized = [*public_dependencies, *dependencies, Depends(authorize)]
+    return [
+        *routes_under(prefix, public_dependencies, *PUBLIC_ROUTERS, services=services),
+        *routes_under(prefix, authorized, *ROUTERS, services=services),
+        fallback_route(prefix, *ROUTERS, *PUBLIC_ROUTERS),
+    ]
 
 
-def bound(client: Client, caller: Callable[[Request], Caller], *routers: APIRouter) -> APIRouter:
-    """Return a router that includes the given routers and authenticates each request.
+def fallback_route(prefix: str, *routers: APIRouter) -> Route:
+    """Return a route for all paths and methods that the HTTP API's ``routers`` do not have.
 
-    A route then gets an AuthorizedClient, which does only what the request's caller may do.
+    It responds with problem details: 405 if the path exists with other methods, else 404.
     """
+    resource_routes = [
+        route for router in routers for route in router.routes if isinstance(route, APIRoute)
+    ]
 
-    def bind(request: Request) -> None:
-        # A route with a body has authenticated its caller before it read the body.
-        authenticated = getattr(request.state, "caller", None)
-        request.state.authorized_client = AuthorizedClient(client, authenticated or caller(request))
+    def respond(request: Request) -> Response:
+        path = f"/{request.path_params['path']}"
+        matching = [route for route in resource_routes if route.path_regex.match(path)]
+        # A path without parameters comes before one with them, as OpenAPI says.
+        exact = [route for route in matching if route.path == path]
+        methods = sorted({method for route in exact or matching for method in route.methods or ()})
+        if methods:
+            allowed = ", ".join(methods)
+            detail = f"this path does not support {request.method}. Use {allowed}"
+            return details(405, *REQUEST_PROBLEMS[405], detail, {"Allow": allowed})
+        return details(
+            404,
+            *REQUEST_PROBLEMS[404],
+            f"no API path {request.url.path}. The paths are listed in openapi.json",
+        )
 
-    router = APIRouter(dependencies=[Depends(bind)])
-    for each in routers:
-        router.include_router(_limited(each, most_bytes(client.settings), caller))
-    return router
-
-
-def _limited(router: APIRouter, most: int, caller: Callable[[Request], Caller]) -> APIRouter:
-    """Return a copy of a router whose routes refuse request bodies of more than ``most`` bytes.
-
-    They also authenticate requests with ``caller``. The routes are copied because another client in
-    this process may have another limit and caller.
-    """
-    routes = [copy(route) for route in router.routes]
-    for route in routes:
-        if isinstance(route, ProblemRoute):
-            takes_files = route.name in TAKE_FILES
-            route.most_bytes = most + (MOST_ENCODED if takes_files else 0)
-            route.caller = caller
-    return APIRouter(routes=routes)
+    return Route(f"{prefix}/{{path:rest}}", respond, methods=[], include_in_schema=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 from starlette.concurrency import run_in_threadpool
 
 from perdure.worker.domain.interrupt import PendingInterrupt
@@ -25,8 +25,8 @@ from perdure.worker.web.api.routes import (
 )
 from perdure.worker.web.auth import AuthorizedClient, Scope
 from perdure.worker.web.auth.permissions import Runs
-from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.event_stream import TextSource
+from perdure.worker.web.services import RouteServices
 from perdure.worker.web.ui_streams.ag_ui import AgUiWriter
 from perdure.worker.web.ui_streams.ai_sdk import AiSdkWriter
 from perdure.worker.web.ui_streams.frames import behind, response_start
@@ -57,108 +57,107 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     200: STREAM_RESPONSES[200],
 }  # fmt: skip
 
+chat_router = resource_router("chats")
 
-def chat_router(hub: EventHub) -> APIRouter:
-    """Return the router of the HTTP routes for chats, whose streams read from ``hub``."""
-    chats = resource_router("chats")
 
-    @chats.post(
-        "/flows/{name}/ai-sdk",
-        operation_id="chat_with_ai_sdk",
-        response_class=EventStream,
-        responses=RESPONSES,
+@chat_router.post(
+    "/flows/{name}/ai-sdk",
+    operation_id="chat_with_ai_sdk",
+    response_class=EventStream,
+    responses=RESPONSES,
+)
+async def chat_with_ai_sdk(
+    name: FlowOfChat,
+    body: AiSdkChat,
+    runs: Runs,
+    services: RouteServices,
+    follow: Follow = True,
+    seconds: Seconds = MAX_STREAM_SECONDS,
+) -> Response:
+    """Answer a message of a chat with a run, as a UI message stream of Vercel's AI SDK.
+
+    It is what `useChat` sends. The last message of the person is the run's goal. The same
+    message in the same chat makes one run. An approval, or a text after a question of a run,
+    is its answer, and the run goes on.
+    """
+    said = of_ai_sdk(body)
+    is_anew = body.trigger == "regenerate-message"
+    key: str | None = None
+    if isinstance(said, ChatMessage):
+        again = [body.trigger, body.message_id, body.inputs]
+        key = key_of("ai-sdk", name, body.id, said, again)
+        if is_anew and body.message_id is None:
+            key = None  # Nothing tells a second wish from a request that is sent again.
+    found = await run_in_threadpool(respond, runs, name, body.id, said, key, body.inputs, is_anew)
+    run_id, after, calls = found
+    source = TextSource(runs, run_id, after)
+    return await streamed_ui(runs, services.hub, source, AiSdkWriter(), follow, seconds, calls)
+
+
+@chat_router.get(
+    "/flows/{name}/ai-sdk/{chat}/stream",
+    operation_id="resume_ai_sdk_chat",
+    response_class=EventStream,
+    responses={
+        **problems("invalid-request", "damaged-run"),
+        200: STREAM_RESPONSES[200],
+        204: {"description": "No run of the chat is working."},
+    },
+)
+async def resume_ai_sdk_chat(
+    name: FlowOfChat,
+    chat: Annotated[str, Path(description="The id of the chat.")],
+    runs: Runs,
+    services: RouteServices,
+    follow: Follow = True,
+    seconds: Seconds = MAX_STREAM_SECONDS,
+) -> Response:
+    """Return the response that is being made in a chat, from its beginning.
+
+    It is what `resumeStream` of the AI SDK asks for.
+    """
+    run_id = await run_in_threadpool(_working_run, runs, name, chat)
+    if run_id is None:
+        return Response(status_code=204)
+    start = await run_in_threadpool(response_start, runs, run_id)
+    source = TextSource(runs, run_id, None)
+    return await streamed_ui(
+        runs, services.hub, source, AiSdkWriter(), follow, seconds, begin_after=start
     )
-    async def chat_with_ai_sdk(
-        name: FlowOfChat,
-        body: AiSdkChat,
-        runs: Runs,
-        follow: Follow = True,
-        seconds: Seconds = MAX_STREAM_SECONDS,
-    ) -> Response:
-        """Answer a message of a chat with a run, as a UI message stream of Vercel's AI SDK.
 
-        It is what `useChat` sends. The last message of the person is the run's goal. The same
-        message in the same chat makes one run. An approval, or a text after a question of a run,
-        is its answer, and the run goes on.
-        """
-        said = of_ai_sdk(body)
-        is_anew = body.trigger == "regenerate-message"
-        key: str | None = None
-        if isinstance(said, ChatMessage):
-            again = [body.trigger, body.message_id, body.inputs]
-            key = key_of("ai-sdk", name, body.id, said, again)
-            if is_anew and body.message_id is None:
-                key = None  # Nothing tells a second wish from a request that is sent again.
-        found = await run_in_threadpool(
-            respond, runs, name, body.id, said, key, body.inputs, is_anew
-        )
-        run_id, after, calls = found
-        source = TextSource(runs, run_id, after)
-        return await streamed_ui(runs, hub, source, AiSdkWriter(), follow, seconds, calls)
 
-    @chats.get(
-        "/flows/{name}/ai-sdk/{chat}/stream",
-        operation_id="resume_ai_sdk_chat",
-        response_class=EventStream,
-        responses={
-            **problems("invalid-request", "damaged-run"),
-            200: STREAM_RESPONSES[200],
-            204: {"description": "No run of the chat is working."},
-        },
-    )
-    async def resume_ai_sdk_chat(
-        name: FlowOfChat,
-        chat: Annotated[str, Path(description="The id of the chat.")],
-        runs: Runs,
-        follow: Follow = True,
-        seconds: Seconds = MAX_STREAM_SECONDS,
-    ) -> Response:
-        """Return the response that is being made in a chat, from its beginning.
+@chat_router.post(
+    "/flows/{name}/ag-ui",
+    operation_id="chat_with_ag_ui",
+    response_class=EventStream,
+    responses=RESPONSES,
+)
+async def chat_with_ag_ui(
+    name: FlowOfChat,
+    body: AgUiInput,
+    runs: Runs,
+    services: RouteServices,
+    follow: Follow = True,
+    seconds: Seconds = MAX_STREAM_SECONDS,
+) -> Response:
+    """Answer a message of a conversation with a run, as events of AG-UI.
 
-        It is what `resumeStream` of the AI SDK asks for.
-        """
-        run_id = await run_in_threadpool(_working_run, runs, name, chat)
-        if run_id is None:
-            return Response(status_code=204)
-        start = await run_in_threadpool(response_start, runs, run_id)
-        source = TextSource(runs, run_id, None)
-        return await streamed_ui(
-            runs, hub, source, AiSdkWriter(), follow, seconds, begin_after=start
-        )
-
-    @chats.post(
-        "/flows/{name}/ag-ui",
-        operation_id="chat_with_ag_ui",
-        response_class=EventStream,
-        responses=RESPONSES,
-    )
-    async def chat_with_ag_ui(
-        name: FlowOfChat,
-        body: AgUiInput,
-        runs: Runs,
-        follow: Follow = True,
-        seconds: Seconds = MAX_STREAM_SECONDS,
-    ) -> Response:
-        """Answer a message of a conversation with a run, as events of AG-UI.
-
-        It is what an `HttpAgent` sends. The last message of the person is the run's goal. The same
-        message in the same thread makes one run. If a run of the thread works, it hears the
-        message, and the response is what follows. `resume` answers a question of a run, which then
-        goes on. Tools, state and context of the client are not used.
-        """
-        said = of_ag_ui(body)
-        inputs = None if body.forwarded_props is None else body.forwarded_props.inputs
-        key: str | None = None
-        if isinstance(said, ChatMessage):
-            key = key_of("ag-ui", name, body.thread_id, said, inputs)
-        found = await run_in_threadpool(respond, runs, name, body.thread_id, said, key, inputs)
-        messages = [message.model_dump(exclude_unset=True) for message in body.messages]
-        writer = AgUiWriter(body.thread_id, body.run_id, messages)
-        run_id, after, calls = found
-        source = TextSource(runs, run_id, after)
-        return await streamed_ui(runs, hub, source, writer, follow, seconds, calls)
-
-    return chats
+    It is what an `HttpAgent` sends. The last message of the person is the run's goal. The same
+    message in the same thread makes one run. If a run of the thread works, it hears the
+    message, and the response is what follows. `resume` answers a question of a run, which then
+    goes on. Tools, state and context of the client are not used.
+    """
+    said = of_ag_ui(body)
+    inputs = None if body.forwarded_props is None else body.forwarded_props.inputs
+    key: str | None = None
+    if isinstance(said, ChatMessage):
+        key = key_of("ag-ui", name, body.thread_id, said, inputs)
+    found = await run_in_threadpool(respond, runs, name, body.thread_id, said, key, inputs)
+    messages = [message.model_dump(exclude_unset=True) for message in body.messages]
+    writer = AgUiWriter(body.thread_id, body.run_id, messages)
+    run_id, after, calls = found
+    source = TextSource(runs, run_id, after)
+    return await streamed_ui(runs, services.hub, source, writer, follow, seconds, calls)
 
 
 def respond(

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.sse import format_sse_event
 from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
@@ -29,6 +29,7 @@ from perdure.worker.web.event_stream import (
     watch,
 )
 from perdure.worker.web.json_body import Json
+from perdure.worker.web.services import RouteServices
 from perdure.worker.web.ui_streams.ag_ui import AgUiWriter
 from perdure.worker.web.ui_streams.ai_sdk import AiSdkWriter
 from perdure.worker.web.ui_streams.frames import UiFrames
@@ -87,128 +88,123 @@ class EventStream(Response):
     media_type = MEDIA_TYPE
 
 
-def event_router(hub: EventHub) -> APIRouter:
-    """Return the router of the HTTP route for a run's events.
+event_router = resource_router("runs")
 
-    Its live streams read from ``hub``.
+
+@event_router.get(
+    "/runs/{run_id}/events",
+    operation_id="get_events",
+    response_model=Events,
+    responses=RESPONSES,
+)
+async def get_events(
+    request: Request,
+    run_id: RunId,
+    runs: Runs,
+    services: RouteServices,
+    after: Annotated[
+        str | None, Query(description="An event's id. Only later events are returned.")
+    ] = None,
+    last_event_id: LastEventId = None,
+    follow: Annotated[
+        bool,
+        Query(description="Only for streams: continue with new events until the run has ended."),
+    ] = True,
+    seconds: Annotated[
+        float,
+        Query(
+            gt=0,
+            le=MAX_STREAM_SECONDS,
+            description="Only for streams: maximum duration in seconds.",
+        ),
+    ] = MAX_STREAM_SECONDS,
+    limit: Annotated[
+        int, Query(ge=1, le=MAX_EVENTS, description="Only for lists: maximum number of events.")
+    ] = MAX_EVENTS,
+    latest: Annotated[
+        bool, Query(description="Only for lists without `after`: return the newest events.")
+    ] = False,
+    before: Annotated[
+        str | None,
+        Query(description="With `latest`: an event's id. Only earlier events are returned."),
+    ] = None,
+) -> Response:
+    """Return the events of a run, oldest first, as a list or as a stream of server-sent events.
+
+    In a stream, `id` is the event's id, `event` its type, and `data` the event as JSON. A
+    client that lost its connection continues with `Last-Event-ID`, on this server or another
+    one. It misses no event and gets none twice. If events that were asked for are gone, the
+    first one is of type `trimmed`. After the last event of a run that has ended,
+    the stream sends `event: end`. A client that then asks again gets 204.
     """
-    events = resource_router("runs")
+    after_id = last_event_id or after
+    if latest and after_id is None:
+        events_page = await run_in_threadpool(runs.latest_events, run_id, limit, before)
+        return Json(
+            {
+                "events": [event.to_dict() for event in events_page],
+                "more": len(events_page) == limit,
+            }
+        )
+    if MEDIA_TYPE not in request.headers.get("accept", ""):
+        events_read = await run_in_threadpool(read_events, runs, run_id, after_id, limit)
+        return Json(
+            {
+                "events": [event.to_dict() for event in events_read.items],
+                "more": len(events_read.items) == limit,
+            }
+        )
+    return await streamed(EventSource(runs, run_id, after_id), services.hub, follow, seconds)
 
-    @events.get(
-        "/runs/{run_id}/events",
-        operation_id="get_events",
-        response_model=Events,
-        responses=RESPONSES,
-    )
-    async def get_events(
-        request: Request,
-        run_id: RunId,
-        runs: Runs,
-        after: Annotated[
-            str | None, Query(description="An event's id. Only later events are returned.")
-        ] = None,
-        last_event_id: LastEventId = None,
-        follow: Annotated[
-            bool,
-            Query(
-                description="Only for streams: continue with new events until the run has ended."
-            ),
-        ] = True,
-        seconds: Annotated[
-            float,
-            Query(
-                gt=0,
-                le=MAX_STREAM_SECONDS,
-                description="Only for streams: maximum duration in seconds.",
-            ),
-        ] = MAX_STREAM_SECONDS,
-        limit: Annotated[
-            int, Query(ge=1, le=MAX_EVENTS, description="Only for lists: maximum number of events.")
-        ] = MAX_EVENTS,
-        latest: Annotated[
-            bool, Query(description="Only for lists without `after`: return the newest events.")
-        ] = False,
-        before: Annotated[
-            str | None,
-            Query(description="With `latest`: an event's id. Only earlier events are returned."),
-        ] = None,
-    ) -> Response:
-        """Return the events of a run, oldest first, as a list or as a stream of server-sent events.
 
-        In a stream, `id` is the event's id, `event` its type, and `data` the event as JSON. A
-        client that lost its connection continues with `Last-Event-ID`, on this server or another
-        one. It misses no event and gets none twice. If events that were asked for are gone, the
-        first one is of type `trimmed`. After the last event of a run that has ended,
-        the stream sends `event: end`. A client that then asks again gets 204.
-        """
-        after_id = last_event_id or after
-        if latest and after_id is None:
-            events_page = await run_in_threadpool(runs.latest_events, run_id, limit, before)
-            return Json(
-                {
-                    "events": [event.to_dict() for event in events_page],
-                    "more": len(events_page) == limit,
-                }
-            )
-        if MEDIA_TYPE not in request.headers.get("accept", ""):
-            events_read = await run_in_threadpool(read_events, runs, run_id, after_id, limit)
-            return Json(
-                {
-                    "events": [event.to_dict() for event in events_read.items],
-                    "more": len(events_read.items) == limit,
-                }
-            )
-        return await streamed(EventSource(runs, run_id, after_id), hub, follow, seconds)
+@event_router.get(
+    "/runs/{run_id}/stream",
+    operation_id="get_stream",
+    response_class=EventStream,
+    responses=STREAM_RESPONSES,
+)
+async def get_stream(
+    request: Request,
+    run_id: RunId,
+    runs: Runs,
+    services: RouteServices,
+    after: Annotated[
+        str | None, Query(description="An item's id. Only later items are returned.")
+    ] = None,
+    last_event_id: LastEventId = None,
+    follow: Annotated[
+        bool,
+        Query(
+            description="If the request accepts text/event-stream: continue with new items "
+            "until the run has ended."
+        ),
+    ] = True,
+    seconds: Annotated[
+        float,
+        Query(gt=0, le=MAX_STREAM_SECONDS, description="Maximum duration in seconds."),
+    ] = MAX_STREAM_SECONDS,
+    form: Annotated[
+        Literal["perdure", "ai-sdk", "ag-ui"],
+        Query(
+            alias="format",
+            description="`ai-sdk`: as a UI message stream of Vercel's AI SDK. `ag-ui`: as "
+            "events of AG-UI. Both end when the run asks a person, too.",
+        ),
+    ] = "perdure",
+) -> Response:
+    """Return the events of a run, and between them the text that its rounds show meanwhile.
 
-    @events.get(
-        "/runs/{run_id}/stream",
-        operation_id="get_stream",
-        response_class=EventStream,
-        responses=STREAM_RESPONSES,
-    )
-    async def get_stream(
-        request: Request,
-        run_id: RunId,
-        runs: Runs,
-        after: Annotated[
-            str | None, Query(description="An item's id. Only later items are returned.")
-        ] = None,
-        last_event_id: LastEventId = None,
-        follow: Annotated[
-            bool,
-            Query(
-                description="If the request accepts text/event-stream: continue with new items "
-                "until the run has ended."
-            ),
-        ] = True,
-        seconds: Annotated[
-            float,
-            Query(gt=0, le=MAX_STREAM_SECONDS, description="Maximum duration in seconds."),
-        ] = MAX_STREAM_SECONDS,
-        form: Annotated[
-            Literal["perdure", "ai-sdk", "ag-ui"],
-            Query(
-                alias="format",
-                description="`ai-sdk`: as a UI message stream of Vercel's AI SDK. `ag-ui`: as "
-                "events of AG-UI. Both end when the run asks a person, too.",
-            ),
-        ] = "perdure",
-    ) -> Response:
-        """Return the events of a run, and between them the text that its rounds show meanwhile.
-
-        It is a stream of server-sent events, as of `/events`. The event `text` has a piece of text
-        (`data.text`) that follows the text of its step so far. `retracted` says that the text of a
-        step so far is void, because the attempt that has shown it was given up. The text of a step
-        is final with the event `committed`. A client that lost its connection continues with
-        `Last-Event-ID`, and ends up with the same text.
-        """
-        source = TextSource(runs, run_id, last_event_id or after)
-        follow = follow and MEDIA_TYPE in request.headers.get("accept", "")
-        if form in WRITERS:
-            return await streamed_ui(runs, hub, source, WRITERS[form](), follow, seconds)
-        return await streamed(source, hub, follow, seconds)
-
-    return events
+    It is a stream of server-sent events, as of `/events`. The event `text` has a piece of text
+    (`data.text`) that follows the text of its step so far. `retracted` says that the text of a
+    step so far is void, because the attempt that has shown it was given up. The text of a step
+    is final with the event `committed`. A client that lost its connection continues with
+    `Last-Event-ID`, and ends up with the same text.
+    """
+    source = TextSource(runs, run_id, last_event_id or after)
+    follow = follow and MEDIA_TYPE in request.headers.get("accept", "")
+    if form in WRITERS:
+        return await streamed_ui(runs, services.hub, source, WRITERS[form](), follow, seconds)
+    return await streamed(source, services.hub, follow, seconds)
 
 
 async def streamed(source: Source[T], hub: EventHub, follow: bool, seconds: float) -> Response:

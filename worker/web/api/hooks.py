@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Path, Response
+from fastapi import Body, Header, Path, Response
 
-from perdure.worker.client import Client
 from perdure.worker.web.api.responses import HookReceipt
-from perdure.worker.web.api.routes import BODY_PROBLEMS, CHANGE_PROBLEMS, problem_responses
+from perdure.worker.web.api.routes import (
+    BODY_PROBLEMS,
+    CHANGE_PROBLEMS,
+    problem_responses,
+    resource_router,
+)
 from perdure.worker.web.api.runs import Key
-from perdure.worker.web.json_body import Json, most_bytes
-from perdure.worker.web.problems import REQUEST_PROBLEMS, ProblemRoute, details
+from perdure.worker.web.json_body import Json
+from perdure.worker.web.problems import REQUEST_PROBLEMS, details
+from perdure.worker.web.services import RouteServices
 
 WebhookId = Annotated[
     str | None,
@@ -23,40 +28,35 @@ WebhookId = Annotated[
     ),
 ]
 
+#: It has no caller: the secret in the path is the right.
+hook_router = resource_router("runs")
 
-def hook_router(client: Client) -> APIRouter:
-    """Return the router of hooks. It has no caller: the secret in the path is the right."""
 
-    class HookRoute(ProblemRoute):
-        most_bytes = most_bytes(client.settings)
+@hook_router.post(
+    "/hooks/{run}/{name}/{secret}",
+    operation_id="call_hook",
+    status_code=202,
+    response_model=HookReceipt,
+    responses=problem_responses(
+        *BODY_PROBLEMS, *CHANGE_PROBLEMS, "no-such-path", "invalid-input", "unstorable-value",
+        "conflict", "mailbox-full", "damaged-run", "no-server",
+    ),
+)  # fmt: skip
+def call_hook(
+    run: Annotated[str, Path(description="The run's id.")],
+    name: Annotated[str, Path(description="Name of the signal.")],
+    secret: Annotated[str, Path(description="The hook's secret.")],
+    services: RouteServices,
+    payload: Annotated[Any, Body(description="The signal's payload, as any JSON.")] = None,
+    idempotency_key: Key = None,
+    webhook_id: WebhookId = None,
+) -> Response:
+    """Send a signal by a hook, whose address a node got from `context.hook`. Needs no token.
 
-    router = APIRouter(route_class=HookRoute, tags=["runs"], default_response_class=Json)
-
-    @router.post(
-        "/hooks/{run}/{name}/{secret}",
-        operation_id="call_hook",
-        status_code=202,
-        response_model=HookReceipt,
-        responses=problem_responses(
-            *BODY_PROBLEMS, *CHANGE_PROBLEMS, "no-such-path", "invalid-input", "unstorable-value",
-            "conflict", "mailbox-full", "damaged-run", "no-server",
-        ),
-    )  # fmt: skip
-    def call_hook(
-        run: Annotated[str, Path(description="The run's id.")],
-        name: Annotated[str, Path(description="Name of the signal.")],
-        secret: Annotated[str, Path(description="The hook's secret.")],
-        payload: Annotated[Any, Body(description="The signal's payload, as any JSON.")] = None,
-        idempotency_key: Key = None,
-        webhook_id: WebhookId = None,
-    ) -> Response:
-        """Send a signal by a hook, whose address a node got from `context.hook`. Needs no token.
-
-        Once this call has returned, the signal is stored. Whatever is wrong with the address, the
-        response is one and the same 404.
-        """
-        if not client._signal_by_hook(run, name, secret, payload, idempotency_key or webhook_id):
-            return details(404, *REQUEST_PROBLEMS[404], "no such hook, or its run has ended")
-        return Json({"status": "stored"}, 202)
-
-    return router
+    Once this call has returned, the signal is stored. Whatever is wrong with the address, the
+    response is one and the same 404.
+    """
+    key = idempotency_key or webhook_id
+    if not services.client._signal_by_hook(run, name, secret, payload, key):
+        return details(404, *REQUEST_PROBLEMS[404], "no such hook, or its run has ended")
+    return Json({"status": "stored"}, 202)

@@ -10,8 +10,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from perdure.worker.client import Client
@@ -267,6 +268,33 @@ class Authenticator:
         except DamagedToken as error:
             logger.error("request refused: the stored token cannot be read: %s", error)
             return None
+
+
+async def authenticator_of(request: Request) -> Authenticator:
+    """Return the authenticator of the app that serves an HTTP request."""
+    authenticator = request.app.state.authenticator
+    assert isinstance(authenticator, Authenticator)
+    return authenticator
+
+
+#: The authenticator of the app, as a parameter of a route's function.
+AppAuthenticator = Annotated[Authenticator, Depends(authenticator_of)]
+
+
+async def guard(request: Request, authenticator: AppAuthenticator) -> None:
+    """Refuse an HTTP request that a page of another site made a browser send.
+
+    It is a dependency of all routes of the app.
+    """
+    await authenticator.guard(request)
+
+
+def prepare_page(request: Request, authenticator: AppAuthenticator) -> None:
+    """Prepare the state of an HTTP request for a dashboard page.
+
+    It is a dependency of all pages.
+    """
+    authenticator.prepare_page(request)
 
 
 def bearer(request: Request) -> str | None:

@@ -1,7 +1,7 @@
 """The client as a caller may use it, and ``Runs``, which gives it to a route.
 
-A route takes it as a parameter: ``def get(run_id: str, runs: Runs)``. The router must come from
-``bound``.
+A route takes it as a parameter: ``def get(run_id: str, runs: Runs)``. It must have the dependency
+``perdure.worker.web.services.authorize``, which makes the client.
 
 Scopes and owners are enforced here and nowhere else.
 """

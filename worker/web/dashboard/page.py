@@ -16,16 +16,24 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
-from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from perdure.flows.errors import PerdureError
 from perdure.worker.web.auth import Caller, Scope, Unknown
-from perdure.worker.web.auth.authenticate import Authenticator
+from perdure.worker.web.auth.authenticate import (
+    AppAuthenticator,
+    authenticator_of,
+    prepare_page,
+)
 from perdure.worker.web.dashboard.template_filters import FILTERS, GLOBALS, harmless
 from perdure.worker.web.problems import REQUEST_PROBLEMS, details, invalid, problem
+from perdure.worker.web.services import services_of
+from perdure.worker.web.shared_route import SharedRoute
 
 #: The cookie with the notice for the next page: the result of the last action.
 NOTICE = "perdure_notice"
@@ -132,11 +140,19 @@ def back_from(
     return back(request, *((back_page,) if back_page in BACK_PAGES else otherwise), notice=notice)
 
 
-class PageRoute(APIRoute):
+class PageRoute(SharedRoute):
     """A route whose errors are pages with the text of the API's problems.
 
     Users who are not signed in are redirected to the sign-in page.
     """
+
+    async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        """Serve one request, whose body is limited.
+
+        The body of a form is read before the caller is known.
+        """
+        most = services_of(Request(scope)).most_bytes
+        await RequestBodyLimitMiddleware(super().handle, most)(scope, receive, send)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of a dashboard route, which turns errors into HTML pages."""
@@ -187,19 +203,15 @@ def answers_in_html(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "") and not is_of_programs
 
 
-def no_such_path(authenticator: Authenticator) -> Callable[..., Coroutine[Any, Any, Response]]:
-    """Return the handler of unknown paths: a page for a browser, else the usual JSON."""
-
-    async def respond(request: Request, error: HTTPException) -> Response:
-        if not answers_in_html(request):
-            return await http_exception_handler(request, error)
-        # Without the state server, the page comes without a session.
-        with suppress(PerdureError):
-            await run_in_threadpool(authenticator.prepare_page, request)
-        detail = f"This server has no page {request.url.path}. The address may be mistyped or old."
-        return error_page(request, details(404, *REQUEST_PROBLEMS[404], detail))
-
-    return respond
+async def no_such_path(request: Request, error: HTTPException) -> Response:
+    """Return the response to an unknown path: a page for a browser, else the usual JSON."""
+    if not answers_in_html(request):
+        return await http_exception_handler(request, error)
+    # Without the state server, the page comes without a session.
+    with suppress(PerdureError):
+        await run_in_threadpool(prepare_page, request, await authenticator_of(request))
+    detail = f"This server has no page {request.url.path}. The address may be mistyped or old."
+    return error_page(request, details(404, *REQUEST_PROBLEMS[404], detail))
 
 
 def to_login(request: Request) -> Response:
@@ -246,58 +258,62 @@ def theme(
     return response
 
 
-def login_router(authenticator: Authenticator) -> APIRouter:
-    """Return the router of the dashboard's ``/login``, ``/sign-in`` and ``/logout``."""
-    router = APIRouter(route_class=PageRoute, include_in_schema=False)
+#: The pages of the sign-in. They have no caller.
+login_router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-    @router.get("/login")
-    def show(request: Request, next: str = "") -> Response:  # noqa: A002  the query parameter's name
-        return page(request, "login.html", next=next, fault="")
 
-    @router.post("/login")
-    def sign_in(
-        request: Request,
-        token: Annotated[str, Form()] = "",
-        next: Annotated[str, Form()] = "",  # noqa: A002  the form field's name
-    ) -> Response:
-        if not authenticator.sign_in(request, token.strip()):
-            return page(
-                request,
-                "login.html",
-                401,
-                next=next,
-                fault="This token is unknown, revoked or expired.",
-            )
-        return RedirectResponse(next, 303) if is_local(next) else back(request)
+@login_router.get("/login")
+def show(request: Request, next: str = "") -> Response:  # noqa: A002  the query parameter's name
+    return page(request, "login.html", next=next, fault="")
 
-    @router.get("/sign-in")
-    def show_link(
-        request: Request,
-        code: str = "",
-        next: str = "",  # noqa: A002  the query parameter's name
-    ) -> Response:
-        # Nothing is used up yet: programs that check the links of mails and chats open them too.
-        if request.state.signed_in and is_local(next):
-            return RedirectResponse(next, 303)
-        return page(request, "sign_in.html", code=code, next=next)
 
-    @router.post("/sign-in")
-    def sign_in_once(
-        request: Request,
-        code: Annotated[str, Form()] = "",
-        next: Annotated[str, Form()] = "",  # noqa: A002  the form field's name
-    ) -> Response:
-        if not authenticator.sign_in_once(request, code):
-            fault = "This link was used, or is too old. Sign in with your token."
-            return page(request, "login.html", 401, next=next, fault=fault)
-        return RedirectResponse(next, 303) if is_local(next) else back(request)
+@login_router.post("/login")
+def sign_in(
+    request: Request,
+    authenticator: AppAuthenticator,
+    token: Annotated[str, Form()] = "",
+    next: Annotated[str, Form()] = "",  # noqa: A002  the form field's name
+) -> Response:
+    if not authenticator.sign_in(request, token.strip()):
+        return page(
+            request,
+            "login.html",
+            401,
+            next=next,
+            fault="This token is unknown, revoked or expired.",
+        )
+    return RedirectResponse(next, 303) if is_local(next) else back(request)
 
-    @router.post("/logout")
-    def sign_out(request: Request) -> Response:
-        authenticator.set_session_cookie(request, None)
-        return back(request, "login")
 
-    return router
+@login_router.get("/sign-in")
+def show_link(
+    request: Request,
+    code: str = "",
+    next: str = "",  # noqa: A002  the query parameter's name
+) -> Response:
+    # Nothing is used up yet: programs that check the links of mails and chats open them too.
+    if request.state.signed_in and is_local(next):
+        return RedirectResponse(next, 303)
+    return page(request, "sign_in.html", code=code, next=next)
+
+
+@login_router.post("/sign-in")
+def sign_in_once(
+    request: Request,
+    authenticator: AppAuthenticator,
+    code: Annotated[str, Form()] = "",
+    next: Annotated[str, Form()] = "",  # noqa: A002  the form field's name
+) -> Response:
+    if not authenticator.sign_in_once(request, code):
+        fault = "This link was used, or is too old. Sign in with your token."
+        return page(request, "login.html", 401, next=next, fault=fault)
+    return RedirectResponse(next, 303) if is_local(next) else back(request)
+
+
+@login_router.post("/logout")
+def sign_out(request: Request, authenticator: AppAuthenticator) -> Response:
+    authenticator.set_session_cookie(request, None)
+    return back(request, "login")
 
 
 def is_local(address: str) -> bool:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, HTTPException, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from perdure.worker.client import Client
 from perdure.worker.web.auth.permissions import Runs
-from perdure.worker.web.event_hub import EventHub
-from perdure.worker.web.json_body import most_bytes
 from perdure.worker.web.problems import ProblemRoute
+from perdure.worker.web.services import RouteServices
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -21,36 +19,26 @@ if TYPE_CHECKING:
 REFUSED_KEY = "perdure_refused"
 
 
-def mcp_router(client: Client, hub: EventHub) -> APIRouter:
-    """Return the router of ``/mcp``. An app must include it with ``bound``."""
-    router = APIRouter(route_class=ProblemRoute)
-    server = _LazyServer(hub)
-    most = most_bytes(client.settings)
-
-    @router.post("/mcp", include_in_schema=False)
-    def exchange_messages(runs: Runs, request: Request) -> Response:
-        """Take a message of an MCP client, and answer it."""
-        try:
-            return McpExchange(server.made, most)
-        except ModuleNotFoundError as error:
-            raise HTTPException(
-                501, f"MCP needs the extra 'mcp': pip install 'perdure[server,mcp]' ({error})"
-            ) from error
-
-    return router
+mcp_router = APIRouter(route_class=ProblemRoute, include_in_schema=False)
 
 
-class _LazyServer:
-    """The MCP server, made with the first request."""
+@mcp_router.post("/mcp")
+def exchange_messages(runs: Runs, services: RouteServices) -> Response:
+    """Take a message of an MCP client, and answer it."""
+    try:
+        return McpExchange(_server(), services.most_bytes)
+    except ModuleNotFoundError as error:
+        raise HTTPException(
+            501, f"MCP needs the extra 'mcp': pip install 'perdure[server,mcp]' ({error})"
+        ) from error
 
-    def __init__(self, hub: EventHub) -> None:
-        self._hub = hub
 
-    @cached_property
-    def made(self) -> Server[Any]:
-        from perdure.worker.web.mcp_server.server import make_server
+@cache
+def _server() -> Server[Any]:
+    """Return the MCP server of this process, made with the first request."""
+    from perdure.worker.web.mcp_server.server import make_server
 
-        return make_server(self._hub)
+    return make_server()
 
 
 class McpExchange(Response):

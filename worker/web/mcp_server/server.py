@@ -22,13 +22,13 @@ from starlette.concurrency import run_in_threadpool
 from perdure.flows.errors import PerdureError
 from perdure.worker.errors import Forbidden, UnknownFlow
 from perdure.worker.web.auth import AuthorizedClient
-from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.exposed_flows import exposed_flows
 from perdure.worker.web.mcp_server import tasks
 from perdure.worker.web.mcp_server.results import refusal
 from perdure.worker.web.mcp_server.route import REFUSED_KEY
 from perdure.worker.web.mcp_server.tool_calls import ToolCalls
 from perdure.worker.web.mcp_server.tools import RUN_TOOLS, flow_tool
+from perdure.worker.web.services import services_of
 
 logger = logging.getLogger("perdure.web")
 
@@ -41,12 +41,11 @@ INSTRUCTIONS = (
 )
 
 
-def make_server(hub: EventHub) -> Server[Any]:
-    """Return the MCP server of the runs that ``hub`` follows.
+def make_server() -> Server[Any]:
+    """Return the MCP server.
 
     It takes the client of the caller, who was authenticated before, from each request.
     """
-    calls = ToolCalls(hub)
 
     async def list_tools(
         context: Context, params: PaginatedRequestParams | None
@@ -59,6 +58,8 @@ def make_server(hub: EventHub) -> Server[Any]:
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> Any:
         try:
+            assert context.request is not None
+            calls = ToolCalls(services_of(context.request).hub)
             return await calls.call(context, runs_of(context), params)
         except (Forbidden, UnknownFlow):
             raise

@@ -40,109 +40,112 @@ from perdure.worker.web.openai_api.requests import (
 )
 from perdure.worker.web.openai_api.streams import chat_error, stream_chat, stream_response
 from perdure.worker.web.question_facts import open_question, pending
+from perdure.worker.web.services import RouteServices
 
 #: Seconds that a request waits for a run. OpenAI's client gives up after 600.
 MOST_WAIT = 570.0
 
+#: OpenAI's API. It is not in the OpenAPI document of the HTTP API: OpenAI describes it.
+openai_router = APIRouter(
+    prefix="/v1", route_class=OpenAIRoute, default_response_class=Json, include_in_schema=False
+)
 
-def openai_router(hub: EventHub) -> APIRouter:
-    """Return the router of OpenAI's API, for the path ``/v1``. An app includes it with ``bound``.
 
-    It is not in the OpenAPI document of the HTTP API: OpenAI describes it.
-    """
-    router = APIRouter(
-        prefix="/v1", route_class=OpenAIRoute, default_response_class=Json, include_in_schema=False
-    )
-    _add_responses(router, hub)
-    _add_chat(router, hub)
+@openai_router.post("/responses")
+async def create_response(
+    body: CreateResponse,
+    request: Request,
+    runs: Runs,
+    services: RouteServices,
+    idempotency_key: Key = None,
+) -> Response:
+    """Start a run, or pass a person's answer to one, and return it as a response."""
+    output = output_of(body.input)
+    if output is None and (refused := refused_retry(request)) is not None:
+        return refused
+    if output is not None:
+        run = await run_in_threadpool(_answer, runs, output)
+        if body.previous_response_id not in (None, output.run_id, run.id):
+            raise InvalidInput(
+                f"the call was made by run {output.run_id}, not {body.previous_response_id}"
+            )
+    else:
+        run = await run_in_threadpool(_start_response, runs, body, idempotency_key)
+    if body.stream:
+        return await stream_response(runs, services.hub, run)
+    if not body.background:
+        run = await settled(runs, services.hub, run.id, MOST_WAIT)
+    waiting = await run_in_threadpool(open_question, runs, run)
+    return Json(response_document(run, waiting))
 
-    @router.get("/models")
-    def list_models(runs: Runs) -> Response:
-        """List the flows that are exposed to OpenAI's clients."""
-        flows = exposed_flows(runs, "openai")
-        return Json({"object": "list", "data": [_model(name) for name in sorted(flows)]})
 
-    @router.get("/models/{name}")
-    def get_model(name: str, runs: Runs) -> Response:
-        """Return one of the flows that are exposed."""
-        exposed_flow(runs, "openai", name)
-        return Json(_model(name))
+@openai_router.get("/responses/{run_id}")
+async def get_response(
+    run_id: str,
+    runs: Runs,
+    services: RouteServices,
+    stream: bool = False,
+    starting_after: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
+) -> Response:
+    """Return a run as a response, or stream it from an event on."""
+    run = await run_in_threadpool(exposed_run, runs, "openai", run_id)
+    if stream:
+        return await stream_response(runs, services.hub, run, starting_after)
+    waiting = await run_in_threadpool(open_question, runs, run)
+    return Json(response_document(run, waiting))
 
-    return router
+
+@openai_router.post("/responses/{run_id}/cancel")
+def cancel_response(run_id: str, runs: Runs) -> Response:
+    """Stop a run. Its round in flight may finish."""
+    exposed_run(runs, "openai", run_id)
+    runs.request_stop(run_id, "graceful")
+    run = runs.get(run_id)
+    return Json(response_document(run, open_question(runs, run)))
+
+
+@openai_router.post("/chat/completions")
+async def create_chat_completion(
+    body: CreateChatCompletion,
+    request: Request,
+    runs: Runs,
+    services: RouteServices,
+    idempotency_key: Key = None,
+) -> Response:
+    """Start a run, or pass a person's answer to one, and return what it comes to."""
+    output = output_of(body.messages)
+    if output is None and (refused := refused_retry(request)) is not None:
+        return refused
+    if output is not None:
+        run = await run_in_threadpool(_answer, runs, output)
+    else:
+        run = await run_in_threadpool(
+            _start, runs, body, body.messages, goal_of(body.messages), idempotency_key
+        )
+    end = partial(_end_of, runs, services.hub, run.id)
+    if body.stream:
+        return stream_chat(run, end, body.includes_usage)
+    run, waiting = await end()
+    error = chat_error(run, waiting)
+    return Json(chat_document(run, waiting)) if error is None else error_response(*error)
+
+
+@openai_router.get("/models")
+def list_models(runs: Runs) -> Response:
+    """List the flows that are exposed to OpenAI's clients."""
+    flows = exposed_flows(runs, "openai")
+    return Json({"object": "list", "data": [_model(name) for name in sorted(flows)]})
+
+
+@openai_router.get("/models/{name}")
+def get_model(name: str, runs: Runs) -> Response:
+    """Return one of the flows that are exposed."""
+    exposed_flow(runs, "openai", name)
+    return Json(_model(name))
 
 
 def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "perdure"}
-
-
-def _add_responses(router: APIRouter, hub: EventHub) -> None:
-    @router.post("/responses")
-    async def create_response(
-        body: CreateResponse, request: Request, runs: Runs, idempotency_key: Key = None
-    ) -> Response:
-        """Start a run, or pass a person's answer to one, and return it as a response."""
-        output = output_of(body.input)
-        if output is None and (refused := refused_retry(request)) is not None:
-            return refused
-        if output is not None:
-            run = await run_in_threadpool(_answer, runs, output)
-            if body.previous_response_id not in (None, output.run_id, run.id):
-                raise InvalidInput(
-                    f"the call was made by run {output.run_id}, not {body.previous_response_id}"
-                )
-        else:
-            run = await run_in_threadpool(_start_response, runs, body, idempotency_key)
-        if body.stream:
-            return await stream_response(runs, hub, run)
-        if not body.background:
-            run = await settled(runs, hub, run.id, MOST_WAIT)
-        waiting = await run_in_threadpool(open_question, runs, run)
-        return Json(response_document(run, waiting))
-
-    @router.get("/responses/{run_id}")
-    async def get_response(
-        run_id: str,
-        runs: Runs,
-        stream: bool = False,
-        starting_after: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
-    ) -> Response:
-        """Return a run as a response, or stream it from an event on."""
-        run = await run_in_threadpool(exposed_run, runs, "openai", run_id)
-        if stream:
-            return await stream_response(runs, hub, run, starting_after)
-        waiting = await run_in_threadpool(open_question, runs, run)
-        return Json(response_document(run, waiting))
-
-    @router.post("/responses/{run_id}/cancel")
-    def cancel_response(run_id: str, runs: Runs) -> Response:
-        """Stop a run. Its round in flight may finish."""
-        exposed_run(runs, "openai", run_id)
-        runs.request_stop(run_id, "graceful")
-        run = runs.get(run_id)
-        return Json(response_document(run, open_question(runs, run)))
-
-
-def _add_chat(router: APIRouter, hub: EventHub) -> None:
-    @router.post("/chat/completions")
-    async def create_chat_completion(
-        body: CreateChatCompletion, request: Request, runs: Runs, idempotency_key: Key = None
-    ) -> Response:
-        """Start a run, or pass a person's answer to one, and return what it comes to."""
-        output = output_of(body.messages)
-        if output is None and (refused := refused_retry(request)) is not None:
-            return refused
-        if output is not None:
-            run = await run_in_threadpool(_answer, runs, output)
-        else:
-            run = await run_in_threadpool(
-                _start, runs, body, body.messages, goal_of(body.messages), idempotency_key
-            )
-        end = partial(_end_of, runs, hub, run.id)
-        if body.stream:
-            return stream_chat(run, end, body.includes_usage)
-        run, waiting = await end()
-        error = chat_error(run, waiting)
-        return Json(chat_document(run, waiting)) if error is None else error_response(*error)
 
 
 async def _end_of(

@@ -1,0 +1,70 @@
+"""The services of routes: the client, the event hub and the callers with which they serve requests.
+
+All apps of a process share their routes, so a route finds its services with each request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from perdure.worker.client import Client
+from perdure.worker.web.auth import AuthorizedClient, Caller
+from perdure.worker.web.event_hub import EventHub
+from perdure.worker.web.json_body import most_bytes
+
+
+def _no_caller(request: Request) -> Caller:
+    raise RuntimeError(f"the router of {request.url.path} has no function that returns a caller")
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the routes of one app, or of one router, serve requests with.
+
+    Attributes:
+        hub: The event hub from which streams read.
+        caller: Returns the caller of a request, or raises Unknown. It is called in a thread.
+    """
+
+    client: Client
+    hub: EventHub
+    caller: Callable[[Request], Caller] = _no_caller
+
+    @property
+    def most_bytes(self) -> int:
+        """The maximum size of a request's body, without files."""
+        return most_bytes(self.client.settings)
+
+
+def services_of(request: Request) -> Services:
+    """Return the services of a request's route, or those of its app if apps share the route."""
+    services = getattr(request.scope.get("route"), "services", None) or request.app.state.services
+    assert isinstance(services, Services)
+    return services
+
+
+async def _services(request: Request) -> Services:
+    # FastAPI would run a plain function in a thread.
+    return services_of(request)
+
+
+#: The services, as a parameter of a route's function.
+RouteServices = Annotated[Services, Depends(_services)]
+
+
+def authorize(request: Request) -> None:
+    """Make the client of a request's caller, which a route's function takes as ``Runs``.
+
+    It is a dependency of every route that has a caller.
+
+    Raises:
+        Unknown: The caller is not known.
+    """
+    services = services_of(request)
+    # A route with a body has authenticated its caller before it read the body.
+    caller = getattr(request.state, "caller", None) or services.caller(request)
+    request.state.authorized_client = AuthorizedClient(services.client, caller)
