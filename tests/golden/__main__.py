@@ -11,19 +11,22 @@ import pytest
 from tests.golden.golden_files import REWRITE
 
 HERE = Path(__file__).parent
+#: Folders with golden tests: those that start a process stand in the second.
+HOMES = (HERE, HERE.parent / "e2e" / "golden")
 
 
 def main() -> int:
     """Run the golden tests in the mode that writes; return pytest's exit code."""
-    paths = [HERE / f"test_{name}.py" for name in sys.argv[1:]] or [HERE]
-    unknown = [path.name for path in paths if not path.exists()]
+    known = {
+        path.stem.removeprefix("test_"): path for home in HOMES for path in home.glob("test_*.py")
+    }
+    unknown = [name for name in sys.argv[1:] if name not in known]
     if unknown:
-        names = ", ".join(
-            sorted(path.stem.removeprefix("test_") for path in HERE.glob("test_*.py"))
-        )
+        names = ", ".join(sorted(known))
         print(f"no such golden test: {', '.join(unknown)}; there are: {names}", file=sys.stderr)
         return 2
     os.environ[REWRITE] = "1"
+    paths = [known[name] for name in sys.argv[1:]] or list(HOMES)
     return pytest.main([*map(str, paths), "--quiet"])
 
 

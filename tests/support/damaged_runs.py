@@ -12,13 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import redis
 
 from perdure import Client, Settings
 from perdure.worker.engine.journal import StoreJournal
 from perdure.worker.messaging.message import InvalidMessage, stored_round
 from perdure.worker.store import Claim, Store
+from perdure.worker.store.keys import Keys
 from tests.support.in_process_runtime import runtime_of
+from tests.support.leftover_keys import keys_under
 from tests.support.os_processes import process_of
 from tests.support.runs import LEASE
 
@@ -340,3 +343,29 @@ def transitions(lab: Lab) -> dict[str, Callable[[], Any]]:
         "examine": lambda: store.examine(HURT),
         "sweep": swept,
     }
+
+
+Damage = Callable[[redis.Redis, Keys], Any]
+
+
+def overwritten(name: str) -> Damage:
+    def spoil(there: redis.Redis, keys: Keys) -> None:
+        key = getattr(keys, name)("hurt")
+        there.delete(key)
+        there.set(key, "not what it was")
+
+    return spoil
+
+
+@pytest.fixture
+def keys(prefix: str) -> Keys:
+    return Keys(prefix)
+
+
+def kept(client: Client, keys: Keys) -> list[Any]:
+    there = client._store.redis
+    return sorted(
+        name
+        for name in keys_under(there, keys.prefix)
+        if name not in (keys.queues, *keys.queue_names)
+    )

@@ -1,6 +1,8 @@
-"""A registry of flows that forgets the flows of a test after it."""
+"""A registry of flows that forgets the flows of a test after it, and a folder of flow files."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -18,3 +20,12 @@ def own_registry(monkeypatch: pytest.MonkeyPatch, *without: str) -> None:
     registry.registered()
     kept = {name: flow for name, flow in registry._sources.items() if name not in without}
     monkeypatch.setattr(registry, "_sources", kept)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with an empty folder of flows."""
+    monkeypatch.chdir(tmp_path)
+    made = tmp_path / "flows"
+    made.mkdir()
+    return made

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
 import sys
 from typing import Any
-
-import pytest
 
 from perdure.worker.logs import JsonFormatter, TextFormatter, about, round_logger
 
@@ -96,28 +93,6 @@ def test_the_logger_of_a_round_keeps_the_facts_outside_of_it_and_the_extra_of_a_
         logger = round_logger()
     _, kwargs = logger.process("m", {"extra": {"tokens": 5}})
     assert kwargs["extra"] == {"run_id": "r", "step": 3, "tokens": 5}
-
-
-def test_what_the_pool_of_processes_says_is_one_json_line_too() -> None:
-    script = "from perdure.worker.logs import set_up_logging as up; up('json'); from billiard.util import get_logger; get_logger().error('gone')"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stderr)["message"] == "gone"
-
-
-@pytest.mark.parametrize(("level", "celery"), [("", False), (", logging.INFO", True)])
-def test_celery_tells_nothing_of_each_round_unless_it_is_asked_to(level: str, celery: bool) -> None:
-    """Two lines a round, which cost more than its message; what Perdure itself says at INFO stands."""
-    script = (
-        f"import logging; from perdure.worker.logs import set_up_logging as up; up('text'{level}); "
-        "from celery.worker.strategy import logger as received; from celery.app.trace import logger as succeeded; "
-        "print([each.isEnabledFor(logging.INFO) for each in (received, succeeded, logging.getLogger('perdure.rounds'))])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == str([celery, celery, True])
 
 
 def test_a_goal_can_neither_write_log_lines_of_its_own_nor_reach_the_terminal() -> None:

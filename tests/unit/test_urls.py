@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
-import redis
 from celery import Celery
 
 from perdure import Client, Settings
 from perdure.worker.app import engine_of, install, make_app
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.messaging.broker import is_fused
-from perdure.worker.store.sentinel import client_of, sentinel_options, ssl_options
+from perdure.worker.store.sentinel import sentinel_options
 from perdure.worker.store.urls import check_url
 from perdure.worker.urls import SentinelUrl, broker_url, parse_sentinels, place_of
 
@@ -154,37 +150,3 @@ def test_our_app_asks_every_sentinel_and_has_no_second_url_to_fail_over_to_ungua
 def test_a_sentinel_is_asked_once_and_not_for_long() -> None:
     retry = sentinel_options(parse_sentinels(SERVICE))["retry"]
     assert retry.get_retries() == 0
-
-
-@pytest.mark.parametrize("setting", ["redis_url", "broker_url"])
-def test_encrypted_neither_sentinels_nor_servers_are_spoken_to_in_plain(setting: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as asking:
-        url = f"rediss+sentinel://me:secret@127.0.0.1:{listening.getsockname()[1]}/m?sentinel_password=own"
-        app = make_app(Settings(**{"redis_url": "redis://localhost", setting: url}))
-        if setting == "redis_url":
-            asked = asking.submit(client_of(url).ping)
-        else:
-            asked = asking.submit(
-                lambda: (
-                    app.connection_for_read(transport_options={"max_retries": 0}).default_channel
-                )
-            )
-        with listening.accept()[0] as accepted:
-            first = accepted.recv(1)
-        listening.close()
-        assert first == b"\x16", "a TLS handshake"
-        assert asked.exception() is not None
-
-
-def test_the_way_from_the_sentinels_to_the_master_is_encrypted_too() -> None:
-    service = parse_sentinels("rediss+sentinel://a:1/m?ssl_cert_reqs=optional")
-    pool = client_of(str(service)).connection_pool
-    assert issubclass(pool.connection_class, redis.SSLConnection)
-    assert ssl_options(service) == {"ssl_cert_reqs": "optional"}
-    assert (
-        pool.connection_kwargs["ssl_cert_reqs"]
-        == sentinel_options(service)["ssl_cert_reqs"]
-        == "optional"
-    )
-    ours = make_app(Settings(redis_url=str(service)))
-    assert ours.connection_for_read().ssl

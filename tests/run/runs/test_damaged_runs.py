@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
-from perdure import Client, DamagedRun, InvalidTransition, RunNotFound, Settings, VerdictCode
+from perdure import Client, DamagedRun, InvalidTransition, RunNotFound, VerdictCode
 from perdure.worker.store.keys import Keys
 from tests.support.cases import EachCase, cases_of
-from tests.support.command_line import CommandLine
+from tests.support.damaged_runs import Damage, kept, keys, overwritten
 from tests.support.leftover_keys import keys_under
 
-Damage = Callable[[redis.Redis, Keys], Any]
+__all__ = ["keys"]
 
 
 def without(field: str) -> Damage:
@@ -24,15 +21,6 @@ def without(field: str) -> Damage:
 
 def garbled(field: str) -> Damage:
     return lambda there, keys: there.hset(keys.run("hurt"), field, "many")
-
-
-def overwritten(name: str) -> Damage:
-    def spoil(there: redis.Redis, keys: Keys) -> None:
-        key = getattr(keys, name)("hurt")
-        there.delete(key)
-        there.set(key, "not what it was")
-
-    return spoil
 
 
 #: What was done to the run, and what ``why`` must name.
@@ -61,20 +49,6 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         "step",
     ),
 }
-
-
-@pytest.fixture
-def keys(prefix: str) -> Keys:
-    return Keys(prefix)
-
-
-def kept(client: Client, keys: Keys) -> list[Any]:
-    there = client._store.redis
-    return sorted(
-        name
-        for name in keys_under(there, keys.prefix)
-        if name not in (keys.queues, *keys.queue_names)
-    )
 
 
 def test_a_damaged_run_is_named_and_can_be_removed_with_all_its_keys(
@@ -155,20 +129,3 @@ def test_an_idempotency_key_that_is_another_runs_by_now_stays_with_it(
     client.submit("countdown", "x", run_id="second", idempotency_key="k")
     client.delete("first")
     assert client.submit("countdown", "x", idempotency_key="k").id == "second"
-
-
-@pytest.mark.slow
-def test_the_command_line_shows_why_and_removes(
-    client: Client, keys: Keys, settings: Settings, tmp_path: Path
-) -> None:
-    perdure = CommandLine(tmp_path, settings)
-    client.submit("countdown", "x", run_id="hurt")
-    overwritten("run")(client._store.redis, keys)
-    for command in ("show", "stop", "resume", "watch"):
-        done = perdure(command, "hurt")
-        assert done.code == 1 and "internal error" not in done.err, (command, done)
-    why = perdure("why", "hurt", "--json")
-    assert why.code == 0 and why.json["code"] == "quarantined"
-    assert "hurt" in perdure("list").err
-    assert perdure("delete", "hurt").code == 0
-    assert kept(client, keys) == []

@@ -9,7 +9,7 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,6 @@ from tests.support.redis_commands import monitored
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving
 from tests.support.threaded_server import serving
-from tests.support.workers import WorkerProcess
 
 MODULE = "tests.support.example_flows.notes"
 
@@ -104,28 +103,6 @@ def test_a_run_without_what_the_namespace_names_ends_with_a_clear_error(
     driver.play()
     error = client.get(run.id).error or ""
     assert "'user:{submitted_by}' of its notes needs submitted_by, and the run has none" in error
-
-
-@pytest.mark.slow
-def test_a_worker_that_dies_behind_its_note_has_kept_it_once(
-    client: Client, worker_process: Callable[..., WorkerProcess]
-) -> None:
-    def worker() -> WorkerProcess:
-        times = {"PERDURE_LEASE_SECONDS": "1", "PERDURE_HEARTBEAT_SECONDS": "0.3"}
-        return worker_process(
-            "--pool", "solo", PERDURE_FLOW_MODULES=MODULE, PERDURE_SWEEP_SECONDS="0.2", **times
-        )
-
-    first = worker()
-    run = client.submit("note_taker", "die", submitted_by="ada")
-    assert first.process.wait(30) == -9
-    [note] = client.notes("user:ada")
-    second = worker()
-    assert client.wait(run.id, 30).answer == []
-    [again] = client.notes("user:ada")
-    assert (again.key, again.run_id) == (note.key, run.id)
-    assert again.value == {"pid": second.process.pid}
-    assert client.result(client.submit("note_taker", "later", submitted_by="ada"), 30) == ["die"]
 
 
 def test_a_round_that_is_played_again_changes_no_note(client: Client, settings: Settings) -> None:

@@ -3,55 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import closing
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from perdure import Client, InvalidInput, RemoteClient, RunNotFound, RunStatus, Settings
+from perdure import Client, InvalidInput, RemoteClient, RunStatus
 from perdure.worker.client.prompt import prompt_of_run
-from perdure.worker.errors import UnknownFlow
-from tests.support.chat_server import Asked, ChatServer, Fails, Play, Says, chat_server
-from tests.support.command_line import CommandLine
-from tests.support.example_flows import model_controllers
+from tests.support.chat_server import Asked, ChatServer, Fails, Play, Says
+from tests.support.example_flows import model_controllers  # noqa: F401 -- registers flows
 from tests.support.flow_registry import own_registry
-from tests.support.round_driver import Driver, driving
+from tests.support.priced_models import ADDS, FINISH, FLOW, REPLIES, InOrder, chat, driver
+from tests.support.round_driver import Driver
 from tests.support.threaded_server import serving
 
-assert model_controllers
-FLOW = "choosing_model"
-#: Rounds of the long run's controller, and replies that its window holds.
-REPLIES, LAST = 40, 8
-
-
-class InOrder(Play):
-    """A conversation whose replies follow the number of requests, since the window leaves out some of the answers."""
-
-    def reply_to(self, asked: Asked) -> Says:
-        return self.script[min(len(self.asked), len(self.script)) - 1]
-
-
-ADDS = [
-    Says(f"Number {number}.", [("add", {"a": number, "b": 1})], (100 + number, 10), cached=90)
-    for number in range(REPLIES)
-]
-FINISH = Says("", [("finish", {"answer": 1})])
-
-
-@pytest.fixture
-def chat() -> Iterator[ChatServer]:
-    with chat_server([FINISH]) as running:
-        yield running
-
-
-@pytest.fixture
-def driver(settings: Settings, chat: ChatServer) -> Iterator[Driver]:
-    with driving(settings.model_copy(update={"model_url": chat.url})) as made:
-        yield made
+__all__ = ["chat", "driver"]
 
 
 def ended(driver: Driver, **options: Any) -> str:
@@ -255,38 +222,3 @@ def test_a_long_agent_pays_less_than_a_quarter_for_its_input(
     assert price_of(counted) <= 0.25 * price_of(uncached)
     missed = [each for each in counted[2:] if each.written > each.read]
     assert len(missed) <= 1, "the window drops once"
-
-
-@pytest.mark.slow
-def test_the_command_line_shows_a_prompt_and_submits_with_a_model(
-    tmp_path: Path, settings: Settings, driver: Driver, chat: ChatServer, client: Client
-) -> None:
-    perdure = CommandLine(
-        tmp_path, settings, PERDURE_FLOW_MODULES="tests.support.example_flows.model_controllers"
-    )
-    chat.play = InOrder([ADDS[0], FINISH])
-    submitted = perdure("submit", FLOW, "add", "--model", "b", "--json")
-    run_id = submitted.json["id"]
-    driver.play()
-    shown = perdure("show", run_id, "--prompt", "2")
-    assert shown.code == 0 and "sent, exactly as shown" in shown.out.splitlines()[0]
-    assert 'calls add {"a":0,"b":1} (call_0_0)' in shown.out and "--- 2 tools" in shown.out
-    assert perdure("show", run_id, "--prompt", "2", "--json").json["exact"] is True
-    assert "chosen model" in perdure("show", run_id).out
-    refused = perdure("show", run_id, "--prompt", "1")
-    assert refused.code == 2 and "node Executor" in refused.err
-    unknown = perdure("show", run_id, "--prompt", "2", variables={"PERDURE_FLOW_MODULES": ""})
-    assert unknown.code == UnknownFlow.exit_code and "PERDURE_FLOW_MODULES" in unknown.err
-    with serving(client.settings) as url:
-        remote = perdure("show", run_id, "--prompt", "2", "--url", url)
-        assert remote.code == 0 and remote.out == shown.out, remote.err
-        with closing(RemoteClient(url)) as over_http:
-            assert over_http.prompt(run_id, 2) == client.prompt(run_id, 2)
-            with pytest.raises(InvalidInput, match="node Executor"):
-                over_http.prompt(run_id, 1)
-            with pytest.raises(InvalidInput, match="a whole number from 0"):
-                over_http.prompt(run_id, -1)
-            with pytest.raises(RunNotFound):
-                over_http.prompt("nosuch", 0)
-    refused = perdure("submit", FLOW, "add", "--model", "d")
-    assert refused.code == 2 and "does not allow the model 'd'" in refused.err

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import click
 import pytest
 
@@ -15,19 +12,6 @@ from perdure.worker.errors import InvalidSettings
 from perdure.worker.messaging.broker import check_broker_url
 from perdure.worker.settings import Settings
 from perdure.worker.store.urls import check_url
-
-#: Modules of ours that import much; tests/golden/test_startup.py watches the packages of others.
-HEAVY = ("flows", "perdure.worker.client", "perdure.worker.settings")
-
-
-def test_help_imports_nothing_that_takes_time() -> None:
-    script = "import sys; from perdure.worker.cli.main import run; assert run(['--help']) == 0; print(sorted(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    loaded = done.stdout.splitlines()[-1]
-    assert [name for name in HEAVY if f"'{name}'" in loaded] == []
-    assert all(f"  {name} " in done.stdout for name in COMMANDS)
 
 
 def test_every_command_has_help_and_is_found() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pty
-import subprocess
-import sys
 from io import StringIO
 
 from rich.console import Console
@@ -54,17 +51,3 @@ def test_letters_that_take_two_cells_are_counted_as_two() -> None:
         console = Console(width=width)
         assert all(console.measure(line).maximum <= width for line in lines(rows, width))
         assert any("工人" in line for line in lines(rows, width))
-
-
-def test_a_value_that_would_fill_the_terminal_is_cut_there_and_whole_in_a_pipe() -> None:
-    script = "from perdure.worker.cli.output import fields; fields([('goal', 'x' * 60_000), ('status', 'queued')])"
-    command = [sys.executable, "-c", script]
-    assert (
-        subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        == f"goal: {'x' * 60_000}\nstatus: queued\n"
-    )
-    ours, theirs = pty.openpty()
-    with open(ours, "rb", buffering=0) as terminal, open(theirs, "wb") as screen:
-        subprocess.run(command, stdout=screen, check=True)
-        told = terminal.read(65_536).decode()
-    assert len(told) < 2_000 and "60000 characters; --json shows all" in told and "queued" in told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,21 +12,24 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from redis import Redis
-from redis.exceptions import NoPermissionError
 
-from perdure import Client
 from perdure.worker.cli.main import Commands
-from perdure.worker.metrics.exposition import exposition
 from perdure.worker.settings import load_settings
 from perdure.worker.store.keys import ROLES, Keys
-from perdure.worker.web import create_app
 from tests.support import kustomize
+from tests.support.kubernetes_resources import (
+    HERE,
+    ROOT,
+    containers,
+    of_kind,
+    pods,
+    scaled,
+    workloads,
+)
 from tests.support.kustomize import Resource
-from tests.support.redis_servers import CrashableServer, server
 
-ROOT = Path(__file__).parents[3]
-HERE = ROOT / "config" / "kubernetes"
+__all__ = ["scaled"]
+
 DEFINITIONS = Path(kustomize.__file__).parent / "keda"
 OVERLAYS = ("overlays/example", "overlays/scaled")
 #: The newest release that is known here, and the oldest whose pods can wait in preStop without a shell.
@@ -36,38 +38,11 @@ RELEASES = (
     pytest.param("1.30", marks=pytest.mark.slow),
 )
 NAME, COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
-#: What KEDA 2.20 asks Redis for the length of a list (its pkg/scalers/redis_scaler.go), shortened to lists.
-KEDA_ASKS = "if redis.call('type', KEYS[1]).ok == 'zset' then return redis.call('zcard', KEYS[1]) else return redis.call('llen', KEYS[1]) end"
 
 
 @pytest.fixture(params=OVERLAYS, scope="module")
 def resources(request: pytest.FixtureRequest) -> list[Resource]:
     return kustomize.build(HERE / request.param)
-
-
-@pytest.fixture(scope="module")
-def scaled() -> list[Resource]:
-    return kustomize.build(HERE / "overlays/scaled")
-
-
-def of_kind(resources: list[Resource], *kinds: str) -> dict[str, Resource]:
-    """Those of a kind, by name."""
-    return {each["metadata"]["name"]: each for each in resources if each["kind"] in kinds}
-
-
-def workloads(resources: list[Resource]) -> dict[str, Resource]:
-    return of_kind(resources, "Deployment", "StatefulSet")
-
-
-def pods(resources: list[Resource]) -> dict[str, Resource]:
-    """The pod templates, by the name of what makes pods of them."""
-    return {name: each["spec"]["template"] for name, each in workloads(resources).items()}
-
-
-def containers(resources: list[Resource]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, pod in pods(resources).items():
-        for container in pod["spec"]["containers"]:
-            yield name, container
 
 
 def named(container: dict[str, Any]) -> list[dict[str, Any]]:
@@ -332,67 +307,6 @@ def test_workers_are_scaled_by_the_queue_they_take_from_and_by_their_rounds_in_f
             and float(flying["metadata"]["threshold"]) == 0.75 * slots
         )
         assert flying["metadata"]["query"] == f'max(perdure_rounds_in_flight{{role="{role}"}})'
-
-
-def test_what_keda_asks_prometheus_for_is_told_by_the_server(
-    scaled: list[Resource], client: Client
-) -> None:
-    told, _ = exposition(client, "")
-    samples = {line.rpartition(" ")[0] for line in told.decode().splitlines()}
-    for scaler in of_kind(scaled, "ScaledObject").values():
-        asked = scaler["spec"]["triggers"][1]["metadata"]["query"]
-        assert asked.removeprefix("max(").removesuffix(")") in samples
-
-
-@pytest.mark.slow
-def test_what_asks_the_server_whether_it_is_well_asks_for_what_is_there(
-    scaled: list[Resource], client: Client
-) -> None:
-    asked = {
-        probe["httpGet"]["path"]
-        for _, container in containers(scaled)
-        for probe in container.values()
-        if "httpGet" in probe
-    }
-    assert (
-        asked
-        == {"/api/v1/health", "/api/v1/ready"}
-        <= set(create_app(client=client).openapi()["paths"])
-    )
-
-
-@pytest.fixture(scope="module")
-def redis() -> Iterator[CrashableServer]:
-    with server() as running:
-        yield running
-
-
-def test_the_user_for_keda_sees_how_long_the_queues_are_and_nothing_else(
-    redis: CrashableServer,
-) -> None:
-    text = (HERE / "components/keda/redis.yaml").read_text("utf-8")
-    [rules] = re.findall(r"(?m)^# +user keda (.+)$", text)
-    with Redis(unix_socket_path=str(redis.socket)) as admin:
-        admin.execute_command("ACL", "SETUSER", "keda", "reset", *rules.split())
-        admin.lpush("perdure.executor", "a", "b")
-        admin.set("perdure:run:x", "secret")
-    with Redis(
-        unix_socket_path=str(redis.socket), username="keda", password="PASSWORD", protocol=3
-    ) as keda:
-        assert keda.ping()
-        assert keda.eval(KEDA_ASKS, 1, "perdure.executor") == 2
-        assert keda.eval(KEDA_ASKS, 1, "perdure.controller") == 0
-        for refused in (
-            ["RPOP", "perdure.executor"],
-            ["LRANGE", "perdure.executor", "0", "-1"],
-            ["LPUSH", "perdure.executor", "x"],
-            ["LLEN", "perdure:run:x"],
-            ["CONFIG", "GET", "*"],
-        ):
-            with pytest.raises(NoPermissionError):
-                keda.execute_command(*refused)
-        with pytest.raises(NoPermissionError):
-            keda.eval(KEDA_ASKS, 1, "perdure:run:x")
 
 
 def test_the_example_server_is_set_up_as_the_one_that_ships(resources: list[Resource]) -> None:

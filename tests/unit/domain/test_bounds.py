@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Client, DamagedRun
+from perdure import DamagedRun
 from perdure.flows.errors import BadReply, InvalidInput, UnstorableValue
 from perdure.flows.json_values import MAX_DEPTH, storable
 from perdure.flows.replies import MAX_LENGTH, read_reply
@@ -19,17 +19,9 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.record import Record, unpack_turns
 from perdure.worker.messaging.message import MAX_BYTES as MOST_OF_A_MESSAGE
 from perdure.worker.messaging.message import InvalidMessage, validate
+from tests.support.deep_values import DEEP, deep
 
-#: Levels at which a reader that recurses would die, in C or in Python.
-DEEP = 100_000
 DEEP_JSON = "[" * DEEP + "]" * DEEP
-
-
-def deep() -> Any:
-    value: Any = 1
-    for _ in range(DEEP):
-        value = [value]
-    return value
 
 
 def test_a_value_nested_too_deep_is_refused_while_it_is_walked() -> None:
@@ -37,38 +29,6 @@ def test_a_value_nested_too_deep_is_refused_while_it_is_walked() -> None:
         storable(deep(), "the answer")
     with pytest.raises(UnstorableValue, match=f"more than {MAX_DEPTH} levels deep"):
         storable({"a": {"b": deep()}}, "the inputs")
-
-
-@pytest.mark.parametrize(
-    "what", ["inputs nested", "inputs large", "goal", "labels", "idempotency key", "run id"]
-)
-def test_a_submission_beyond_its_bounds_stores_nothing(client: Client, what: str) -> None:
-    bounds = client.settings
-    given: dict[str, dict[str, Any]] = {
-        "inputs nested": {"inputs": {"rounds": deep()}},
-        "inputs large": {
-            "inputs": {"rounds": 1, "seconds": 0, "text": "x" * (bounds.max_addition_bytes + 1)}
-        },
-        "goal": {"goal": "ä" * (bounds.max_goal_bytes // 2 + 1)},
-        "labels": {"labels": {"a": "x" * 20_000}},
-        "idempotency key": {"idempotency_key": "x" * 1025},
-        "run id": {"run_id": "x" * 201},
-    }
-    with pytest.raises((InvalidInput, UnstorableValue)):
-        client.submit("question", **{"goal": "g", **given[what]})
-    assert client.runs().runs == []
-
-
-def test_an_answer_or_a_reason_beyond_its_bounds_changes_nothing(client: Client) -> None:
-    run = client.submit("question", "g", interrupt_before=["Controller"])
-    record = client.get(run.id)
-    with pytest.raises(UnstorableValue, match="levels deep"):
-        client.resume(run.id, deep())
-    with pytest.raises(InvalidInput, match=r"the answer takes .* bytes; the limit is 262144"):
-        client.resume(run.id, "x" * 262_143)
-    with pytest.raises(InvalidInput, match="bytes; the limit is 16384"):
-        client.request_stop(run.id, reason="x" * 16_385)
-    assert client.get(run.id) == record
 
 
 def test_who_and_why_have_a_length() -> None:

@@ -1,29 +1,13 @@
-"""That a worker leaves is known in the processes forked from it, and what it asks the server is not sent again."""
+"""A worker that leaves: since when it does, and that what it asks the server is not sent again."""
 
 from __future__ import annotations
 
 import copy
-import os
 
 import pytest
 
 from perdure.worker.engine.drain import Drain
 from perdure.worker.store.connection import BACKOFF_CAP, Backoff
-
-
-def test_a_process_forked_before_knows_that_the_worker_leaves_and_since_when() -> None:
-    draining = Drain()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.read(reading, 1)
-        os._exit(0 if draining.is_on() and draining.since > 0.0 else 1)
-    assert not draining.is_on() and draining.since == 0.0
-    draining.begin()
-    os.write(writing, b"x")
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    for each in (reading, writing):
-        os.close(each)
 
 
 def test_told_twice_it_leaves_since_the_first_time() -> None:

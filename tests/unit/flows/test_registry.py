@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,16 +197,3 @@ def test_a_broken_package_takes_no_other_flow_away(
     assert list(load_failures().values()) == ["OSError: no disk"]
     with pytest.raises(FlowNotFound, match=r"could not be loaded: entry point broken .*no disk"):
         make("broken")
-
-
-def test_asking_for_one_shipped_flow_loads_no_other() -> None:
-    modules = ("perdure.flows.library.question", "redis", "celery")
-    code = f"import sys, perdure; perdure.make('countdown'); print([name for name in {modules} if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[3],
-    )
-    assert done.stdout.strip() == "[]"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from celery import Celery
@@ -125,24 +123,6 @@ def test_a_broker_url_for_other_apps_in_the_environment_draws_no_message_away(
     assert {app.connection_for_read().hostname, app.connection_for_write().hostname} == {
         "localhost"
     }
-
-
-@pytest.mark.parametrize(
-    ("scheme", "setting"),
-    [("rediss", "redis_url"), ("rediss", "broker_url"), ("amqps", "broker_url")],
-)
-def test_an_encrypted_broker_is_never_spoken_to_in_plain(scheme: str, setting: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as asking:
-        url = f"{scheme}://me:secret@127.0.0.1:{listening.getsockname()[1]}"
-        app = make_app(Settings(**{"redis_url": "redis://localhost", setting: url}))
-        asked = asking.submit(
-            lambda: app.connection_for_read(transport_options={"max_retries": 0}).default_channel
-        )
-        with listening.accept()[0] as accepted:
-            first = accepted.recv(1)
-        listening.close()
-        assert first == b"\x16", "a TLS handshake"
-        assert asked.exception() is not None
 
 
 def test_what_amqps_is_to_trust_is_said_in_its_url() -> None:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import os
-
 import pytest
 
 from perdure.worker.store.outage import REMINDED, Outage
+from tests.support.outages import AWAY, outage
 
-AWAY = ConnectionError("no answer")
-
-
-@pytest.fixture
-def outage(caplog: pytest.LogCaptureFixture) -> Outage:
-    caplog.set_level(logging.WARNING, "perdure.store")
-    return Outage()
+__all__ = ["outage"]
 
 
 def count(caplog: pytest.LogCaptureFixture) -> int:
@@ -60,13 +52,3 @@ def test_what_never_failed_says_nothing(outage: Outage, caplog: pytest.LogCaptur
     outage.passed("sweep")
     outage.dropped("commit")
     assert count(caplog) == 0
-
-
-def test_a_forked_process_begins_anew(outage: Outage) -> None:
-    outage.failed("sweep", AWAY)
-    child = os.fork()
-    if child == 0:
-        outage.passed("beat")
-        os._exit(1 if outage.is_on else 0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert outage.is_on

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 import sys
 from typing import Any
 
@@ -109,18 +108,3 @@ def test_a_setting_that_does_not_read_costs_a_line_in_the_log(
     with caplog.at_level(logging.ERROR, "perdure"):
         set_up_with(monkeypatch, OTEL_EXPORTER_OTLP_ENDPOINT=HERE, OTEL_BSP_MAX_QUEUE_SIZE="-1")
     assert made == [] and "ValueError" in caplog.text
-
-
-@pytest.mark.slow
-def test_a_client_loads_no_sdk_and_nothing_that_traces() -> None:
-    """But for what redis-py loads of OpenTelemetry by itself, where it is there."""
-    script = "import sys, redis; before = set(sys.modules); import perdure.app, perdure.worker.client, perdure.worker.engine.rounds; print(*set(sys.modules) - before)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert "perdure.worker.client" in loaded
-    assert [
-        name
-        for name in loaded
-        if name.startswith("opentelemetry") or name == "perdure.worker.tracing.run_spans"
-    ] == []

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import socket
 from ipaddress import ip_address
-from typing import Any
 
 import pytest
 
-from perdure.flows.executors import public_addresses
-from perdure.flows.executors.public_addresses import (
-    ForbiddenAddress,
-    is_foreign,
-    is_public,
-    resolve,
-)
+from perdure.flows.executors.public_addresses import ForbiddenAddress, is_public, resolve
 from tests.support.cases import EachCase, cases_of
 
 #: As people who want in write them. Each is resolved as a connection would resolve it.
@@ -58,30 +51,9 @@ def test_nothing_but_the_public_internet_is_resolved(each_case: EachCase) -> Non
     each_case(cases_of(FORBIDDEN), check)
 
 
-def test_an_address_of_this_machine_is_not_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where it is public: what listens here may be for those inside."""
-    assert is_foreign(ip_address("8.8.8.8")) and is_foreign(ip_address("2606:4700:4700::1111"))
-    monkeypatch.setattr(
-        public_addresses, "is_public", lambda address: True
-    )  # loopback stands for an interface with a public address
-    assert not is_foreign(ip_address("127.0.0.1")) and is_foreign(ip_address("8.8.8.8"))
-
-
 @pytest.mark.parametrize("address", PUBLIC)
 def test_the_public_internet_is(address: str) -> None:
     assert is_public(ip_address(address))
-
-
-def test_a_name_with_one_private_address_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    def both(host: str, port: int, **_: Any) -> list[Any]:
-        return [
-            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
-            for address in ("8.8.8.8", "10.0.0.1")
-        ]
-
-    monkeypatch.setattr(socket, "getaddrinfo", both)
-    with pytest.raises(ForbiddenAddress, match=r"10\.0\.0\.1"):
-        resolve("both.example", 80)
 
 
 def test_a_scope_is_no_part_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,9 @@ from perdure.flows.yaml_flows.parse import MAX_BYTES, MAX_DEPTH, read_text
 from tests.support.cases import EachCase, cases_named, name_of
 from tests.support.example_flows import yaml_flow_parts as written
 from tests.support.flow_player import play_through
+from tests.support.flow_registry import folder
+
+__all__ = ["folder"]
 
 ROOT = Path(__file__).parents[4]
 GOOD = """\
@@ -54,15 +57,6 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_failures", {})
     monkeypatch.setattr(registry, "_directories", Directories())
     registry.add_directory(written.DIRECTORY)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with an empty folder of flows."""
-    monkeypatch.chdir(tmp_path)
-    made = tmp_path / "flows"
-    made.mkdir()
-    return made
 
 
 def faults_of(folder: Path, text: str | bytes) -> list[str]:
@@ -645,27 +639,6 @@ def test_a_file_of_ones_own_takes_precedence_over_what_ships(folder: Path) -> No
     assert load_failures() == {}
 
 
-def test_a_file_of_ones_own_takes_precedence_over_a_flow_of_the_library(folder: Path) -> None:
-    """In a fresh process, and whether or not all flows were asked for before."""
-    import subprocess
-    import sys
-
-    (folder / "countdown.yaml").write_text(
-        "flow: controller_executor\ncontroller: person\ndescription: own\n"
-    )
-    code = "import perdure, pathlib; perdure.add_directory(pathlib.Path('flows')); print(perdure.make('countdown').description); perdure.registered();"
-    code += "print(perdure.make('countdown').description, perdure.load_failures())"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=folder.parent,
-        env={"PYTHONPATH": str(ROOT)},
-    )
-    assert done.stdout.splitlines() == ["own", "own {}"]
-
-
 def test_two_flows_of_ones_own_of_one_name_are_told(folder: Path) -> None:
     register("mine", make("doubler"))
     (folder / "mine.yaml").write_text(GOOD)
@@ -679,17 +652,6 @@ def test_two_flows_of_ones_own_of_one_name_are_told(folder: Path) -> None:
         "two flows are named 'same': flows/one.yaml and flows/two.yaml; rename one"
         in told["file flows/two.yaml"]
     )
-
-
-def test_flows_without_files_never_load_a_yaml_reader() -> None:
-    import subprocess
-    import sys
-
-    code = "import sys, perdure; perdure.make('countdown'); print('yaml' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.strip() == "False"
 
 
 # Names.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -301,17 +300,6 @@ def test_a_flow_whose_packages_are_not_here_is_listed_and_says_so(
         FatalError, match="this worker cannot send requests to a model: it needs perdure"
     ):
         flow.play("Controller", RoundContext("g"))
-
-
-def test_knowing_the_controller_loads_no_library() -> None:
-    import subprocess
-
-    code = "import sys, perdure.flows.controllers.model, perdure.flows.registry as r, pathlib; r.add_directory(pathlib.Path('config/flows')); r.registered();"
-    code += "print([name for name in ('pydantic_ai', 'openai', 'httpx2') if name in sys.modules], r.load_failures())"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.strip() == "[] {}"
 
 
 def test_the_flows_that_ship_offer_what_they_say() -> None:

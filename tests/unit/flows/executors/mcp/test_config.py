@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,26 +14,7 @@ from perdure.flows.executors.mcp import mcp_commands
 from perdure.flows.executors.mcp.config import Secrets, refers
 from perdure.flows.yaml_flows.errors import InvalidFlowFile
 from perdure.flows.yaml_flows.load import read_flow
-
-FLOW = """
-flow: controller_executor
-controller: scripted
-subflows_config:
-  Controller: {replies: []}
-  Executor: {subflows_config: %s}
-mcp_servers:
-  time: {command: [%s], tools: [get_current_time]}
-  docs:
-    url: "https://example.org/mcp"
-    headers: {Authorization: "Bearer env:DOCS"}
-    tools: {search: {description: look, idempotent: true}}
-"""
-
-
-def written(tmp_path: Path, text: str) -> Path:
-    file = tmp_path / "remote.yaml"
-    file.write_text(text)
-    return file
+from tests.support.mcp_flow_file import FLOW, written
 
 
 @pytest.mark.parametrize("named", ["[]", "[read_file]", "{read_file: {description: open}}"])
@@ -52,22 +32,6 @@ def test_declared_tools_are_commands_beside_those_that_the_executor_names(
     assert not offered["time.get_current_time"].idempotent, (
         "what a server says of that is not believed"
     )
-
-
-def test_reading_a_flow_starts_no_server_and_loads_no_client(tmp_path: Path) -> None:
-    """Nor does registering it, or asking what it offers; a flow without servers loads nothing of them at all."""
-    file = written(tmp_path, FLOW % ("[]", f"touch, {tmp_path}/started"))
-    script = (
-        "import sys, perdure.app, flows\nfrom pathlib import Path\nfrom flows import registry\n"
-        "assert 'perdure.flows.executors.mcp' not in sys.modules\nregistry.register_file(Path(sys.argv[1]))\n"
-        "flow = registry.make('remote')\nassert flow.nodes and flow.missing is None and flow.offered()\n"
-        "print([name for name in ('mcp', 'mcp_types', 'jsonschema', 'httpx2', 'anyio') if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(file)], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
-    assert not (tmp_path / "started").exists()
 
 
 def test_a_flow_says_that_the_extra_is_missing(

@@ -127,7 +127,7 @@ STEPS: dict[str, tuple[str, ...]] = {
 @pytest.fixture
 def commands(tmp_path: Path, settings: Settings, worker_process: StartsWorkers) -> Iterator[Shell]:
     """A shell in a directory with flows in YAML; a worker plays the runs meanwhile."""
-    library = Path(__file__).parents[2] / "config" / "flows" / "react.yaml"
+    library = Path(__file__).parents[3] / "config" / "flows" / "react.yaml"
     (tmp_path / "good.yaml").write_text(library.read_text("utf-8"), "utf-8")
     (tmp_path / "wrong.yaml").write_text("nosuch: 1\n", "utf-8")
     worker_process(PERDURE_FLOW_MODULES=MODULES)
