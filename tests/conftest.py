@@ -1,27 +1,30 @@
-"""What all tests share: servers of the session, a prefix a test, and what is made on them."""
+"""What all tests share: servers of the session, a prefix a test, and what is made on them.
+
+Every process of pytest imports this module. A fixture that few tests use therefore imports by
+itself what it needs of Perdure: the client, Celery and the runtime cost as much as pytest does.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 import pytest
-import redis
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from perdure import Client
-from perdure.worker.settings import Settings
-from perdure.worker.store import Store
 from tests.support.leaks import keys_outside, keys_under
-from tests.support.rabbit import RabbitServer, rabbit_binary, rabbit_server
-from tests.support.runs import START
-from tests.support.servers import CrashableServer, available_binaries
-from tests.support.servers import server as server_of_its_own
-from tests.support.workers import WorkerProcess
+
+if TYPE_CHECKING:
+    from perdure import Client
+    from perdure.worker.settings import Settings
+    from perdure.worker.store import Store
+    from tests.support.rabbit import RabbitServer
+    from tests.support.servers import CrashableServer
+    from tests.support.workers import WorkerProcess
 
 hypothesis_settings.register_profile(
     "perdure", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -43,6 +46,9 @@ PREFIXES: dict[str, str] = {}
 @contextmanager
 def session_server(binary: str) -> Iterator[CrashableServer]:
     """A server for the session; durable enough for all that do not kill it."""
+    from tests.support.servers import available_binaries
+    from tests.support.servers import server as server_of_its_own
+
     if binary not in available_binaries() and "CI" not in os.environ:
         pytest.skip(f"this machine has no {binary}-server")
     with server_of_its_own(binary, "everysec") as running:
@@ -69,6 +75,8 @@ def any_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
 @pytest.fixture(scope="session")
 def rabbit() -> Iterator[RabbitServer]:
     """The session's RabbitMQ: shared, never killed nor frozen. A test that does so makes its own (tests.support.rabbit)."""
+    from tests.support.rabbit import rabbit_binary, rabbit_server
+
     if rabbit_binary() is None and "CI" not in os.environ:
         pytest.skip("this machine has no rabbitmq-server")
     with rabbit_server() as running:
@@ -78,6 +86,8 @@ def rabbit() -> Iterator[RabbitServer]:
 @pytest.fixture
 def own_server() -> Iterator[CrashableServer]:
     """A server that the test may kill."""
+    from tests.support.servers import server as server_of_its_own
+
     with server_of_its_own("valkey") as running:
         yield running
 
@@ -95,6 +105,8 @@ def nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     if not used or "prefix" not in request.fixturenames:
         yield
         return
+    import redis
+
     running, prefix = request.getfixturevalue(used[0]), request.getfixturevalue("prefix")
     PREFIXES[prefix] = request.node.nodeid
     yield
@@ -124,6 +136,9 @@ def no_queue_stays(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def store(server: CrashableServer, prefix: str) -> Iterator[Store]:
     """A store whose clock stands at START until the test moves it (``store.now += ms``)."""
+    from perdure.worker.store import Store
+    from tests.support.runs import START
+
     made = Store(server.url, prefix, now=START)
     yield made
     made.close()
@@ -132,11 +147,15 @@ def store(server: CrashableServer, prefix: str) -> Iterator[Store]:
 @pytest.fixture
 def settings(server: CrashableServer, prefix: str) -> Settings:
     """The defaults, on the session's server under the test's prefix."""
+    from perdure.worker.settings import Settings
+
     return Settings(redis_url=server.url, prefix=prefix)
 
 
 @pytest.fixture
 def client(settings: Settings) -> Iterator[Client]:
+    from perdure import Client
+
     made = Client(settings=settings)
     yield made
     made.close()
@@ -153,6 +172,8 @@ class StartsWorkers(Protocol):
 @pytest.fixture
 def worker_process(settings: Settings) -> Iterator[Callable[..., WorkerProcess]]:
     """Starts ``celery -A perdure.app worker`` in a process group of its own, which is killed after the test."""
+    from tests.support.workers import WorkerProcess
+
     with ExitStack() as running:
 
         def start(*options: str, **environment: Any) -> WorkerProcess:

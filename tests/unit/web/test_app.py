@@ -7,12 +7,13 @@ import ast
 import pytest
 
 from perdure import Settings
-from perdure.worker.web import create_app
 
 NOWHERE = "redis://127.0.0.1:1/0"  # never asked
 
 
 def test_no_request_builds_the_schemas_of_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from perdure.worker.web import create_app
+
     app = create_app(Settings(redis_url=NOWHERE))
     parsed: list[object] = []
     parse = ast.parse

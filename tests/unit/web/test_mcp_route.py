@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 
 import pytest
-from fastapi import FastAPI
-from starlette.testclient import TestClient
 
 from perdure import Client, Settings
-from perdure.worker.web.api import bound
-from perdure.worker.web.auth import Caller
-from perdure.worker.web.event_hub import EventHub
-from perdure.worker.web.mcp_server import mcp_router
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastapi import FastAPI
+    from starlette.testclient import TestClient
+
+    from perdure.worker.web.api import bound
+    from perdure.worker.web.auth import Caller
+    from perdure.worker.web.event_hub import EventHub
+    from perdure.worker.web.mcp_server import mcp_router
+
     client = Client(settings=Settings(redis_url="redis://localhost:1"))
     app = FastAPI()
     router = mcp_router(client, EventHub(client))
