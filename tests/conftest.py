@@ -1,4 +1,8 @@
-"""What all tests share: servers of the session, a prefix a test, and what is made on them."""
+"""What all tests share: servers of the session, a prefix a test, and what is made on them.
+
+Every process of pytest imports this module. A fixture that few tests use therefore imports by
+itself what it needs of Perdure: the client, Celery and the runtime cost as much as pytest does.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +13,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 import pytest
-import redis
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from perdure import Client
-from perdure.worker.settings import Settings
-from perdure.worker.store import Store
 from tests.support.leftover_keys import keys_outside, keys_under
-from tests.support.rabbitmq import RabbitServer, rabbit_binary, rabbit_server
-from tests.support.redis_servers import CrashableServer, available_binaries
-from tests.support.redis_servers import server as server_of_its_own
-from tests.support.runs import START
 from tests.support.signals import restore_defaults
-from tests.support.workers import WorkerProcess
 
 if TYPE_CHECKING:
+    from perdure import Client
+    from perdure.worker.settings import Settings
+    from perdure.worker.store import Store
+    from tests.support.rabbitmq import RabbitServer
+    from tests.support.redis_servers import CrashableServer
     from tests.support.round_driver import Driver
+    from tests.support.workers import WorkerProcess
 
 hypothesis_settings.register_profile(
     "perdure", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -54,6 +55,9 @@ def pytest_configure() -> None:
 @contextmanager
 def session_server(binary: str) -> Iterator[CrashableServer]:
     """A server for the session; durable enough for all that do not kill it."""
+    from tests.support.redis_servers import available_binaries
+    from tests.support.redis_servers import server as server_of_its_own
+
     if binary not in available_binaries() and "CI" not in os.environ:
         pytest.skip(f"this machine has no {binary}-server")
     with server_of_its_own(binary, "everysec") as running:
@@ -80,6 +84,8 @@ def any_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
 @pytest.fixture(scope="session")
 def rabbit() -> Iterator[RabbitServer]:
     """The session's RabbitMQ: shared, never killed nor frozen. A test that does so makes its own (tests.support.rabbitmq)."""
+    from tests.support.rabbitmq import rabbit_binary, rabbit_server
+
     if rabbit_binary() is None and "CI" not in os.environ:
         pytest.skip("this machine has no rabbitmq-server")
     with rabbit_server() as running:
@@ -89,6 +95,8 @@ def rabbit() -> Iterator[RabbitServer]:
 @pytest.fixture
 def own_server() -> Iterator[CrashableServer]:
     """A server that the test may kill."""
+    from tests.support.redis_servers import server as server_of_its_own
+
     with server_of_its_own("valkey") as running:
         yield running
 
@@ -106,6 +114,8 @@ def nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     if not used or "prefix" not in request.fixturenames:
         yield
         return
+    import redis
+
     running, prefix = request.getfixturevalue(used[0]), request.getfixturevalue("prefix")
     PREFIXES[prefix] = request.node.nodeid
     yield
@@ -135,6 +145,9 @@ def no_queue_stays(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def store(server: CrashableServer, prefix: str) -> Iterator[Store]:
     """A store whose clock stands at START until the test moves it (``store.now += ms``)."""
+    from perdure.worker.store import Store
+    from tests.support.runs import START
+
     made = Store(server.url, prefix, now=START)
     yield made
     made.close()
@@ -146,6 +159,8 @@ def settings(request: pytest.FixtureRequest, server: CrashableServer, prefix: st
 
     ``pytestmark = pytest.mark.settings(flow_modules=("shop",))`` changes some of them.
     """
+    from perdure.worker.settings import Settings
+
     changed: dict[str, Any] = {}
     for mark in request.node.iter_markers("settings"):  # the closest one first
         changed = mark.kwargs | changed
@@ -154,6 +169,8 @@ def settings(request: pytest.FixtureRequest, server: CrashableServer, prefix: st
 
 @pytest.fixture
 def client(settings: Settings) -> Iterator[Client]:
+    from perdure import Client
+
     made = Client(settings=settings)
     yield made
     made.close()
@@ -161,7 +178,7 @@ def client(settings: Settings) -> Iterator[Client]:
 
 @pytest.fixture
 def driver(settings: Settings) -> Iterator[Driver]:
-    """A driver that plays the rounds of this test's runs in its own process."""
+    """Plays rounds in the test's own process."""
     from tests.support.round_driver import driving
 
     with driving(settings) as made:
@@ -179,6 +196,8 @@ class StartsWorkers(Protocol):
 @pytest.fixture
 def worker_process(settings: Settings) -> Iterator[Callable[..., WorkerProcess]]:
     """Starts ``celery -A perdure.app worker`` in a process group of its own, which is killed after the test."""
+    from tests.support.workers import WorkerProcess
+
     with ExitStack() as running:
 
         def start(*options: str, **environment: Any) -> WorkerProcess:

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perdure.worker.settings import Settings
-from perdure.worker.store import Store
-
 if TYPE_CHECKING:
+    from perdure.worker.settings import Settings
+    from perdure.worker.store import Store
     from tests.support.page_visitor import Visitor
 
 
 @pytest.fixture
 def live_store(settings: Settings) -> Iterator[Store]:
     """Yield a store that uses the clock of its server."""
+    from perdure.worker.store import Store
+
     made = Store(settings.redis_url or "", settings.prefix)
     yield made
     made.close()

@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pydantic_ai import messages as theirs
-from pydantic_ai.usage import RequestUsage
 
 from perdure import FatalError, RoundContext
 from perdure.flows.budgets import Budget
@@ -16,7 +14,6 @@ from perdure.flows.commands.calls import call
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import Usage
 from perdure.flows.controllers.model.cost import money_of
-from perdure.flows.controllers.model.provider import _usage
 from perdure.flows.controllers.model.setting_keys import PriceKeys
 from perdure.flows.providers import Endpoint
 from tests.support.chat_server import ChatServer, Says, Sends, chat_server
@@ -150,17 +147,27 @@ def test_the_price_of_the_flow_goes_before_what_a_server_asks_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("usage", "parts", "tokens"),
+    ("usage", "texts", "tokens"),
     [
-        (RequestUsage(), [], 0),
-        (RequestUsage(input_tokens=500), [], 500),
-        (RequestUsage(), [theirs.TextPart("words")], None),
-        (RequestUsage(unmeasured_requests=1), [], None),
+        ({}, [], 0),
+        ({"input_tokens": 500}, [], 500),
+        ({}, ["words"], None),
+        ({"unmeasured_requests": 1}, [], None),
     ],
 )
 def test_a_usage_of_nothing_is_told_where_nothing_was_said(
-    usage: RequestUsage, parts: list[Any], tokens: int | None
+    usage: dict[str, int], texts: list[str], tokens: int | None
 ) -> None:
-    read = _usage(theirs.ModelResponse(parts, usage=usage, finish_reason="content_filter"))
+    from pydantic_ai.messages import ModelResponse, TextPart
+    from pydantic_ai.usage import RequestUsage
+
+    from perdure.flows.controllers.model.provider import _usage
+
+    response = ModelResponse(
+        [TextPart(text) for text in texts],
+        usage=RequestUsage(**usage),
+        finish_reason="content_filter",
+    )
+    read = _usage(response)
     assert (None if read is None else read.input_tokens + read.output_tokens) == tokens
     assert read is None or tokens or read.money == 0

@@ -7,8 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pydantic_ai import messages as theirs
-from pydantic_ai.usage import RequestUsage
 
 from perdure import BadReply, Command, FatalError, History, RoundContext, Turn
 from perdure.flows.budgets import Budget
@@ -16,8 +14,6 @@ from perdure.flows.commands.calls import call
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import Usage
 from perdure.flows.controllers.model.cost import figures, money_of
-from perdure.flows.controllers.model.prompt_cache import with_caching
-from perdure.flows.controllers.model.provider import _usage
 from perdure.flows.controllers.model.setting_keys import PriceKeys
 from perdure.flows.providers import Endpoint
 from tests.support.chat_server import ChatServer, Fails, Says, chat_server
@@ -148,6 +144,8 @@ def test_a_server_by_url_gets_nothing_that_it_may_not_know() -> None:
 
 
 def test_openai_gets_a_key_for_all_requests_of_a_run_and_other_servers_do_not() -> None:
+    from perdure.flows.controllers.model.prompt_cache import with_caching
+
     def options(url: str, run_id: str = "run", **own: Any) -> dict[str, Any]:
         model: Any = SimpleNamespace(system="openai", base_url=url)
         return with_caching(own, model, run_id)
@@ -161,8 +159,13 @@ def test_openai_gets_a_key_for_all_requests_of_a_run_and_other_servers_do_not() 
 
 
 def test_what_was_cached_is_charged_by_its_price_and_told() -> None:
-    response = theirs.ModelResponse(
-        [theirs.TextPart("x")],
+    from pydantic_ai.messages import ModelResponse, TextPart
+    from pydantic_ai.usage import RequestUsage
+
+    from perdure.flows.controllers.model.provider import _usage
+
+    response = ModelResponse(
+        [TextPart("x")],
         usage=RequestUsage(
             input_tokens=1_000, output_tokens=100, cache_read_tokens=800, cache_write_tokens=100
         ),

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic_ai import messages as theirs
-from pydantic_ai.models.test import TestModel
 
 from perdure import Advance, Command, ControllerExecutorFlow, RoundContext, Turn, command
 from perdure.flows.commands.calls import call
@@ -17,8 +15,6 @@ from perdure.flows.controllers.model.chat import AssistantMessage, Reply, ToolCa
 from perdure.flows.controllers.model.cost import next_estimate
 from perdure.flows.controllers.model.messages import group_messages
 from perdure.flows.controllers.model.parse_reply import decisions_of
-from perdure.flows.controllers.model.provider_clients import send_reasoning
-from perdure.flows.controllers.model.responses import response_of
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.controllers.scripted import ScriptedController
 from perdure.flows.history import History
@@ -171,6 +167,10 @@ def test_white_space_between_thoughts_is_not_sent_back() -> None:
 def test_thinking_that_the_library_can_only_put_between_tags_is_left_out(
     system: str, profile: dict[str, Any], signature: str | None, sent: bool
 ) -> None:
+    from pydantic_ai.models.test import TestModel
+
+    from perdure.flows.controllers.model.responses import response_of
+
     class Theirs(TestModel):
         @property
         def system(self) -> str:
@@ -192,19 +192,6 @@ def test_thinking_that_the_library_can_only_put_between_tags_is_left_out(
     assert response is not None and ("deep" in str(response.parts)) == sent
 
 
-class Groq(TestModel):
-    """A model of Groq as the library makes its messages: thinking stands between tags in the content."""
-
-    system = "groq"
-
-    def _map_model_response(self, response: theirs.ModelResponse) -> dict[str, Any]:
-        texts = [
-            f"<think>{part.content}" if isinstance(part, theirs.ThinkingPart) else part.content
-            for part in response.parts[:-1]
-        ]  # type: ignore[union-attr]
-        return {"role": "assistant", "content": "".join(texts)}
-
-
 @pytest.mark.parametrize(
     ("model", "parts", "sent"),
     [
@@ -216,6 +203,24 @@ class Groq(TestModel):
 def test_groq_gets_the_reasoning_of_calls_in_its_own_field(
     model: str, parts: list[Any], sent: dict[str, str]
 ) -> None:
+    from pydantic_ai.messages import ModelResponse, ThinkingPart
+    from pydantic_ai.models.test import TestModel
+
+    from perdure.flows.controllers.model.provider_clients import send_reasoning
+    from perdure.flows.controllers.model.responses import response_of
+
+    class Groq(TestModel):
+        """A model of Groq as the library makes its messages: thinking is between tags."""
+
+        system = "groq"
+
+        def _map_model_response(self, response: ModelResponse) -> dict[str, Any]:
+            texts = [
+                f"<think>{part.content}" if isinstance(part, ThinkingPart) else part.content
+                for part in response.parts[:-1]
+            ]  # type: ignore[union-attr]
+            return {"role": "assistant", "content": "".join(texts)}
+
     calls = (ToolCall("c0", "add_numbers", "{}"),) if "tool_name" in parts[-1] else ()
     thinking = {"content": "deep", "provider_name": "groq", "part_kind": "thinking"}
     kept = json.dumps({**SIGNED, "provider_name": "groq", "parts": [thinking, *parts]})

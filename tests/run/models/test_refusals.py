@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic_ai import messages as theirs
 
 from perdure import BadReply, FatalError, Interrupt, RoundContext
 from perdure.flows.commands.calls import call
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import Reply, UserMessage
 from perdure.flows.controllers.model.parse_reply import decisions_of
-from perdure.flows.controllers.model.stream_end import fault_in, refusal_in
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.providers import Endpoint
 from tests.support.chat_refusals import REFUSED, WORDS, streamed
@@ -60,10 +58,10 @@ def test_what_a_person_answers_to_a_refusal_is_told_to_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "details", "parts", "words"),
+    ("reason", "details", "texts", "words"),
     [
         ("content_filter", {"refusal": WORDS, "finish_reason": "refusal"}, [], WORDS),
-        ("content_filter", {"finish_reason": "refusal"}, [theirs.TextPart(WORDS)], WORDS),
+        ("content_filter", {"finish_reason": "refusal"}, [WORDS], WORDS),
         ("content_filter", {"block_reason": "PROHIBITED_CONTENT"}, [], "PROHIBITED_CONTENT"),
         (
             "error",
@@ -77,21 +75,28 @@ def test_what_a_person_answers_to_a_refusal_is_told_to_the_model() -> None:
             [],
             "its provider blocked the reply (content_filter)",
         ),
-        ("stop", {"finish_reason": "stop"}, [theirs.TextPart("I refuse")], ""),
+        ("stop", {"finish_reason": "stop"}, ["I refuse"], ""),
     ],
 )
 def test_a_refusal_is_known_in_each_providers_form(
-    reason: Any, details: dict[str, str], parts: list[Any], words: str
+    reason: Any, details: dict[str, str], texts: list[str], words: str
 ) -> None:
-    assert (
-        refusal_in(theirs.ModelResponse(parts, finish_reason=reason, provider_details=details))
-        == words
-    )
+    from pydantic_ai.messages import ModelResponse, TextPart
+
+    from perdure.flows.controllers.model.stream_end import refusal_in
+
+    parts = [TextPart(text) for text in texts]
+    response = ModelResponse(parts, finish_reason=reason, provider_details=details)
+    assert refusal_in(response) == words
 
 
 def test_a_call_that_the_provider_cannot_read_is_a_bad_reply_that_says_so() -> None:
+    from pydantic_ai.messages import ModelResponse
+
+    from perdure.flows.controllers.model.stream_end import fault_in
+
     details = {"finish_reason": "MALFORMED_FUNCTION_CALL"}
-    fault = fault_in(theirs.ModelResponse([], finish_reason="error", provider_details=details))
+    fault = fault_in(ModelResponse([], finish_reason="error", provider_details=details))
     with pytest.raises(
         BadReply, match=r"its provider refused what the model wrote \(MALFORMED_FUNCTION_CALL\)"
     ):

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import jsonschema
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -33,10 +31,7 @@ __all__ = ["scaled"]
 DEFINITIONS = Path(kustomize.__file__).parent / "keda"
 OVERLAYS = ("overlays/example", "overlays/scaled")
 #: The newest release that is known here, and the oldest whose pods can wait in preStop without a shell.
-RELEASES = (
-    kubernetes_validate.latest_version().rpartition(".")[0],
-    pytest.param("1.30", marks=pytest.mark.slow),
-)
+RELEASES = ("newest", pytest.param("1.30", marks=pytest.mark.slow))
 NAME, COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 
 
@@ -94,6 +89,11 @@ def keda_schemas() -> dict[str, Any]:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_resource_keeps_the_schema_of_its_kind(scaled: list[Resource], release: str) -> None:
+    import jsonschema
+    import kubernetes_validate
+
+    if release == "newest":
+        release = kubernetes_validate.latest_version().rpartition(".")[0]
     theirs = keda_schemas()
     seen = set()
     for each in scaled:
@@ -239,6 +239,7 @@ def test_the_settings_of_a_pod_are_known_and_no_service_adds_to_them(
 
 
 def test_every_command_of_a_pod_is_one_of_the_command_line(resources: list[Resource]) -> None:
+
     group = Commands("perdure")
     seen = set()
     for _, container in containers(resources):

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 
 from perdure import (
@@ -115,6 +114,8 @@ def test_it_reads_back_equal(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", DESCRIBED, ids=lambda kind: kind.__name__)
 def test_what_to_dict_returns_fits_the_schema_of_the_http_api(kind: type) -> None:
+    from jsonschema import Draft202012Validator
+
     schema = Draft202012Validator(TypeAdapter(kind).json_schema(mode="serialization"))
 
     @hypothesis_settings(max_examples=25)

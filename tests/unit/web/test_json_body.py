@@ -6,9 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from fastapi import HTTPException, Request
-
-from perdure.worker.web.json_body import JsonRequest, read
 
 # These bounds are the tests' own limits of time: what grows with the square takes many minutes here.
 NAMES = 400_000
@@ -17,6 +14,10 @@ CHUNKS = 400_000
 
 @pytest.mark.timeout(60)
 def test_a_name_that_comes_twice_is_found_in_one_pass() -> None:
+    from fastapi import HTTPException
+
+    from perdure.worker.web.json_body import read
+
     body = "{" + ",".join(f'"{number:x}":0' for number in range(NAMES)) + f',"{NAMES - 1:x}":0}}'
     with pytest.raises(HTTPException, match="more than once") as refused:
         read(body.encode())
@@ -25,6 +26,10 @@ def test_a_name_that_comes_twice_is_found_in_one_pass() -> None:
 
 @pytest.mark.timeout(60)
 def test_a_body_in_many_pieces_is_added_up_once() -> None:
+    from fastapi import Request
+
+    from perdure.worker.web.json_body import JsonRequest
+
     left = CHUNKS
 
     async def receive() -> dict[str, Any]:

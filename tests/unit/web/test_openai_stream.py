@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from perdure import InvalidInput, Run, RunStatus
 from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.stream import StreamItem
-from perdure.worker.web.openai_api.requests import goal_of, output_of
-from perdure.worker.web.openai_api.stream_events import ResponseEvents
 
 SUBMITTED = datetime(2026, 11, 26, 12, tzinfo=UTC)
 BEGAN = int(SUBMITTED.timestamp() * 1000)
@@ -27,6 +25,8 @@ def run_that_is(status: RunStatus, answer: Any = None) -> Run:
 
 
 def events_of(items: list[StreamItem], after: int | None = None, answer: Any = "ab") -> list[Any]:
+    from perdure.worker.web.openai_api.stream_events import ResponseEvents
+
     run = run_that_is(RunStatus.COMPLETED, answer)
     events = ResponseEvents(run, after)
     told = [*events.begin()]
@@ -160,11 +160,15 @@ def test_ten_years_fit_into_a_number() -> None:
     ],
 )  # fmt: skip
 def test_a_conversation_is_a_goal(items: Any, goal: str) -> None:
+    from perdure.worker.web.openai_api.requests import goal_of, output_of
+
     assert goal_of(items) == goal
     assert output_of(items) is None
 
 
 def test_what_is_no_text_is_refused() -> None:
+    from perdure.worker.web.openai_api.requests import goal_of
+
     for wrong in (
         [],
         [{"role": "system", "content": "x"}],
@@ -177,6 +181,8 @@ def test_what_is_no_text_is_refused() -> None:
 
 
 def test_an_output_names_its_run_and_its_question() -> None:
+    from perdure.worker.web.openai_api.requests import output_of
+
     told = output_of([{"type": "function_call_output", "call_id": "a/b:c/3:1", "output": "yes"}])
     assert told == ("a/b:c", "3:1", "yes")
     with pytest.raises(InvalidInput, match="made by no run"):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
+from types import ModuleType
 from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
-
-from perdure.worker.web.dashboard.schema_form import EVERYTHING, fields_of, values_of, write
 
 
 class Colour(Enum):
@@ -39,15 +38,26 @@ class Order(BaseModel):
     anything: Any = None
 
 
-FIELDS = fields_of(Order.model_json_schema())
+@pytest.fixture(scope="module")
+def form() -> ModuleType:
+    """The module under test: it imports the web app, which most tests of this tier do not need."""
+    from perdure.worker.web.dashboard import schema_form
+
+    return schema_form
 
 
-def by_name(name: str) -> Any:
-    return next(field for field in FIELDS if field.name == name)
+@pytest.fixture(scope="module")
+def fields(form: ModuleType) -> Any:
+    """The fields of the form of an order."""
+    return form.fields_of(Order.model_json_schema())
 
 
-def test_each_kind_of_input_is_asked_in_its_own_way() -> None:
-    kinds = {field.name: field.kind for field in FIELDS}
+def by_name(fields: Any, name: str) -> Any:
+    return next(field for field in fields if field.name == name)
+
+
+def test_each_kind_of_input_is_asked_in_its_own_way(fields: Any) -> None:
+    kinds = {field.name: field.kind for field in fields}
     assert kinds == {
         "what": "text", "how_many": "integer", "weight": "number", "colour": "choice", "size": "choice", "gift": "flag",
         "fragile": "choice", "tags": "lines", "note": "long", "place": "json", "numbers": "json", "where": "line_or_lines",
@@ -55,8 +65,8 @@ def test_each_kind_of_input_is_asked_in_its_own_way() -> None:
     }  # fmt: skip
 
 
-def test_what_a_schema_says_of_a_field_is_shown_with_it() -> None:
-    many = by_name("how_many")
+def test_what_a_schema_says_of_a_field_is_shown_with_it(fields: Any) -> None:
+    many = by_name(fields, "how_many")
     assert (many.description, many.minimum, many.maximum, many.filled, many.required) == (
         "How many of them.",
         1,
@@ -64,18 +74,20 @@ def test_what_a_schema_says_of_a_field_is_shown_with_it() -> None:
         "1",
         False,
     )
-    assert by_name("what").required and by_name("colour").choices == (
+    assert by_name(fields, "what").required and by_name(fields, "colour").choices == (
         ('"red"', "red"),
         ('"blue"', "blue"),
     )
-    assert by_name("colour").filled == '"red"' and by_name("size").choices == (
+    assert by_name(fields, "colour").filled == '"red"' and by_name(fields, "size").choices == (
         ('"small"', "small"),
         ("2", "2"),
     )
 
 
-def test_what_is_left_empty_is_left_out_so_that_the_flow_s_default_stands() -> None:
-    assert values_of(FIELDS, {"what": "tea"}) == ({"what": "tea", "gift": False}, {})
+def test_what_is_left_empty_is_left_out_so_that_the_flow_s_default_stands(
+    form: ModuleType, fields: Any
+) -> None:
+    assert form.values_of(fields, {"what": "tea"}) == ({"what": "tea", "gift": False}, {})
 
 
 @pytest.mark.parametrize(
@@ -93,25 +105,27 @@ def test_what_is_left_empty_is_left_out_so_that_the_flow_s_default_stands() -> N
         ("place", "{", "JSON"),
     ],
 )
-def test_what_does_not_fit_is_told_at_its_field(name: str, text: str, expected: str) -> None:
-    values, faults = values_of(FIELDS, {"what": "tea", name: text})
+def test_what_does_not_fit_is_told_at_its_field(
+    form: ModuleType, fields: Any, name: str, text: str, expected: str
+) -> None:
+    values, faults = form.values_of(fields, {"what": "tea", name: text})
     assert list(faults) == [name] and expected in faults[name] and name not in values
 
 
-def test_a_flow_without_a_schema_is_asked_for_everything_as_one_object() -> None:
-    fields = fields_of(None)
-    assert [field.name for field in fields] == [EVERYTHING]
-    assert values_of(fields, {EVERYTHING: '{"a": [1]}'}) == ({"a": [1]}, {})
-    assert "a JSON object" in values_of(fields, {EVERYTHING: "[1]"})[1][EVERYTHING]
-    assert values_of(fields_of({"properties": {}}), {}) == ({}, {})
+def test_a_flow_without_a_schema_is_asked_for_everything_as_one_object(form: ModuleType) -> None:
+    fields, name = form.fields_of(None), form.EVERYTHING
+    assert [field.name for field in fields] == [name]
+    assert form.values_of(fields, {name: '{"a": [1]}'}) == ({"a": [1]}, {})
+    assert "a JSON object" in form.values_of(fields, {name: "[1]"})[1][name]
+    assert form.values_of(form.fields_of({"properties": {}}), {}) == ({}, {})
 
 
-def test_a_reference_to_itself_is_asked_as_json() -> None:
+def test_a_reference_to_itself_is_asked_as_json(form: ModuleType) -> None:
     schema = {
         "properties": {"tree": {"$ref": "#/$defs/Tree"}},
         "$defs": {"Tree": {"$ref": "#/$defs/Tree"}},
     }
-    assert fields_of(schema)[0].kind == "json"
+    assert form.fields_of(schema)[0].kind == "json"
 
 
 texts = st.text(
@@ -138,8 +152,10 @@ lines = st.lists(texts, min_size=1, max_size=4)
         },
     )
 )
-def test_what_is_filled_in_comes_back_as_it_was(values: dict[str, Any]) -> None:
-    form = {name: write(by_name(name), value) for name, value in values.items()}
-    found, faults = values_of(FIELDS, {name: text for name, text in form.items() if text})
+def test_what_is_filled_in_comes_back_as_it_was(
+    form: ModuleType, fields: Any, values: dict[str, Any]
+) -> None:
+    texts = {name: form.write(by_name(fields, name), value) for name, value in values.items()}
+    found, faults = form.values_of(fields, {name: text for name, text in texts.items() if text})
     assert (found, faults) == (values, {})
     assert Order.model_validate(found) == Order.model_validate(values)

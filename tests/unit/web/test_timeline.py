@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from perdure.worker.domain.event import Event
 from perdure.worker.presentation.timeline import row_of
-from perdure.worker.web.dashboard.timeline import Entry, Timeline
+
+if TYPE_CHECKING:
+    from perdure.worker.web.dashboard.timeline import Entry
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MAIL = {"command": "mail", "args": {"text": "hello"}, "observation": "sent", "did": ["mail"]}
 
 
 def entry(step: int, role: str, **data: object) -> Entry:
+    from perdure.worker.web.dashboard.timeline import Entry
+
     at = NOW + timedelta(seconds=step)
     event = Event(f"{step}-0", "committed", at, step, 1, role.title(), data)
     return Entry(event, row_of(event), role)
 
 
 def test_only_roles_that_have_rounds_have_a_column() -> None:
+    from perdure.worker.web.dashboard.timeline import Entry, Timeline
+
     submitted = Event("0-0", "submitted", NOW, 0, 1, "Controller", {})
     others = [Entry(submitted, row_of(submitted), "controller")]
     assert Timeline([entry(1, "executor"), *others]).roles == ["executor"]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.flows.outcomes import Command, Turn
 from perdure.flows.summaries import digest
 from perdure.worker.domain.stream import StreamItem
-from perdure.worker.web.ui_streams.ai_sdk import AiSdkWriter
-from perdure.worker.web.ui_streams.response import UiResponse
-from perdure.worker.web.ui_streams.tool_results import ToolResults, told_by_event
-from perdure.worker.web.ui_streams.writer import UiEvent
+
+if TYPE_CHECKING:
+    from perdure.worker.web.ui_streams.writer import UiEvent
 
 
 def text(piece: str, kind: str = "text", part: str = "", step: int = 0) -> StreamItem:
@@ -22,6 +21,10 @@ def committed(step: int, **data: Any) -> StreamItem:
 
 
 def events(items: list[StreamItem], turns: list[Turn] | None = None) -> list[UiEvent]:
+    from perdure.worker.web.ui_streams.ai_sdk import AiSdkWriter
+    from perdure.worker.web.ui_streams.response import UiResponse
+    from perdure.worker.web.ui_streams.tool_results import ToolResults, told_by_event
+
     response, results = UiResponse("r", AiSdkWriter()), ToolResults()
     found: list[UiEvent] = []
     for item in items:
