@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -118,7 +119,7 @@ class Console:
             ("python", ""),
         ):
             script = commands / name
-            script.write_text(f'#!/bin/sh\nexec {PYTHON} {options} "$@"\n')
+            script.write_text(f'#!/bin/sh\nexec {shlex.quote(PYTHON)} {options} "$@"\n')
             script.chmod(0o755)
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PERDURE_", "CELERY_"))}
         self.environment = {
