@@ -186,23 +186,6 @@ def test_what_a_round_waited_is_what_lies_between_it_and_the_round_before(
 
 
 @pytest.mark.slow
-def test_an_observation_that_an_event_has_only_the_beginning_of_is_to_be_had_whole(
-    visitor: Visitor, client: Client, worker_process: Callable[..., object]
-) -> None:
-    worker_process(
-        app="perdure.app", PERDURE_FLOW_MODULES="tests.support.example_flows.costs_and_questions"
-    )
-    goal = "/srv/" + "very-long-name/" * 30
-    run = client.submit("careful", goal, interrupt_before=[])
-    client.wait(run.id, 30)
-    client.resume(run.id, "approve")
-    client.wait(run.id, 30)
-    page = sound(visitor.see(f"/runs/{run.id}"))
-    (link,) = [link for link in page.links if "/turns/" in link]
-    assert f"removed {goal} and all in it" in sound(visitor.see(link)).text
-
-
-@pytest.mark.slow
 def test_artifacts_are_linked_and_shown(
     visitor: Visitor, client: Client, live_store: Store
 ) -> None:

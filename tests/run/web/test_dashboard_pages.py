@@ -24,9 +24,7 @@ from perdure.worker.store import Store
 from perdure.worker.store.tables import DeadLetters
 from tests.support.example_flows import rings  # noqa: F401 -- registers flows
 from tests.support.in_process_runtime import runtime_of
-from tests.support.page_visitor import Page, Visitor
-from tests.support.redis_servers import until
-from tests.support.workers import WorkerProcess
+from tests.support.page_visitor import Visitor
 
 HOSTILE = '<script>alert("x")</script>\u202e\x07'
 
@@ -400,26 +398,6 @@ def test_a_run_is_stopped_resumed_retried_and_removed_by_its_buttons(
     stopped = visitor.send(goes_on, f"/runs/{run.id}/stop")
     removed = visitor.send(stopped, f"/runs/{run.id}/delete")
     assert client.runs().runs == [] and f"Run {run.id} was deleted" in removed.text
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(60)
-def test_with_a_worker_the_fleet_shows_it_and_the_runs_end(
-    visitor: Visitor, client: Client, worker_process: Any
-) -> None:
-    worker: WorkerProcess = worker_process()
-    page = visitor.see("/fleet")
-    assert "alive" in page.text and "No workers" not in page.text
-    visitor.send(visitor.see("/start?flow=countdown"), "/start", goal="x", **{"input.rounds": "2"})
-    (run,) = client.runs().runs
-    assert client.wait(run.id, 30).status is RunStatus.COMPLETED
-
-    def silent() -> bool:
-        page: Page = visitor.see("/fleet")
-        return "not responding" in page.text
-
-    worker.kill()
-    until(silent, "the worker to be seen silent", 30)
 
 
 @pytest.mark.parametrize("status", ["interrupted", "running"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,8 @@ from typing import Any
 import pytest
 
 from perdure import Client, File, FileReference, InvalidInput, RemoteClient
-from perdure.worker.settings import Settings
 from perdure.worker.web.openai_api.files import files_in
 from perdure.worker.web.openai_api.requests import goal_of
-from tests.support.command_line import CommandLine
 from tests.support.in_process_server import Site, site_on
 from tests.support.redis_servers import CrashableServer
 
@@ -93,27 +90,6 @@ def test_browsers_show_pictures_and_save_all_else(site: Site) -> None:
         ask.get(f"/api/v1/runs/{run.id}/files/nothing").json()["type"]
         == "urn:perdure:artifact-not-found"
     )
-
-
-@pytest.mark.slow
-def test_the_command_line_submits_and_saves_files(
-    client: Client, settings: Settings, tmp_path: Path
-) -> None:
-    perdure = CommandLine(tmp_path, settings)
-    (tmp_path / "a.png").write_bytes(PICTURE.content)
-    (tmp_path / "notes.txt").write_text("read me")
-    made = perdure("submit", "countdown", "g", "--file", "a.png", "--file", "notes.txt")
-    run_id = made.out.strip()
-    assert "a.png (image/png, 3,072,008 bytes)" in perdure("show", run_id).out
-    assert perdure("show", run_id, "--file", "notes.txt").out == "read me"
-    saved = perdure("show", run_id, "--file", "a.png", "--output", "b.png")
-    assert (saved.code, (tmp_path / "b.png").read_bytes()) == (0, PICTURE.content)
-    told = json.loads(perdure("show", run_id, "--file", "notes.txt", "--json").out)
-    assert told["media_type"] == "text/plain"
-    missing = perdure("submit", "countdown", "g", "--file", "nothing.png")
-    assert (missing.code, "'nothing.png' cannot be read" in missing.err) == (2, True)
-    unknown = perdure("show", run_id, "--file", "b.png")
-    assert (unknown.code, "it has a.png, notes.txt" in unknown.err) == (3, True)
 
 
 def test_openai_messages_bring_pictures_and_documents() -> None:

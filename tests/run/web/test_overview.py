@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
-
 from perdure import Client, RunStatus
 from perdure.worker.store import Store
-from tests.support.browser import browsing, chromium, grave_findings
 from tests.support.example_flows import costs_and_questions  # noqa: F401 (registers the thinker)
 from tests.support.in_process_runtime import runtime_of
 from tests.support.page_visitor import Visitor, sound
@@ -114,22 +111,3 @@ def test_two_runs_are_compared_and_what_differs_is_named(
     assert "input rounds differs 7 8" in text and "goal Count Count" in text
     assert "1 differs 1 Executor: one 1 Executor: two" in text
     assert "0 0 Executor: same 0 Executor: same" in text
-
-
-@pytest.mark.slow
-def test_shortcuts_lead_to_pages_and_a_sheet_lists_them(url: str, client: Client) -> None:
-    from playwright.sync_api import expect
-
-    client.submit("countdown", "x", {"rounds": 1}, interrupt_before=["Controller"])
-    with chromium() as browser, browsing(browser, url) as page:
-        page.goto("/overview")
-        assert grave_findings(page) == []
-        page.keyboard.press("?")
-        expect(page.locator("#shortcuts")).to_be_visible()
-        assert grave_findings(page) == []
-        page.keyboard.press("Escape")
-        page.keyboard.press("g")
-        page.keyboard.press("i")
-        page.wait_for_url("**/inbox")
-        page.keyboard.press("n")
-        page.wait_for_url("**/start")

@@ -5,66 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
-from perdure import Client, Run
-from perdure.worker.domain.record import pack_turn
+from perdure import Client
 from perdure.worker.store import Store
-from tests.support.browser import browsing, chromium, grave_findings
+from tests.support.long_run import TRACEBACK, add_turn, long_run
 from tests.support.page_visitor import Visitor, sound
-
-TRACEBACK = """ValueError: no such till
-  File "flows/till.py", line 12, in pay
-    charge(amount)
-  (3 of Perdure, Python and libraries, last httpx/_client.py:88 in send)
-"""
-
-
-def long_run(client: Client, store: Store, rounds: int) -> Run:
-    """A run with so many rounds in its event stream; every thousandth failed once before."""
-    run = client.submit("countdown", "A long one", {"rounds": rounds})
-    at = int(run.created_at.timestamp() * 1000)
-    with store.redis.pipeline(transaction=False) as pipe:
-        for step in range(rounds):
-            node = ("Controller", "Executor")[step % 2]
-            frame = {"step": step, "node": node, "attempt": 1, "at": at + 50 * step + 50}
-            if step % 1000 == 999:
-                more = {"type": "failed", "error": "no such till", "retry_in": 10}
-                pipe.xadd(store.keys.events(run.id), {**frame, **more, "traceback": TRACEBACK})
-            data: dict[str, Any] = {
-                "command": "pay",
-                "args": json.dumps({"amount": step, "to": "Ann, of the till"}),
-                "tokens": 1200,
-                "money": 0.01,
-            }
-            if node == "Executor":
-                data["observation"] = f"paid {step}\nreceipt {step}"
-            entry = {**frame, "type": "committed", "took": 30, "data": json.dumps(data)}
-            pipe.xadd(store.keys.events(run.id), entry)
-        pipe.hset(store.keys.run(run.id), "step", rounds)
-        pipe.execute()
-    return run
-
-
-def add_turn(store: Store, run: Run, args: Any, observation: Any) -> str:
-    """A run's next turn, with its round's event; the digest of the observation."""
-    from perdure.flows.outcomes import Command, Turn
-    from perdure.flows.summaries import digest, shown
-
-    at = int(run.created_at.timestamp() * 1000) + 100
-    store.redis.rpush(
-        store.keys.memory(run.id), pack_turn(Turn(Command("pay", args), observation), run.id)
-    )
-    data = {
-        "command": "pay",
-        "args": shown(args),
-        "observation": shown(observation),
-        "digest": digest(observation),
-    }
-    entry = {"type": "committed", "at": at, "step": 1, "attempt": 2, "node": "Executor", "took": 9}
-    store.redis.xadd(store.keys.events(run.id), {**entry, "data": json.dumps(data)})
-    store.redis.hset(store.keys.run(run.id), mapping={"turns": 1, "step": 2})
-    return digest(observation)
 
 
 def test_a_long_run_is_shown_as_a_whole_and_any_step_is_one_link_away(
@@ -143,29 +87,3 @@ def test_a_huge_observation_comes_in_parts(
     assert len(page.html) < 400_000 and "of 2,097,152" in page.text
     (later,) = [link for link in page.links if "begins=200000" in link]
     assert "Characters 200,001 to 400,000" in sound(visitor.see(later)).text
-
-
-@pytest.mark.slow
-def test_a_run_of_10000_rounds_loads_a_hundred_and_scrolls_to_the_others(
-    url: str, client: Client, live_store: Store
-) -> None:
-    run = long_run(client, live_store, 10_000)
-    other = client.submit("countdown", "g")
-    digest = add_turn(live_store, other, {}, {"log": ["0123456789abcdef " * 60] * 2000})
-    short = long_run(client, live_store, 30)
-    with chromium() as browser, browsing(browser, url) as page:
-        for address in (f"/runs/{short.id}?rows=comfortable", f"/runs/{short.id}/steps/3"):
-            page.goto(address)
-            assert grave_findings(page) == []
-        page.goto(f"/runs/{run.id}", wait_until="domcontentloaded")
-        assert page.locator("li.row").count() == 100
-        page.locator("figure.strip .window").wait_for()
-        for rows in (200, 300):
-            page.locator("a.older:visible").last.scroll_into_view_if_needed()
-            page.locator("li.row").nth(rows - 1).wait_for()
-        steps = page.locator("li.row .step a").all_text_contents()
-        numbers = [int(text.split()[-1]) for text in steps]
-        assert numbers == sorted(numbers, reverse=True) and len(set(numbers)) >= 299
-        page.goto(f"/runs/{other.id}/turns/{digest}", wait_until="domcontentloaded")
-        page.locator("#as-text summary").click()
-        page.locator("#observation-text pre").first.scroll_into_view_if_needed()

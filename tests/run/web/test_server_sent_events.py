@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
-from collections.abc import Callable, Iterator
-from itertools import cycle
 
 import httpx2
 import pytest
@@ -22,24 +19,12 @@ from tests.support import runs as play
 from tests.support.event_stream_client import Watched, connect, listen, watch
 from tests.support.redis_servers import server as server_of_its_own
 from tests.support.redis_servers import until
-from tests.support.server_processes import server_processes
 from tests.support.threaded_server import serving, serving_app
-from tests.support.workers import WorkerProcess
+from tests.support.watched_runs import finish, ids_of, real_time
+
+__all__ = ["real_time"]
 
 STREAM = {"accept": "text/event-stream"}
-
-
-@pytest.fixture
-def real_time(settings: Settings) -> Iterator[Store]:
-    """The store with the server's own clock."""
-    assert settings.redis_url is not None
-    made = Store(settings.redis_url, settings.prefix)
-    yield made
-    made.close()
-
-
-def ids_of(store: Store, run_id: str = "r") -> list[str]:
-    return [entry_id for entry_id, _ in store.events(run_id, count=100_000)]
 
 
 def add(store: Store, step: int, run_id: str = "r", padding: str = "") -> None:
@@ -59,38 +44,6 @@ async def joined(app: FastAPI, count: int) -> None:
     """So many have caught up, and hear what happens from now on."""
     watching = lambda: sum(map(len, app.state.services.hub._subscribers.values())) == count  # noqa: E731
     await asyncio.to_thread(until, watching, f"{count} watchers")
-
-
-def finish(store: Store, run_id: str = "r") -> None:
-    """The run is played to its end: no event follows."""
-    assert play.commit_end(store, play.claim(store, run_id))[0] == "ok"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_a_client_cut_fifty_times_at_any_server_ends_with_the_exact_list(
-    settings: Settings, client: Client, worker_process: Callable[..., WorkerProcess]
-) -> None:
-    """Two servers in turn; each connection is cut after a few events, in the middle of whatever comes next."""
-    chance = random.Random(7)
-    with server_processes(2, settings) as servers:
-        worker_process()
-        run = client.submit("ledger", "cut", {"rounds": 200, "seconds": 0.02})
-        seen: list[str] = []
-        cuts, end = 0, None
-        for server in cycle(servers):
-            came = asyncio.run(
-                watch(server.url, run.id, seen[-1] if seen else None, most=chance.randint(1, 5))
-            )
-            seen += came.ids
-            if came.status == 204 or came.end is not None:
-                end = came
-                break
-            cuts += 1
-        told = list(client.events(run.id, follow=False))
-        assert seen == [event.id for event in told]
-        assert [event.step for event in told if event.type == "committed"] == list(range(200))
-        assert cuts >= 50 and end is not None
 
 
 def test_who_joins_while_events_are_written_misses_nothing_and_gets_nothing_twice(
@@ -289,28 +242,6 @@ def test_while_redis_is_away_watchers_stay_connected_and_go_on_when_it_is_back(
             seen = asyncio.run(story(url))
         assert seen.ids == ids_of(store) and seen.end is not None
         store.close()
-
-
-@pytest.mark.slow
-def test_a_server_that_leaves_ends_its_streams_and_another_goes_on_with_them(
-    settings: Settings, real_time: Store
-) -> None:
-    play.new_run(real_time)
-
-    async def story(first: str, second: str) -> None:
-        reader, writer = await connect(first, "r")
-        seen = await listen(reader, Watched(), most=1)
-        leaving = asyncio.create_task(asyncio.to_thread(servers[0].terminate))
-        seen = await listen(reader, seen)
-        assert seen.end is None, "the run goes on: whoever watches is to come again"
-        writer.transport.abort()
-        assert await leaving == 0
-        await asyncio.to_thread(finish, real_time)
-        rest = await watch(second, "r", seen.ids[-1])
-        assert seen.ids + rest.ids == ids_of(real_time) and rest.end is not None
-
-    with server_processes(2, settings) as servers:
-        asyncio.run(story(servers[0].url, servers[1].url))
 
 
 def test_a_stream_ends_with_the_run_and_is_not_asked_for_again(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,14 +13,10 @@ from tests.support.chat_server import Says, chat_server
 from tests.support.example_flows.agents import DONE
 from tests.support.page_visitor import Visitor
 from tests.support.round_driver import Driver, driving
+from tests.support.swarms import swarm
 from tests.support.threaded_server import serving
 
-MODULES = ("tests.support.example_flows.agents",)
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": MODULES})
+pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.agents",))
 
 
 @pytest.fixture
@@ -33,10 +28,6 @@ def driver(settings: Settings) -> Iterator[Driver]:
 
 def look(*what: str) -> list[Any]:
     return [["look", {"what": each}] for each in what]
-
-
-def swarm(client: Client, *replies: Any, **options: Any) -> Run:
-    return client.submit("swarm", "g", {"replies": list(replies)}, **options)
 
 
 def played(client: Client, driver: Driver, run: Run) -> Run:
@@ -269,19 +260,6 @@ def test_the_events_say_what_was_decided_and_what_came_of_it(
     assert any(
         text.startswith("3 calls, 1 failed: look: g: a · look: g: b · fail: ") for text in told
     )
-
-
-@pytest.mark.slow
-def test_eight_calls_of_two_seconds_take_little_more_than_two_seconds(
-    client: Client, worker_process: Callable[..., object]
-) -> None:
-    worker_process("--pool=threads", "--concurrency=8", PERDURE_FLOW_MODULES=MODULES[0])
-    run = swarm(client, [["nap", {"seconds": 2}]] * 8)
-    done = client.wait(run.id, timeout=30)
-    assert done.answer == ["slept"] * 8
-    started = datetime.fromisoformat(done.details["started_at"])
-    ended = datetime.fromisoformat(done.details["ended_at"])
-    assert (ended - started).total_seconds() < 6, "one after another they take 16 s"
 
 
 def test_a_model_gets_the_answers_of_its_calls_in_their_order(
