@@ -15,10 +15,9 @@ from tests.run.workflows.test_workflows import let_time_pass
 from tests.support.chat_ui_clients import AgUiPage, AiSdkPage, events_of
 from tests.support.example_flows import chat_flow, live_text  # noqa: F401 -- registers flows
 from tests.support.redis_servers import until
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver, driving, playing
 from tests.support.runs_in_every_status import play
 from tests.support.threaded_server import serving
-from tests.support.workers import workers
 
 MODULES = ("tests.support.example_flows.live_text", "tests.support.example_flows.chat_flow")
 AI_SDK, AG_UI = "/api/v1/flows/{}/ai-sdk", "/api/v1/flows/{}/ag-ui"
@@ -114,7 +113,7 @@ def test_a_message_of_the_ai_sdk_is_answered_and_an_approval_goes_on_with_it(
 def test_an_approval_over_the_ai_sdk_streams_what_follows_into_the_same_message(
     client: Client, http: httpx2.Client, settings: Settings
 ) -> None:
-    with workers(1, settings, PERDURE_FLOW_MODULES=",".join(MODULES)):
+    with playing(settings):
         page = AiSdkPage()
         with http.stream("POST", AI_SDK.format("chatting"), json=chat(says("tea"))) as response:
             assert response.headers["x-vercel-ai-ui-message-stream"] == "v1"
@@ -183,7 +182,7 @@ def test_the_run_that_works_hears_the_next_message_and_its_response_is_what_foll
     assert run_of(http, "chatting", body("tea", "with milk")) == first
     assert run_of(http, "chatting", body("tea", "with milk")) == first, "the same again"
     assert client.unread(first) == {"say": 1}
-    with workers(1, settings, PERDURE_FLOW_MODULES=",".join(MODULES)):
+    with playing(settings):
         answer = http.post(path.format("chatting"), json=body("tea", "with milk"))
         assert answer.status_code == 200, answer.text
         said = "".join(each.get("delta", "") for each in events_of(answer.text.splitlines()))
@@ -271,7 +270,7 @@ def test_a_message_of_ag_ui_is_answered_and_an_interrupt_is_resumed(
     unclear = http.post(AG_UI.format("chatting"), json=thread(*talk.messages, resume=[entry]))
     assert unclear.status_code == 422 and "approved" in unclear.json()["detail"]
     entry["payload"] = {"approved": True, "editedArgs": {"amount": 2}}
-    with workers(1, settings, PERDURE_FLOW_MODULES=",".join(MODULES)):
+    with playing(settings):
         body = thread(*talk.messages, runId="r2", resume=[entry])
         with http.stream("POST", AG_UI.format("chatting"), json=body) as response:
             talk.take(response.iter_lines())
