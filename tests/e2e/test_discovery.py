@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import COMMAND, ROOT, CommandLine
+from tests.support.command_line import COMMAND, ROOT, CommandProcess
 from tests.support.redis_servers import until
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -22,11 +22,11 @@ SNIPPET = re.search(r"```python\n(from perdure import Client\n.*?)```", README, 
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[CommandLine]:
+def home(tmp_path: Path) -> Iterator[CommandProcess]:
     """README's greeter, and README's `up`, in a directory of their own."""
     assert GREETER is not None
     (tmp_path / "greetings.py").write_text(GREETER[1])
-    perdure = CommandLine(
+    perdure = CommandProcess(
         tmp_path, PERDURE_FLOW_MODULES="greetings", PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}"
     )
     with subprocess.Popen(
@@ -46,7 +46,7 @@ def home(tmp_path: Path) -> Iterator[CommandLine]:
             up.wait(60)
 
 
-def python(perdure: CommandLine, code: str) -> str:
+def python(perdure: CommandProcess, code: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=perdure.directory,
@@ -61,7 +61,7 @@ def python(perdure: CommandLine, code: str) -> str:
 
 
 @pytest.mark.timeout(240)
-def test_readmes_python_works_behind_readmes_up(home: CommandLine) -> None:
+def test_readmes_python_works_behind_readmes_up(home: CommandProcess) -> None:
     assert SNIPPET is not None
     assert python(home, SNIPPET[1]).strip() == "['Hello, Ada!', 'Hello, Grace!']"
     listed = textwrap.dedent("""
@@ -83,7 +83,9 @@ def test_readmes_python_works_behind_readmes_up(home: CommandLine) -> None:
     assert up.partition("://")[2].partition("?")[0] in python(home, celery)
 
 
-def test_settings_come_before_the_server_of_up_and_localhost_comes_last(home: CommandLine) -> None:
+def test_settings_come_before_the_server_of_up_and_localhost_comes_last(
+    home: CommandProcess,
+) -> None:
     code = "from perdure import Client; print(Client().settings.redis_url)"
     assert python(home, code).startswith("unix://")
     named = {"PERDURE_REDIS_URL": "redis://localhost:1/0"}

@@ -18,7 +18,7 @@ from perdure.worker.cli.processes.restarts import pause
 from perdure.worker.runtime.process_loss import release_after_death
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim
-from tests.support.command_line import COMMAND, CommandLine, wait_for_line
+from tests.support.command_line import COMMAND, CommandLine, CommandProcess, wait_for_line
 from tests.support.os_processes import children, ended, process_of
 from tests.support.redis_servers import until
 from tests.support.terminal import CONTROL_C, terminal
@@ -36,7 +36,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def perdure(tmp_path: Path, settings: Settings) -> CommandLine:
-    return CommandLine(
+    return CommandProcess(
         tmp_path, settings, PERDURE_FLOW_MODULES=MODULE, PERDURE_LEASE_SECONDS=LONG_LEASE
     )
 

@@ -22,7 +22,7 @@ from perdure.worker.cli.commands import up as dashboard
 from perdure.worker.cli.commands.server import address_of, address_of_socket
 from perdure.worker.cli.main import run as perdure_here
 from perdure.worker.settings import Settings
-from tests.support.command_line import CommandLine, wait_for_line
+from tests.support.command_line import CommandLine, CommandProcess, wait_for_line
 from tests.support.os_processes import ended
 from tests.support.redis_servers import until
 
@@ -75,7 +75,7 @@ def test_it_serves_the_runs_and_leaves_with_zero_when_told_to(
     tmp_path: Path, settings: Settings, client: Client, number: signal.Signals
 ) -> None:
     client.submit("countdown", "x", run_id="r")
-    perdure = CommandLine(tmp_path, settings)
+    perdure = CommandProcess(tmp_path, settings)
     with perdure.running("server", "--port", "0", "--json") as server:
         told = the_document(server)
         assert told["pid"] == server.pid

@@ -13,7 +13,7 @@ from perdure.flows.controllers.model.settings import missing
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.settings import Settings
 from tests.support.chat_server import Fails, Says, chat_server
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandProcess
 from tests.support.example_flows import model_controllers, rings  # noqa: F401 -- registers flows
 from tests.support.in_process_runtime import play, runtime_of
 from tests.support.os_processes import kill_process_of, process_of
@@ -101,7 +101,7 @@ def test_what_a_worker_and_a_submission_have_not_sent_yet_goes_out_when_they_end
     options: tuple[str, ...],
 ) -> None:
     rarely = exporting_to(collected, every=3_600_000)
-    perdure = CommandLine(
+    perdure = CommandProcess(
         tmp_path, settings, PERDURE_FLOW_MODULES="tests.support.example_flows.rings", **rarely
     )
     with perdure.worker(*options) as process:
@@ -130,7 +130,7 @@ def test_a_collector_of_no_use_costs_no_round_and_keeps_no_worker(
             useless["OTEL_EXPORTER_OTLP_ENDPOINT"] = (
                 "http://127.0.0.1:9"  # the port that discards, and where nobody listens
             )
-        perdure = CommandLine(
+        perdure = CommandProcess(
             tmp_path, settings, PERDURE_FLOW_MODULES="tests.support.example_flows.rings", **useless
         )
         with perdure.worker() as process:

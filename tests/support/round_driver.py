@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
-from perdure import Client, Settings
+from perdure import Client, Run, RunStatus, Settings
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.engine.sweeper import Sweeper
 from perdure.worker.messaging.message import stored_round
 from perdure.worker.runtime.runtime import Runtime
+from tests.support.redis_servers import until
 
 
 class Driver:
@@ -18,6 +20,15 @@ class Driver:
     def __init__(self, engine: Runtime, client: Client) -> None:
         self.engine, self.client = engine, client
         self.sweeper = Sweeper(engine.store, engine.publisher, client.settings, "driver", dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the worker that plays the rounds."""
+        return self.engine.name
+
+    def sweeper_of_a_worker(self, role: str = "all", slots: int = 1) -> Sweeper:
+        """Return a sweeper as a worker has it: it announces the worker, and may run in a thread."""
+        return self.engine.new_sweeper(role, "threads", slots)
 
     def take(self) -> tuple[str, int, int] | None:
         """The next message: run, epoch and step."""
@@ -44,6 +55,17 @@ class Driver:
         report += self.sweeper.sweep()  # with the messages that the first one asked for
         self.play()
         return report
+
+    def play_to_rest(self, run_id: str) -> Run:
+        """Sweep and play until a run has ended or waits for a person; return it."""
+
+        def rests() -> bool:
+            self.sweep_and_play()
+            run = self.client.get(run_id)
+            return run.status.ended or run.status is RunStatus.INTERRUPTED
+
+        until(rests, f"run {run_id} to rest")
+        return self.client.get(run_id)
 
     def dies_before_its_commit(self, run_id: str, epoch: int, step: int) -> None:
         """Play a round in a process that dies when its result is there."""
@@ -75,3 +97,40 @@ def driving(settings: Settings) -> Iterator[Driver]:
     ):
         yield Driver(engine, client)
         engine.write_stats()
+
+
+@contextmanager
+def playing(settings: Settings, slots: int = 1) -> Iterator[Driver]:
+    """Play rounds and sweep in threads while the block runs, like a worker of this process.
+
+    At the end of the block, rounds that still run are cancelled.
+    """
+    ended = threading.Event()
+    errors: list[BaseException] = []
+
+    def play(driver: Driver) -> None:
+        try:
+            while not ended.is_set():
+                if (message := driver.take()) is not None:
+                    driver.engine.rounds.run(*message)
+                else:
+                    ended.wait(0.01)
+        except BaseException as error:
+            errors.append(error)
+
+    with driving(settings) as driver:
+        heartbeat, sweeper = driver.engine.heartbeat, driver.sweeper_of_a_worker(slots=slots)
+        threads = [threading.Thread(target=play, args=(driver,)) for _ in range(slots)]
+        sweeper.start()
+        for thread in threads:
+            thread.start()
+        try:
+            yield driver
+        finally:
+            ended.set()
+            for lease in heartbeat.leases:
+                lease.signals.cancelled.set()
+            for thread in threads:
+                thread.join(60)
+            sweeper.stop()
+    assert errors == []

@@ -28,7 +28,7 @@ from tests.crash.points.story import Story
 #: Transitions of operations that these stories do not have, each with the tests that do.
 ELSEWHERE = {
     "commit_and_continue": "test_staying.py",
-    "signal_topic": "tests/e2e/test_topics.py",
+    "signal_topic": "tests/run/runs/test_topics.py",
     "record_intent": "tests/store/test_intent.py",
     "record_result": "tests/store/test_once.py",
     "raise_limit": "tests/store/test_budgets_above.py",

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
 from perdure import Client
-from perdure.worker.cli.main import run as perdure
 from perdure.worker.settings import Settings
+from tests.support.command_line import CommandLine
 from tests.support.in_process_server import Site
 
 
 def test_a_run_is_submitted_again_with_what_it_had_and_what_is_changed(
-    client: Client,
-    settings: Settings,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    client: Client, settings: Settings, tmp_path: Path
 ) -> None:
     first = client.submit("countdown", "count", {"rounds": 2}, labels={"team": "a"})
-    monkeypatch.setenv("PERDURE_PREFIX", settings.prefix)
-    words = ["again", first.id, "--input-json", "rounds=3", "--url", settings.redis_url or ""]
-    assert perdure(words) == 0
-    again = client.get(capsys.readouterr().out.strip())
+    done = CommandLine(tmp_path, settings)("again", first.id, "--input-json", "rounds=3")
+    assert done.code == 0
+    again = client.get(done.out.strip())
     assert (again.flow, again.goal, again.labels) == ("countdown", "count", {"team": "a"})
     assert again.inputs["rounds"] == 3 and client.get(first.id).inputs["rounds"] == 2
 

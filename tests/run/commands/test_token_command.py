@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from perdure.worker.cli.commands.token import SCOPES
-from perdure.worker.cli.main import run as perdure
 from perdure.worker.client import Client
 from perdure.worker.client.tokens import Tokens
 from perdure.worker.domain.token import Scope
-from perdure.worker.settings import Settings, current
+from perdure.worker.settings import Settings
+from tests.support.command_line import CommandLine
 
 Said = tuple[int, str, str]
 
 
 @pytest.fixture
-def token(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Said]:
+def token(settings: Settings, tmp_path: Path) -> Callable[..., Said]:
     """``perdure token WORDS``: the exit code, what it printed, what it said."""
-    monkeypatch.setenv("PERDURE_REDIS_URL", str(settings.redis_url))
-    monkeypatch.setenv("PERDURE_PREFIX", settings.prefix)
+    perdure = CommandLine(tmp_path, settings)
 
     def said(*words: str) -> Said:
-        code = perdure(["token", *words])
-        printed = capsys.readouterr()
-        assert "Traceback" not in printed.err
-        return code, printed.out, printed.err
+        done = perdure("token", *words)
+        return done.code, done.out, done.err
 
-    yield said
-    current.cache_clear() if hasattr(current, "cache_clear") else None
+    return said
 
 
 def test_a_token_is_printed_by_itself_and_once(token: Callable[..., Said], client: Client) -> None:

@@ -18,6 +18,7 @@ from tests.support.example_flows import waits  # noqa: F401 -- registers flows
 from tests.support.flow_registry import own_registry
 from tests.support.parked_runs import asleep, parked
 from tests.support.redis_servers import CrashableServer
+from tests.support.round_driver import driving
 from tests.support.runs import hash_of, phase
 from tests.support.runs_in_every_status import play
 
@@ -90,6 +91,30 @@ def test_a_signal_sent_again_under_its_key_is_stored_once(
     assert client.get(run.id).answer == ["charge of attempt 1", ["paid", 1, 1], ["paid", 2, 3]]
     with pytest.raises(InvalidTransition, match="completed"):
         client.signal(run.id, "paid")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "code", "signals"),
+    [
+        ({}, VerdictCode.WAITING_FOR_A_SIGNAL, ["paid", "withdrawn"]),
+        ({"timeout": 60}, VerdictCode.WAITING_FOR_A_SIGNAL, ["paid", "withdrawn"]),
+        ({"nap": 60}, VerdictCode.SLEEPING, None),
+    ],
+    ids=["for a signal", "for a signal or a time", "for a time"],
+)
+def test_why_says_what_a_run_waits_for(
+    client: Client,
+    settings: Settings,
+    inputs: dict[str, Any],
+    code: VerdictCode,
+    signals: list[str] | None,
+) -> None:
+    run = asleep(client, settings) if "nap" in inputs else parked(client, settings, **inputs)
+    with driving(settings) as driver:
+        driver.sweeper_of_a_worker().announce()
+    verdict = client.why(run.id)
+    assert (verdict.code, verdict.details.get("signals")) == (code, signals)
+    assert (verdict.details["until"] is not None) == bool(inputs)
 
 
 def test_a_sleeper_that_nothing_will_wake_is_damaged(client: Client, settings: Settings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -10,26 +11,67 @@ import pytest
 
 from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
-from tests.support.chat_ui_clients import AgUiPage, AiSdkPage
+from tests.support.chat_ui_clients import AgUiPage, AiSdkPage, events_of
 from tests.support.example_flows import chat_flow, live_text  # noqa: F401 -- registers flows
 from tests.support.redis_servers import until
-from tests.support.round_driver import Driver
+from tests.support.round_driver import Driver, playing
 from tests.support.runs_in_every_status import play
-from tests.support.ui_chats import AG_UI, AI_SDK, LATER, chat, http, run_of, says, stored, thread
+from tests.support.threaded_server import serving
 from tests.support.workflow_effects import let_time_pass
 
-__all__ = ["http"]
-
 MODULES = ("tests.support.example_flows.live_text", "tests.support.example_flows.chat_flow")
+AI_SDK, AG_UI = "/api/v1/flows/{}/ai-sdk", "/api/v1/flows/{}/ag-ui"
 STREAM = {"accept": "text/event-stream"}
+LATER = {"follow": "false"}
+
 
 pytestmark = pytest.mark.settings(flow_modules=MODULES)
+
+
+@pytest.fixture
+def http(settings: Settings) -> Iterator[httpx2.Client]:
+    with serving(settings) as url, httpx2.Client(base_url=url, timeout=60) as made:
+        yield made
+
+
+def says(text: str, message_id: str = "m1") -> dict[str, Any]:
+    return {"id": message_id, "role": "user", "parts": [{"type": "text", "text": text}]}
+
+
+def chat(*messages: dict[str, Any], chat_id: str = "c1", **more: Any) -> dict[str, Any]:
+    return {"id": chat_id, "trigger": "submit-message", "messages": list(messages), **more}
+
+
+def thread(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "threadId": "t1",
+        "runId": "r1",
+        "state": {},
+        "tools": [],
+        "context": [],
+        "messages": list(messages),
+        "forwardedProps": {},
+        **more,
+    }
+
+
+def run_of(http: httpx2.Client, flow: str, body: dict[str, Any]) -> str:
+    """Send a message, and return the run that is to answer it."""
+    path = AI_SDK if "id" in body else AG_UI
+    answer = http.post(path.format(flow), json=body, params=LATER)
+    assert answer.status_code == 200, answer.text
+    first = next(events_of(answer.text.splitlines()))
+    return (first.get("messageMetadata") or first["metadata"])["run"]
 
 
 def watched(http: httpx2.Client, run_id: str, form: str) -> list[str]:
     answer = http.get(f"/api/v1/runs/{run_id}/stream", params={"format": form}, headers=STREAM)
     assert answer.status_code == 200, answer.text
     return answer.text.splitlines()
+
+
+def stored(client: Client, run_id: str) -> list[Any]:
+    return [turn["observation"] for turn in client.transcript(run_id)["history"]]
 
 
 def test_a_message_of_the_ai_sdk_is_answered_and_an_approval_goes_on_with_it(
@@ -58,6 +100,28 @@ def test_a_message_of_the_ai_sdk_is_answered_and_an_approval_goes_on_with_it(
     again = http.post(AI_SDK.format("chatting"), json=answered, params=LATER)
     assert again.status_code == 409, "an answer counts once"
     assert client.get(run_id).answer == 'Done: "paid 3"'
+
+
+def test_an_approval_over_the_ai_sdk_streams_what_follows_into_the_same_message(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    with playing(settings):
+        page = AiSdkPage()
+        with http.stream("POST", AI_SDK.format("chatting"), json=chat(says("tea"))) as response:
+            assert response.headers["x-vercel-ai-ui-message-stream"] == "v1"
+            assert response.headers["content-type"].startswith("text/event-stream")
+            page.take(response.iter_lines())
+        pay = page.parts[5]
+        pay |= {
+            "state": "approval-responded",
+            "approval": {"id": pay["approval"]["id"], "approved": True},
+        }
+        page.finished = ""
+        body = chat(says("tea"), page.message())
+        with http.stream("POST", AI_SDK.format("chatting"), json=body) as response:
+            page.take(response.iter_lines())
+    assert pay["output"] == "paid 3" and pay["state"] == "output-available"
+    assert page.finished == "stop" and page.text == 'I look it up.Done: "paid 3"'
 
 
 def test_a_refusal_over_the_ai_sdk_reaches_the_run(
@@ -91,6 +155,40 @@ def test_the_same_message_makes_one_run_and_another_or_an_edited_one_another(
     anew = run_of(http, "chatting", again)
     assert len({first, edited, anew}) == 3 and run_of(http, "chatting", again) == anew
     assert client.get(anew).goal == "coffee"
+
+
+@pytest.mark.parametrize("form", ["ai-sdk", "ag-ui"])
+def test_the_run_that_works_hears_the_next_message_and_its_response_is_what_follows(
+    client: Client, http: httpx2.Client, settings: Settings, form: str
+) -> None:
+    path = AI_SDK if form == "ai-sdk" else AG_UI
+
+    def body(*texts: str) -> dict[str, Any]:
+        messages = [says(text, f"m{number}") for number, text in enumerate(texts)]
+        if form == "ai-sdk":
+            return chat(*messages, inputs={"free": True})
+        plain = [{**each, "content": each["parts"][0]["text"]} for each in messages]
+        return thread(*plain, forwardedProps={"inputs": {"free": True}})
+
+    first = run_of(http, "chatting", body("tea"))
+    assert run_of(http, "chatting", body("tea", "with milk")) == first
+    assert run_of(http, "chatting", body("tea", "with milk")) == first, "the same again"
+    assert client.unread(first) == {"say": 1}
+    with playing(settings):
+        answer = http.post(path.format("chatting"), json=body("tea", "with milk"))
+        assert answer.status_code == 200, answer.text
+        said = "".join(each.get("delta", "") for each in events_of(answer.text.splitlines()))
+        assert "Done:" in said
+    run = client.get(first)
+    assert run.finished and len(client.runs().runs) == 1
+    heard = [
+        turn for turn in client.transcript(first)["history"] if "with milk" in json.dumps(turn)
+    ]
+    assert heard, "its controller has heard it"
+    other = http.post(path.format("question"), json=body("And this?"), params=LATER)
+    assert other.status_code == 200, "it has ended, so another flow may answer"
+    taken = http.post(path.format("chatting"), json=body("tea", "x", "y"), params=LATER)
+    assert taken.status_code == 409, "the run that works is of another flow"
 
 
 def test_a_text_after_a_question_is_its_answer(
@@ -139,6 +237,41 @@ def test_what_an_attempt_has_shown_that_failed_is_taken_back(
         "tool",
         "assistant",
     ]
+
+
+def test_a_message_of_ag_ui_is_answered_and_an_interrupt_is_resumed(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    asked = {"id": "m1", "role": "user", "content": "tea"}
+    run_id = run_of(http, "chatting", thread(asked))
+    assert run_of(http, "chatting", thread(asked, runId="r2")) == run_id, "the message is the same"
+    play(settings, run_id)
+    talk = AgUiPage([asked])
+    again = http.post(AG_UI.format("chatting"), json=thread(asked))
+    talk.take(again.text.splitlines())
+    assert talk.started["threadId"] == "t1" and talk.started["runId"] == "r1"
+    [interrupt] = talk.finished["outcome"]["interrupts"]
+    look_up, result, pay = talk.messages[-3:]
+    assert json.loads(look_up["toolCalls"][0]["function"]["arguments"]) == {"item": "tea"}
+    assert json.loads(result["content"]) == stored(client, run_id)[0]
+    assert interrupt["toolCallId"] == pay["id"] and interrupt["responseSchema"]["required"] == [
+        "approved"
+    ]
+
+    entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": "yes"}}
+    unclear = http.post(AG_UI.format("chatting"), json=thread(*talk.messages, resume=[entry]))
+    assert unclear.status_code == 422 and "approved" in unclear.json()["detail"]
+    entry["payload"] = {"approved": True, "editedArgs": {"amount": 2}}
+    with playing(settings):
+        body = thread(*talk.messages, runId="r2", resume=[entry])
+        with http.stream("POST", AG_UI.format("chatting"), json=body) as response:
+            talk.take(response.iter_lines())
+    assert talk.finished["outcome"] == {"type": "success"} and talk.finished["runId"] == "r2"
+    assert talk.finished["result"].startswith("Done: ") and talk.text.endswith(
+        talk.finished["result"]
+    )
+    [paid] = [each for each in talk.messages if each.get("toolCallId") == pay["id"]]
+    assert json.loads(paid["content"])["result"] == "paid 2"
 
 
 def test_a_question_of_ag_ui_is_answered_with_a_payload(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +12,8 @@ import pytest
 from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
-from tests.support.redis_servers import until
+from tests.support.flow_registry import own_registry
+from tests.support.round_driver import Driver, driving
 
 FLOWS = """
 from perdure import Command, ControllerExecutorFlow, FatalError, Finish, command, register
@@ -38,32 +39,42 @@ register("cracked")(type("Cracked", (Broken,), {}))
 
 
 @pytest.fixture
-def perdure(tmp_path: Path, settings: Settings) -> CommandLine:
+def settings(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """With a module of flows in the working directory of the commands."""
+    own_registry(monkeypatch)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_flows", raising=False)
     (tmp_path / "my_flows.py").write_text(FLOWS)
+    return settings.model_copy(update={"flow_modules": ("my_flows",)})
+
+
+@pytest.fixture
+def perdure(tmp_path: Path, settings: Settings) -> CommandLine:
     return CommandLine(tmp_path, settings, PERDURE_FLOW_MODULES="my_flows")
 
 
 @pytest.fixture
-def worker(perdure: CommandLine) -> Iterator[subprocess.Popen[str]]:
-    with perdure.worker("--concurrency", "4") as process:
-        yield process
+def driver(settings: Settings) -> Iterator[Driver]:
+    with driving(settings) as made:
+        yield made
 
 
 def retried(client: Client, run_id: str) -> bool:
     return "retried" in [event.type for event in client.events(run_id, follow=False)]
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("worker")
-def test_errored_runs_are_retried_by_flow_or_all(perdure: CommandLine, client: Client) -> None:
+def test_errored_runs_are_retried_by_flow_or_all(
+    perdure: CommandLine, client: Client, driver: Driver
+) -> None:
     for flow, run_id in (("broken", "b1"), ("broken", "b2"), ("cracked", "c1")):
         assert perdure("submit", flow, "x", "--id", run_id).code == 0
-        client.wait(run_id, 20)
+    driver.play()
     done = perdure("retry", "--flow", "broken", "--json")
     assert done.code == 0 and sorted(each["run_id"] for each in done.json) == ["b1", "b2"]
     assert all(each["why_not"] is None for each in done.json)
     assert [retried(client, run_id) for run_id in ("b1", "b2", "c1")] == [True, True, False]
-    assert [client.wait(run_id, 20).status for run_id in ("b1", "b2")] == [RunStatus.ERRORED] * 2
+    driver.play()
+    assert [client.get(run_id).status for run_id in ("b1", "b2")] == [RunStatus.ERRORED] * 2
     said = perdure("retry", "--all").out.splitlines()
     assert sorted(said) == [f"{run_id} is retried" for run_id in ("b1", "b2", "c1")]
     assert perdure("retry", "--flow", "countdown").out == "no matching runs\n"
@@ -89,7 +100,6 @@ def test_one_run_or_many_is_said_without_doubt(
     assert perdure(*arguments).code == 2
 
 
-@pytest.mark.slow
 def test_ended_runs_are_deleted_by_status_flow_and_age(
     perdure: CommandLine, client: Client
 ) -> None:
@@ -106,9 +116,8 @@ def test_ended_runs_are_deleted_by_status_flow_and_age(
     assert [run.id for run in client.runs()] == ["live"]
 
 
-@pytest.mark.slow
 def test_runs_of_a_paused_flow_wait_and_go_on_when_it_is_unpaused(
-    perdure: CommandLine, client: Client
+    perdure: CommandLine, client: Client, driver: Driver
 ) -> None:
     paused = perdure("flows", "pause", "countdown", "--reason", "the model is down", "--by", "ann")
     assert paused.code == 0 and "perdure flows unpause countdown" in paused.out
@@ -119,21 +128,17 @@ def test_runs_of_a_paused_flow_wait_and_go_on_when_it_is_unpaused(
     ) == ("ann", "the model is down")
     assert perdure("flows", "countdown", "--json").json["paused"] is True
     assert perdure("flows", "pause", "cuntdown").code == 3
-    with perdure.worker("--concurrency", "4"):
-        for number in range(3):
-            client.submit("countdown", "x", {"rounds": 1}, run_id=f"r{number}")
-        client.submit("question", "x", run_id="other")
-        until(
-            lambda: all(client.get(f"r{number}").phase == "waiting" for number in range(3)),
-            "the runs to be held",
-        )
-        assert client.wait("other", 20).status is RunStatus.INTERRUPTED
-        assert "perdure flows unpause countdown" in perdure("show", "r0").out
-        unpaused = perdure("flows", "unpause", "countdown", "--json")
-        assert unpaused.json == {"flow": "countdown", "paused": False, "offered": 3}
-        assert {client.wait(f"r{number}", 20).status for number in range(3)} == {
-            RunStatus.COMPLETED
-        }
+    runs = [f"r{number}" for number in range(3)]
+    for run_id in runs:
+        client.submit("countdown", "x", {"rounds": 1}, run_id=run_id)
+    client.submit("question", "x", run_id="other")
+    driver.play()
+    assert {client.get(run_id).phase for run_id in runs} == {"waiting"}, "they are held"
+    assert client.get("other").status is RunStatus.INTERRUPTED
+    assert "perdure flows unpause countdown" in perdure("show", "r0").out
+    unpaused = perdure("flows", "unpause", "countdown", "--json")
+    assert unpaused.json == {"flow": "countdown", "paused": False, "offered": 3}
+    assert {driver.play_to_rest(run_id).status for run_id in runs} == {RunStatus.COMPLETED}
     assert client.get("r0").details["attempt"] == 0
     assert {
         event.attempt for event in client.events("r0", follow=False) if event.type == "committed"
@@ -144,14 +149,14 @@ def test_runs_of_a_paused_flow_wait_and_go_on_when_it_is_unpaused(
     assert unknown.code == 3 and "'countdwn'" in unknown.err
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("worker")
-def test_a_run_is_exported_whole(perdure: CommandLine, client: Client, tmp_path: Path) -> None:
+def test_a_run_is_exported_whole(
+    perdure: CommandLine, client: Client, driver: Driver, tmp_path: Path
+) -> None:
     client.submit(
         "noting", "a goal", {"name": "Zoë"}, run_id="r", interrupt_before=["Executor"], max_rounds=7, idempotency_key="key",
         labels={"who": "me"}, thread_id="t",
     )  # fmt: skip
-    while client.wait("r", 20).status is RunStatus.INTERRUPTED:
+    while driver.play_to_rest("r").status is RunStatus.INTERRUPTED:
         client.resume("r")
     assert client.get("r").status is RunStatus.COMPLETED, client.get("r").error
     file = tmp_path / "r.json"

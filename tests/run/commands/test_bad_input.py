@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,10 @@ import redis
 
 from perdure import Client
 from perdure.worker.settings import Settings
-from tests.support.command_line import CommandLine, Done
+from tests.support.command_line import CommandLine
 from tests.support.leftover_keys import keys_under
 from tests.support.redis_servers import CrashableServer
+from tests.support.round_driver import driving
 
 DEEP = "[" * 300 + "]" * 300
 TOO_DEEP_TO_PARSE = "[" * 60_000 + "]" * 60_000
@@ -74,38 +74,18 @@ def stored(server: CrashableServer, prefix: str) -> Iterator[redis.Redis]:
         yield client
 
 
-@pytest.fixture(scope="module")
-def refusals(
-    server: CrashableServer, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, tuple[Done, list[str]]]:
-    """What became of each submission, and what it stored; several at once, each under a prefix of its own."""
-    directory = tmp_path_factory.mktemp("refused")
-
-    def submit(number: int, case: str) -> tuple[Done, list[str]]:
-        prefix = f"refused{number}x"
-        done = CommandLine(directory, Settings(redis_url=server.url, prefix=prefix))(
-            "submit", *REFUSED[case][0]
-        )
-        with redis.Redis.from_url(server.url) as client:
-            return done, keys_under(client, prefix)
-
-    with ThreadPoolExecutor(4) as pool:
-        return dict(zip(REFUSED, pool.map(submit, range(len(REFUSED)), REFUSED), strict=True))
-
-
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_refused_submission_is_a_sentence_and_stores_nothing(
-    refusals: dict[str, tuple[Done, list[str]]], case: str
+    perdure: CommandLine, stored: redis.Redis, prefix: str, case: str
 ) -> None:
-    _, code, words = REFUSED[case]
-    done, stored = refusals[case]
+    arguments, code, words = REFUSED[case]
+    done = perdure("submit", *arguments)
     assert done.code == code, done.err
     assert words in done.err and done.out == ""
     assert len(done.err) < 1500
-    assert stored == []
+    assert keys_under(stored, prefix) == []
 
 
-@pytest.mark.slow
 def test_an_id_or_key_in_use_is_not_possible_in_this_state(perdure: CommandLine) -> None:
     assert perdure("submit", "question", "x", "--id", "mine", "--idempotency-key", "k").code == 0
     again = perdure("submit", "question", "y", "--id", "mine")
@@ -117,7 +97,6 @@ def test_an_id_or_key_in_use_is_not_possible_in_this_state(perdure: CommandLine)
     assert len(perdure("list", "--json").json) == 1
 
 
-@pytest.mark.slow
 def test_what_the_state_does_not_allow_is_refused_and_changes_nothing(
     perdure: CommandLine, client: Client
 ) -> None:
@@ -129,38 +108,33 @@ def test_what_the_state_does_not_allow_is_refused_and_changes_nothing(
     assert client.get("live").to_dict() == before
 
 
-@pytest.mark.slow
 def test_resume_of_a_running_run_and_retry_or_stop_of_a_completed_one_are_refused(
-    perdure: CommandLine, client: Client
+    perdure: CommandLine, client: Client, settings: Settings
 ) -> None:
-    with perdure.worker():
+    with driving(settings) as driver:
         client.submit("countdown", "x", {"rounds": 0}, run_id="done")
-        client.submit("countdown", "x", {"rounds": 1, "seconds": 600}, run_id="busy")
-        client.wait("done", 20)
-        next(event for event in client.events("busy") if event.type == "committed")
-        busy, done, stop = (
-            perdure("resume", "busy"),
-            perdure("retry", "done"),
-            perdure("stop", "done"),
-        )
-        assert busy.code == 8 and "busy is running" in busy.err
-        assert done.code == 8 and "done is completed" in done.err
-        assert stop.code == 8 and "done has already completed" in stop.err
-        assert (
-            client.get("busy").status.value == "running"
-            and client.get("done").status.value == "completed"
-        )
-        client.request_stop("busy", "now")
+        driver.play()
+        client.submit("countdown", "x", {"rounds": 1}, run_id="busy")
+        message = driver.take()
+        assert message is not None
+        driver.engine.rounds.run(*message)
+    for arguments, words in (
+        (("resume", "busy"), "busy is running"),
+        (("retry", "done"), "done is completed"),
+        (("stop", "done"), "done has already completed"),
+    ):
+        refused = perdure(*arguments)
+        assert refused.code == 8 and words in refused.err, refused
+    statuses = [client.get(run_id).status.value for run_id in ("busy", "done")]
+    assert statuses == ["running", "completed"]
 
 
-@pytest.mark.slow
 def test_an_unknown_run_is_not_found(perdure: CommandLine) -> None:
     for command in ("show", "watch", "stop", "resume", "retry", "delete"):
         done = perdure(command, "nobody")
         assert done.code == 3 and "'nobody'" in done.err, (command, done)
 
 
-@pytest.mark.slow
 def test_a_corrupt_run_is_told_as_damaged_and_left_alone(
     perdure: CommandLine, client: Client, stored: redis.Redis, prefix: str
 ) -> None:
@@ -174,7 +148,6 @@ def test_a_corrupt_run_is_told_as_damaged_and_left_alone(
     assert stored.hgetall(f"{prefix}:run:hurt") == before
 
 
-@pytest.mark.slow
 def test_a_wrong_url_is_a_sentence_without_its_password(perdure: CommandLine) -> None:
     wrong = (
         "ftp://localhost:6379",
@@ -192,7 +165,6 @@ def test_a_wrong_url_is_a_sentence_without_its_password(perdure: CommandLine) ->
         assert done.code in (2, 7) and "secret" not in done.err, (wrong_place, done)
 
 
-@pytest.mark.slow
 def test_a_server_that_does_not_answer_is_no_server(perdure: CommandLine, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(
@@ -218,7 +190,6 @@ def test_without_any_server_the_sentence_says_how_to_get_one(tmp_path: Path) -> 
     assert done.code == 7 and "perdure up" in done.err and done.out == ""
 
 
-@pytest.mark.slow
 def test_an_unknown_setting_or_command_names_the_nearest_known(perdure: CommandLine) -> None:
     setting = perdure("list", variables={"PERDURE_LEASE_SECOND": "3"})
     assert setting.code == 2 and "lease_seconds" in setting.err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -14,12 +14,23 @@ import pytest
 from perdure import Client, RemoteClient, RunStatus, VerdictCode
 from perdure.worker.cli.commands.show import described
 from perdure.worker.settings import Settings
-from tests.conftest import StartsWorkers
 from tests.support.command_line import CommandLine
-from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 from tests.support.threaded_server import serving
 
 ALL = list(range(10))
+MODULE = "tests.support.example_flows.command_failures"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"flow_modules": (MODULE,), "retry_delay_seconds": 0.01})
+
+
+@pytest.fixture
+def driver(settings: Settings) -> Iterator[Driver]:
+    with driving(settings) as made:
+        yield made
 
 
 @pytest.fixture
@@ -32,76 +43,64 @@ def submit(client: Client, faults: Path, times: int, **inputs: str) -> str:
     return client.submit("pages", "ten", {"faults": str(faults), **inputs}).id
 
 
-@pytest.fixture
-def pages(worker_process: StartsWorkers) -> None:
-    worker_process(
-        PERDURE_FLOW_MODULES="tests.support.example_flows.command_failures",
-        PERDURE_RETRY_DELAY_SECONDS="0.01",
-    )
-
-
-@pytest.mark.usefixtures("pages")
 def test_an_exception_of_a_command_that_code_decided_is_retried_and_no_page_is_lost(
-    client: Client, faults: Path
+    client: Client, driver: Driver, faults: Path
 ) -> None:
-    ended = client.wait(submit(client, faults, 2), 30)
+    ended = driver.play_to_rest(submit(client, faults, 2))
     assert (ended.status, ended.answer) == (RunStatus.COMPLETED, ALL)
 
 
-@pytest.mark.usefixtures("pages")
 def test_a_command_that_code_decided_and_that_fails_for_good_ends_the_run_errored_and_retry_plays_its_step(
-    client: Client, faults: Path
+    client: Client, driver: Driver, faults: Path
 ) -> None:
     run = submit(client, faults, 3)
-    errored = client.wait(run, 30)
+    errored = driver.play_to_rest(run)
     assert errored.status is RunStatus.ERRORED and "ConnectionError: page 4 is not there" in (
         errored.error or ""
     )
     step = errored.state.step
     client.retry(run)
-    ended = client.wait(run, 30)
+    ended = driver.play_to_rest(run)
     assert (ended.status, ended.answer) == (RunStatus.COMPLETED, ALL)
     assert step == 2 * 4 + 1, "the Executor's round of page 4"
 
 
-@pytest.mark.usefixtures("pages")
 def test_a_command_that_must_not_happen_twice_is_not_repeated_after_its_exception_until_a_person_says_so(
-    client: Client, faults: Path
+    client: Client, driver: Driver, faults: Path
 ) -> None:
     run = submit(client, faults, 1, name="charge")
-    errored = client.wait(run, 30)
+    errored = driver.play_to_rest(run)
     assert errored.status is RunStatus.ERRORED and "not idempotent" in (errored.error or "")
     assert [
         event.type for event in client.events(run, follow=False) if event.type == "failed"
     ] == []
     client.retry(run)
-    assert client.wait(run, 30).answer == ALL
+    assert driver.play_to_rest(run).answer == ALL
 
 
-@pytest.mark.usefixtures("pages")
 def test_a_command_whose_errors_are_observed_tells_them_to_code_too(
-    client: Client, faults: Path
+    client: Client, driver: Driver, faults: Path
 ) -> None:
-    ended = client.wait(submit(client, faults, 9, name="look"), 30)
+    ended = driver.play_to_rest(submit(client, faults, 9, name="look"))
     assert (ended.status, ended.answer[4]) == (
         RunStatus.COMPLETED,
         {"error": "ConnectionError: page 4 is not there"},
     )
 
 
-@pytest.mark.usefixtures("pages")
 def test_a_wrong_decision_of_code_is_a_bug_and_ends_the_run_at_once(
-    client: Client, faults: Path
+    client: Client, driver: Driver, faults: Path
 ) -> None:
-    errored = client.wait(submit(client, faults, 0, name="fetsch"), 30)
+    errored = driver.play_to_rest(submit(client, faults, 0, name="fetsch"))
     assert (errored.status, errored.state.step) == (RunStatus.ERRORED, 0)
     assert "did you mean 'fetch'" in (errored.error or "")
 
 
-@pytest.mark.usefixtures("pages")
-def test_a_busy_provider_is_waited_for_and_no_attempt_is_counted(client: Client) -> None:
+def test_a_busy_provider_is_waited_for_and_no_attempt_is_counted(
+    client: Client, driver: Driver
+) -> None:
     run = client.submit("busy", "g", {"times": 5, "retry_after": 0})
-    ended = client.wait(run.id, 30)
+    ended = driver.play_to_rest(run.id)
     assert (ended.status, ended.answer, ended.details["failures"]) == (RunStatus.COMPLETED, 6, 0)
     events = list(client.events(run.id, follow=False))
     waits = [event for event in events if event.type == "waits"]
@@ -113,12 +112,12 @@ def test_a_busy_provider_is_waited_for_and_no_attempt_is_counted(client: Client)
     } and "answers 429" in waits[0].data["reason"]
 
 
-@pytest.mark.usefixtures("pages")
 def test_a_run_that_waits_for_its_provider_says_since_when_until_when_and_why(
-    client: Client,
+    client: Client, driver: Driver
 ) -> None:
     run = client.submit("busy", "g", {"times": 1, "retry_after": 600})
-    until(lambda: client.get(run.id).details.get("waiting_for") == "provider", "the run to wait")
+    driver.play()
+    assert client.get(run.id).details["waiting_for"] == "provider"
     verdict = client.why(run.id)
     assert verdict.code is VerdictCode.WAITING_FOR_A_PROVIDER and verdict.since is not None
     assert verdict.details["reason"].endswith("the provider answers 429")
@@ -139,7 +138,7 @@ def by_client(settings: Settings, directory: Path, inputs: dict[str, str]) -> st
 
 def by_command_line(settings: Settings, directory: Path, inputs: dict[str, str]) -> str:
     given = [text for name, value in inputs.items() for text in ("--input", f"{name}={value}")]
-    done = CommandLine(directory, settings)(
+    done = CommandLine(directory, settings, PERDURE_FLOW_MODULES=MODULE)(
         "submit", "pages", "ten", *given, "--retry", "max_attempts=2,within=10m", "--json"
     )
     assert done.code == 0, done.err
@@ -162,10 +161,10 @@ def by_remote_client(settings: Settings, directory: Path, inputs: dict[str, str]
         return remote.submit("pages", "ten", inputs, retry=TIGHT).id
 
 
-@pytest.mark.usefixtures("pages")
 @pytest.mark.parametrize("submitted", [by_client, by_command_line, by_http, by_remote_client])
 def test_a_submission_may_tighten_how_often_its_rounds_are_tried(
     client: Client,
+    driver: Driver,
     settings: Settings,
     faults: Path,
     tmp_path: Path,
@@ -173,7 +172,7 @@ def test_a_submission_may_tighten_how_often_its_rounds_are_tried(
 ) -> None:
     faults.write_text("fault\n" * 9)
     run = submitted(settings, tmp_path, {"faults": str(faults)})
-    assert client.wait(run, 30).status is RunStatus.ERRORED
+    assert driver.play_to_rest(run).status is RunStatus.ERRORED
     assert len(faults.read_text().splitlines()) == 9 - TIGHT["max_attempts"]
     tried = [
         event.attempt

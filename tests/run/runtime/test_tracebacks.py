@@ -8,46 +8,36 @@ import pytest
 
 from perdure import Client, Run, RunStatus
 from perdure.worker.settings import Settings
+from tests.support.command_line import ROOT
 from tests.support.page_visitor import Visitor
-from tests.support.redis_servers import CrashableServer
+from tests.support.round_driver import Driver, driving
 from tests.support.threaded_server import serving
-from tests.support.workers import workers
 
 SECRET = "sk-very-secret-0042"
 
 
 @pytest.fixture
-def settings(server: CrashableServer, prefix: str) -> Settings:
-    return Settings(
-        redis_url=server.url,
-        prefix=prefix,
-        flow_modules=("tests.support.example_flows.user_code_errors",),
-    )
+def settings(settings: Settings) -> Settings:
+    modules = ("tests.support.example_flows.user_code_errors",)
+    return settings.model_copy(update={"flow_modules": modules, "retry_delay_seconds": 0.01})
 
 
 @pytest.fixture
-def worker(settings: Settings) -> Iterator[None]:
-    with workers(
-        1,
-        settings,
-        "--concurrency",
-        "2",
-        PERDURE_FLOW_MODULES="tests.support.example_flows.user_code_errors",
-        PERDURE_RETRY_DELAY_SECONDS="0.01",
-        TEST_API_KEY=SECRET,
-    ):
-        yield
+def driver(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    monkeypatch.setenv("TEST_API_KEY", SECRET)
+    monkeypatch.chdir(ROOT)  # paths of a traceback begin there
+    with driving(settings) as made:
+        yield made
 
 
-def ended(client: Client, goal: str) -> Run:
-    return client.wait(client.submit("divides", goal).id, 30)
+def ended(driver: Driver, goal: str) -> Run:
+    return driver.play_to_rest(driver.client.submit("divides", goal).id)
 
 
-@pytest.mark.usefixtures("worker")
 def test_an_errored_run_shows_the_flows_own_frames_first_and_folds_all_others(
-    client: Client, settings: Settings
+    client: Client, settings: Settings, driver: Driver
 ) -> None:
-    run = ended(client, "x")
+    run = ended(driver, "x")
     told = str(run.details["traceback"]).splitlines()
     assert run.status is RunStatus.ERRORED and told[0] == "ZeroDivisionError: division by zero"
     assert (
@@ -56,7 +46,7 @@ def test_an_errored_run_shows_the_flows_own_frames_first_and_folds_all_others(
         and told[4].strip() == "return left / right"
     )
     assert len(told) == 5, "not a frame of the engine's"
-    folded = str(ended(client, "library").details["traceback"]).splitlines()
+    folded = str(ended(driver, "library").details["traceback"]).splitlines()
     assert (
         'tests/support/example_flows/user_code_errors.py"' in folded[1]
         and folded[-1].lstrip().startswith("(")
@@ -73,20 +63,18 @@ def test_an_errored_run_shows_the_flows_own_frames_first_and_folds_all_others(
         assert "return left / right" in somebody.see(f"/runs/{run.id}").text
 
 
-@pytest.mark.usefixtures("worker")
-def test_a_traceback_goes_with_the_next_success(client: Client) -> None:
-    run = ended(client, "once")
+def test_a_traceback_goes_with_the_next_success(client: Client, driver: Driver) -> None:
+    run = ended(driver, "once")
     assert run.status is RunStatus.COMPLETED and "traceback" not in run.details
     assert [
         event.type for event in client.events(run.id, follow=False) if "traceback" in event.data
     ] == ["failed"]
 
 
-@pytest.mark.usefixtures("worker")
 def test_no_secret_of_the_environment_and_no_password_of_a_url_is_in_an_event(
-    client: Client,
+    client: Client, driver: Driver
 ) -> None:
-    run = ended(client, "secret")
+    run = ended(driver, "secret")
     told = str([event.to_dict() for event in client.events(run.id, follow=False)]) + str(
         run.to_dict()
     )

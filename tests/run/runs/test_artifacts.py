@@ -19,8 +19,8 @@ from perdure import (
 )
 from perdure.flows.executors.files import read_artifact
 from perdure.worker.settings import Settings
-from tests.conftest import StartsWorkers
 from tests.support.command_line import CommandLine
+from tests.support.round_driver import driving
 
 LINE = "the till is wrong\n"
 
@@ -49,14 +49,13 @@ class Verbose(ControllerExecutorFlow):
         return LINE * lines
 
 
-@pytest.mark.slow
 def test_a_long_result_is_cut_in_the_history_and_kept_whole(
-    client: Client, worker_process: StartsWorkers, settings: Settings, tmp_path: Path
+    client: Client, settings: Settings, tmp_path: Path
 ) -> None:
     perdure = CommandLine(tmp_path, settings)
-    worker_process(PERDURE_FLOW_MODULES=__name__)
     run = client.submit("verbose", "report")
-    assert client.wait(run.id, timeout=60).answer == (LINE * 2)[-10:]
+    with driving(settings) as driver:
+        assert driver.play_to_rest(run.id).answer == (LINE * 2)[-10:]
     [first, _] = client.transcript(run.id)["history"]
     assert (
         first["observation"]["artifact"] == "1-report"

@@ -1,21 +1,22 @@
-"""The command line at work: exit codes and the shape of ``--json``, on a real server and worker."""
+"""The command line at work: exit codes and the shape of ``--json``, on a real server."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure.worker.engine.redirect import flow_set
 from perdure.worker.settings import Settings
-from tests.conftest import StartsWorkers
+from perdure.worker.store.keys import ROLES
 from tests.golden.golden_files import compare
-from tests.golden.shell import Shell, shell
 from tests.support.command_line import CommandLine, Done
-from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving, playing
 
 MODULES = "tests.golden.session"
 #: The flows whose descriptions are compared; what those of tests look like is their own affair.
@@ -124,25 +125,43 @@ STEPS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+class Commands:
+    """A command line, and a worker that plays the runs after each command."""
+
+    def __init__(self, command_line: CommandLine, worker: Driver) -> None:
+        self._command_line, self._worker = command_line, worker
+        engine = worker.engine
+        own = (engine.store.keys.queue_of_set(role, flow_set(engine.flows)) for role in ROLES)
+        engine.own_queues = list(own)
+        self._sweeper = worker.sweeper_of_a_worker()
+
+    def __call__(self, *arguments: str) -> Done:
+        """Run one command, which sees the worker, and then play."""
+        self._sweeper.announce()
+        with self._playing(arguments):
+            done = self._command_line(*arguments)
+        self._worker.sweep_and_play()
+        return done
+
+    def _playing(self, arguments: tuple[str, ...]) -> AbstractContextManager[Any]:
+        """Play while a command that waits for its own run is running."""
+        return playing(self._worker.client.settings) if "--watch" in arguments else nullcontext()
+
+
 @pytest.fixture
-def commands(tmp_path: Path, settings: Settings, worker_process: StartsWorkers) -> Iterator[Shell]:
-    """A shell in a directory with flows in YAML; a worker plays the runs meanwhile."""
-    library = Path(__file__).parents[3] / "config" / "flows" / "react.yaml"
+def commands(tmp_path: Path, settings: Settings) -> Iterator[Commands]:
+    """Commands in a directory with flows in YAML."""
+    library = Path(__file__).parents[2] / "config" / "flows" / "react.yaml"
     (tmp_path / "good.yaml").write_text(library.read_text("utf-8"), "utf-8")
     (tmp_path / "wrong.yaml").write_text("nosuch: 1\n", "utf-8")
-    worker_process(PERDURE_FLOW_MODULES=MODULES)
-    with shell(CommandLine(tmp_path, settings, PERDURE_FLOW_MODULES=MODULES)) as started:
-        yield started
+    command_line = CommandLine(tmp_path, settings, PERDURE_FLOW_MODULES=MODULES)
+    with driving(settings.model_copy(update={"flow_modules": (MODULES,)})) as worker:
+        yield Commands(command_line, worker)
 
 
-def test_exit_codes_and_shapes_are_those_of_the_golden_file(commands: Shell) -> None:
+def test_exit_codes_and_shapes_are_those_of_the_golden_file(commands: Commands) -> None:
     reports, token = {}, ""
     for step, arguments in STEPS.items():
-        if step == "why paused":  # a worker has to refuse its message first
-            until(
-                lambda: commands("show", "held", "--json").json["phase"] == "waiting",
-                "the run of the paused flow to wait",
-            )
         done = commands(
             *(text.format(token=token) if text == "{token}" else text for text in arguments)
         )

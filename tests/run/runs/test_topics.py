@@ -28,10 +28,10 @@ from tests.support.command_line import CommandLine
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
 from tests.support.in_process_server import Site, site_on
 from tests.support.redis_servers import CrashableServer, until
+from tests.support.round_driver import playing
 from tests.support.runs import hash_of, phase
 from tests.support.runs_in_every_status import play
 from tests.support.threaded_server import serving
-from tests.support.workers import workers
 
 MODULE = "tests.support.example_flows.waits"
 TOPIC = "order:4711"
@@ -142,7 +142,7 @@ def test_signals_from_before_to_after_the_submission_are_all_taken_once(
                 )
 
     threads = [threading.Thread(target=send, args=(sender,)) for sender in range(senders)]
-    with workers(1, settings, PERDURE_FLOW_MODULES=MODULE):
+    with playing(settings):
         for thread in threads:
             thread.start()
         until(

@@ -1,0 +1,91 @@
+"""A state server that a module's tests may spoil, and what the doctor says of it.
+
+A test module imports the fixtures that it uses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from perdure import Client, Settings
+from perdure.worker.doctor import Finding, Level
+from tests.support.redis_servers import CrashableServer, available_binaries, server
+
+PREFIX = "doctor"
+
+
+@pytest.fixture(scope="module", params=["valkey", pytest.param("redis", marks=pytest.mark.slow)])
+def own_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
+    """A server that a module may spoil. Each test mends what it spoils."""
+    if request.param not in available_binaries() and "CI" not in os.environ:
+        pytest.skip(f"this machine has no {request.param}-server")
+    with server(request.param, "everysec") as running:
+        yield running
+
+
+@pytest.fixture
+def settings(own_server: CrashableServer) -> Settings:
+    return Settings(redis_url=own_server.url, prefix=PREFIX)
+
+
+@pytest.fixture
+def spoil(own_server: CrashableServer) -> Iterator[redis.Redis]:
+    """A connection to change the server with. Afterwards its configuration is put back, and its data removed."""
+    with redis.Redis.from_url(own_server.url, decode_responses=True) as client:
+        names = (
+            "maxmemory-policy",
+            "appendonly",
+            "appendfsync",
+            "min-replicas-to-write",
+            "port",
+            "bind",
+        )
+        before: dict[str, Any] = {name: client.config_get(name)[name] for name in names}
+        yield client
+        for name, value in before.items():
+            client.config_set(name, value)
+        client.flushall()
+
+
+def rows(settings: Settings) -> dict[str, Finding]:
+    """Return what the doctor says, by check."""
+    client = Client(settings=settings)
+    try:
+        return {finding.check: finding for finding in client.doctor()}
+    finally:
+        client.close()
+
+
+def row(settings: Settings, check: str) -> Finding:
+    return rows(settings)[check]
+
+
+def only(found: dict[str, Finding], level: Level) -> list[str]:
+    return [check for check, finding in found.items() if finding.level is level]
+
+
+@pytest.fixture
+def hidden(settings: Settings, spoil: redis.Redis) -> Iterator[Settings]:
+    """The same server for a user who may not ask how it is set."""
+    spoil.execute_command(
+        "ACL",
+        "SETUSER",
+        "managed",
+        "reset",
+        "on",
+        ">secret",
+        "~*",
+        "&*",
+        "+@all",
+        "-config",
+        "-info",
+    )
+    yield settings.model_copy(
+        update={"redis_url": f"{settings.redis_url}".replace("unix://", "unix://managed:secret@")}
+    )
+    spoil.execute_command("ACL", "DELUSER", "managed")
