@@ -38,13 +38,6 @@ def broker(servers: tuple[Settings, Broker]) -> Broker:
     return servers[1]
 
 
-@pytest.fixture
-def client(settings: Settings) -> Iterator[Client]:
-    made = Client(settings=settings)
-    yield made
-    made.close()
-
-
 @pytest.mark.slow
 def test_a_run_submitted_while_the_broker_is_down_is_kept_and_played_when_it_is_back(
     broker: Broker, client: Client, settings: Settings

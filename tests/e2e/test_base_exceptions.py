@@ -18,9 +18,7 @@ ENVIRONMENT = {
 }
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": (MODULE,)})
+pytestmark = pytest.mark.settings(flow_modules=(MODULE,))
 
 
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)

@@ -34,13 +34,6 @@ def settings(own_server: CrashableServer) -> Settings:
     )
 
 
-@pytest.fixture
-def client(settings: Settings) -> Iterator[Client]:
-    made = Client(settings=settings)
-    yield made
-    made.close()
-
-
 @pytest.mark.slow
 def test_every_message_delivered_five_times_out_of_order_and_after_the_end_leaves_the_log_exact(
     client: Client, settings: Settings

@@ -16,9 +16,7 @@ from tests.support.workers import workers
 RUNS, ROUNDS = 6, 40
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": ("tests.support.example_flows.rings",)})
+pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.rings",))
 
 
 def played(client: Client, runs: int = RUNS, rounds: int = ROUNDS) -> Counter[str]:

@@ -15,18 +15,13 @@ import pytest
 
 from perdure import Client, Settings
 from tests.support.rabbitmq import RabbitServer
-from tests.support.redis_servers import CrashableServer, until
+from tests.support.redis_servers import until
 from tests.support.workers import workers
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def settings(server: CrashableServer, prefix: str) -> Settings:
-    """The client's: it publishes nothing, so that what the worker gets is the test's own."""
-    return Settings(
-        redis_url=server.url, prefix=prefix, flow_modules=("tests.support.example_flows.rings",)
-    )
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.settings(flow_modules=("tests.support.example_flows.rings",)),
+]
 
 
 @contextmanager

@@ -37,13 +37,6 @@ def settings(servers: tuple[Settings, Broker | None], prefix: str) -> Settings:
     return servers[0].model_copy(update={"prefix": prefix})
 
 
-@pytest.fixture
-def client(settings: Settings) -> Iterator[Client]:
-    made = Client(settings=settings)
-    yield made
-    made.close()
-
-
 def types(client: Client, run_id: str) -> list[str]:
     return [event.type for event in client.events(run_id, follow=False)]
 

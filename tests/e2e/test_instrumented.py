@@ -33,9 +33,7 @@ OWN = (
 )
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": ("tests.support.example_flows.rings",)})
+pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.rings",))
 
 
 def seen(

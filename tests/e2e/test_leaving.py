@@ -20,9 +20,7 @@ MODULE = "tests.support.example_flows.rings"
 LONG_LEASE = "120"
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": (MODULE,)})
+pytestmark = pytest.mark.settings(flow_modules=(MODULE,))
 
 
 @pytest.fixture

@@ -8,10 +8,7 @@ from perdure import Client, InvalidInput, RunStatus, Settings, UnknownFlow
 from tests.support.redis_servers import until
 from tests.support.workers import WorkerProcess, workers
 
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": ("tests.support.example_flows.rings",)})
+pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.rings",))
 
 
 @pytest.mark.slow

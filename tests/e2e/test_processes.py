@@ -29,9 +29,7 @@ LONG_LEASE = "120"
 TWO = ("worker", "--processes", "2", "--concurrency", "1")
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": (MODULE,)})
+pytestmark = pytest.mark.settings(flow_modules=(MODULE,))
 
 
 @pytest.fixture

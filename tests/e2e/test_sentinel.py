@@ -40,13 +40,6 @@ def settings(service: Watched, prefix: str) -> Settings:
     )
 
 
-@pytest.fixture
-def client(settings: Settings) -> Iterator[Client]:
-    made = Client(settings=settings)
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize("pool", ["threads", "prefork"])
 def test_runs_and_messages_share_the_service_and_a_round_and_its_message_are_one_write(
     client: Client, settings: Settings, pool: str

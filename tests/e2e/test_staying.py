@@ -21,9 +21,7 @@ ONE_PLACE = ("--pool", "threads", "--concurrency", "1")
 MANY = 20_000
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": ("tests.support.example_flows.rings",)})
+pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.rings",))
 
 
 def under_way(client: Client, run_id: str) -> None:

@@ -11,17 +11,10 @@ from perdure.worker.settings import Settings
 from perdure.worker.store import Claim
 from tests.support.example_flows import long_commands as heeding
 from tests.support.in_process_runtime import runtime_of
-from tests.support.redis_servers import CrashableServer, until
+from tests.support.redis_servers import until
 from tests.support.workers import workers
 
-
-@pytest.fixture
-def settings(server: CrashableServer, prefix: str) -> Settings:
-    return Settings(
-        redis_url=server.url,
-        prefix=prefix,
-        flow_modules=("tests.support.example_flows.long_commands",),
-    )
+pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.long_commands",))
 
 
 def test_a_graceful_stop_of_an_idempotent_command_leaves_nothing_in_doubt(

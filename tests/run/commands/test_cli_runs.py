@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
 from tests.support.flow_registry import own_registry
 from tests.support.redis_servers import until
-from tests.support.round_driver import Driver, driving, playing
+from tests.support.round_driver import Driver, playing
 
 FLOWS = """
 from perdure import ControllerExecutorFlow, FatalError, register
@@ -39,12 +38,6 @@ def settings(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def perdure(tmp_path: Path, settings: Settings) -> CommandLine:
     return CommandLine(tmp_path, settings, PERDURE_FLOW_MODULES="my_flows")
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 def test_submit_and_watch_tells_the_answer_and_by_its_exit_code_how_the_run_ended(

@@ -9,14 +9,8 @@ import pytest
 
 from perdure import Client, Settings
 from tests.support.command_line import CommandLine
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
 from tests.support.threaded_server import serving
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 @pytest.fixture(params=["state server", "HTTP server"])

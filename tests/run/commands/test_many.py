@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
 from tests.support.flow_registry import own_registry
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
 
 FLOWS = """
 from perdure import Command, ControllerExecutorFlow, FatalError, Finish, command, register
@@ -51,12 +50,6 @@ def settings(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def perdure(tmp_path: Path, settings: Settings) -> CommandLine:
     return CommandLine(tmp_path, settings, PERDURE_FLOW_MODULES="my_flows")
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
 
 
 def retried(client: Client, run_id: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Client, Settings
+from perdure import Client
 from tests.support.example_flows import rings  # noqa: F401 -- registers flows
 from tests.support.in_process_runtime import runtime_of
 
@@ -19,11 +19,7 @@ PAGE = (ROOT / "docs/internals/a-round.md").read_text("utf-8")
 NAMED = set(re.findall(r"`((?:\w+/)*\w+\.(?:py|lua))`", PAGE))
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(
-        update={"fetch": False, "flow_modules": ("tests.support.example_flows.rings",)}
-    )
+pytestmark = pytest.mark.settings(fetch=False, flow_modules=("tests.support.example_flows.rings",))
 
 
 def test_each_file_that_the_page_names_exists() -> None:

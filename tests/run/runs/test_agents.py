@@ -13,11 +13,7 @@ from tests.support.round_driver import Driver
 MODULES = ("tests.support.example_flows.agents",)
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(
-        update={"flow_modules": MODULES, "lease_seconds": 1.0, "heartbeat_seconds": 0.2}
-    )
+pytestmark = pytest.mark.settings(flow_modules=MODULES, lease_seconds=1.0, heartbeat_seconds=0.2)
 
 
 def chief(client: Client, *replies: Any, **options: Any) -> Run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -15,22 +15,14 @@ from perdure import Client, RemoteClient, RunStatus, VerdictCode
 from perdure.worker.cli.commands.show import described
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
 from tests.support.threaded_server import serving
 
 ALL = list(range(10))
 MODULE = "tests.support.example_flows.command_failures"
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": (MODULE,), "retry_delay_seconds": 0.01})
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
+pytestmark = pytest.mark.settings(flow_modules=(MODULE,), retry_delay_seconds=0.01)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from perdure import (
@@ -23,13 +21,6 @@ from tests.support.round_driver import Driver, driving, playing
 def settings(settings: Settings) -> Settings:
     modules = ("tests.support.example_flows.rings",)
     return settings.model_copy(update={"flow_modules": modules, "retry_delay_seconds": 0.1})
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    """A worker that plays a round only when the test says so."""
-    with driving(settings) as made:
-        yield made
 
 
 def leased(client: Client, run_id: str) -> bool:

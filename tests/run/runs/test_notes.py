@@ -52,9 +52,7 @@ from tests.support.threaded_server import serving
 MODULE = "tests.support.example_flows.notes"
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": (MODULE,)})
+pytestmark = pytest.mark.settings(flow_modules=(MODULE,))
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import threading
-from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -19,21 +18,13 @@ from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
 from tests.support.page_visitor import Visitor
 from tests.support.redis_servers import until
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import Driver
 from tests.support.threaded_server import serving
 
 MODULES = ("tests.support.example_flows.child_runs",)
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": MODULES})
-
-
-@pytest.fixture
-def driver(settings: Settings) -> Iterator[Driver]:
-    with driving(settings) as made:
-        yield made
+pytestmark = pytest.mark.settings(flow_modules=MODULES)
 
 
 def asked(client: Client, run: Run) -> list[str]:

@@ -25,9 +25,7 @@ from tests.support.threaded_server import serving
 MODULES = ("tests.support.example_flows.conversation",)
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": MODULES})
+pytestmark = pytest.mark.settings(flow_modules=MODULES)
 
 
 @pytest.fixture(autouse=True)

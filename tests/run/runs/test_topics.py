@@ -37,9 +37,7 @@ MODULE = "tests.support.example_flows.waits"
 TOPIC = "order:4711"
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": (MODULE,)})
+pytestmark = pytest.mark.settings(flow_modules=(MODULE,))
 
 
 def held(client: Client, **options: object) -> Run:

@@ -17,9 +17,7 @@ from tests.support.threaded_server import serving
 MODULES = ("tests.support.example_flows.child_runs",)
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": MODULES})
+pytestmark = pytest.mark.settings(flow_modules=MODULES)
 
 
 def wide(client: Client, driver: Driver) -> Run:

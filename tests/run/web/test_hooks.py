@@ -29,9 +29,7 @@ def address(settings: Settings, client: Client) -> Iterator[str]:
         yield reached
 
 
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": (MODULE,)})
+pytestmark = pytest.mark.settings(flow_modules=(MODULE,))
 
 
 def hooked(client: Client, settings: Settings, address: str, tmp_path: Path) -> tuple[Run, str]:
