@@ -28,7 +28,13 @@ def test_the_runtime_is_asked_for_a_container_that_may_do_nothing(tmp_path: Path
 
 def test_a_flow_may_allow_more(tmp_path: Path) -> None:
     sandbox = Container(
-        "img", "podman", network="egress", memory=None, read_only=False, options=["--gpus", "all"]
+        "img",
+        "podman",
+        network="egress",
+        memory=None,
+        read_only=False,
+        options=["--gpus", "all"],
+        user="0:0",
     )
     line = sandbox.command_line(SandboxCommand(["cat"], tmp_path, "n", input=b"x"), "c", tmp_path)
     assert line[line.index("--network") + 1] == "egress" and "--interactive" in line
@@ -38,6 +44,18 @@ def test_a_flow_may_allow_more(tmp_path: Path) -> None:
         SandboxCommand(["cat"], tmp_path, "n"), "c", tmp_path
     )
     assert "--network" not in everywhere and "--interactive" not in everywhere
+
+
+@pytest.mark.parametrize(
+    ("uid", "user", "is_mapped"), [(0, None, False), (7, None, True), (7, "7:7", False)]
+)
+def test_podman_maps_the_user_of_a_worker_that_is_not_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, user: str | None, is_mapped: bool
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: uid)
+    sandbox = Container("img", "podman", user=user)
+    line = sandbox.command_line(SandboxCommand(["cat"], tmp_path, "n"), "c", tmp_path)
+    assert ("--userns" in line and line[line.index("--userns") + 1] == "keep-id") is is_mapped
 
 
 @pytest.mark.parametrize(
