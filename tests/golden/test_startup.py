@@ -6,8 +6,11 @@ These names stand for the time that a start takes; times themselves belong to ``
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 from tests.golden.golden_files import compare
 
@@ -31,11 +34,27 @@ REPORT = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
 
 
 def test_a_start_loads_the_packages_of_the_golden_file() -> None:
-    compare("startup", {what: loaded(script) for what, script in STARTS.items()})
+    compare("startup", {what: packages(loaded(script)) for what, script in STARTS.items()})
 
 
-def loaded(script: str) -> set[str]:
-    """Return the watched packages that a new process has loaded after the script."""
-    command = [sys.executable, "-c", script + REPORT]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])} & WATCHED
+def loaded(
+    script: str, environment: Mapping[str, str] = os.environ, directory: Path | None = None
+) -> set[str]:
+    """Return the modules that a new process has loaded after the script."""
+    done = subprocess.run(
+        [sys.executable, "-c", script + REPORT],
+        cwd=directory,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, f"{script}: {done.stderr}"
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def packages(modules: set[str]) -> set[str]:
+    """Return the watched packages among the modules."""
+    return {name.partition(".")[0] for name in modules} & WATCHED
