@@ -49,10 +49,6 @@ class Child:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-#: The value of a run that carries out one command and ends. See ``perdure.flows.shapes``.
-ONLY = "_only"
-
-
 @dataclass(frozen=True)
 class OneRound(Child):
     """A child run of which one node is to be played. Its flow ends it behind that node.

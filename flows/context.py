@@ -17,7 +17,6 @@ from typing_extensions import TypeVar
 from perdure.flows.budgets import Budget
 from perdure.flows.cancellation import Signals
 from perdure.flows.children import (
-    ONLY,
     Child,
     ChildFailed,
     Group,
@@ -50,7 +49,7 @@ from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.kept import NOTHING_KEPT, Kept
 from perdure.flows.live_text import NOT_WATCHED, LiveText
-from perdure.flows.names import is_name
+from perdure.flows.names import ONLY, OPEN_ASKS, REMARKS, is_name
 from perdure.flows.notes import NO_NOTES, NoteAccess, Notes
 from perdure.flows.outcomes import ASK, SAY, Command, Turn
 from perdure.flows.providers import ALL_MAY_ASK, Endpoint, Providers
@@ -69,10 +68,6 @@ def _no_retry(error: BaseException) -> bool:
 
 #: Maximum characters of a progress text. It travels with every heartbeat.
 PROGRESS_LENGTH = 200
-#: The value with the positions in the stored history of what people said to the run.
-REMARKS = "_remarks"
-#: The value with the numbers of the questions to which the run has not replied.
-OPEN_ASKS = "_open_asks"
 
 
 def _no_artifact(name: str) -> str:

@@ -10,28 +10,23 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ValidationError
 
 from perdure.flows.answers import AnswerType, type_text
 from perdure.flows.budgets import check_budgets
-from perdure.flows.context import RoundContext
 from perdure.flows.errors import InvalidFlow, InvalidInput
 from perdure.flows.json_values import storable
-from perdure.flows.names import is_name, suggest
+from perdure.flows.names import Role, is_name, suggest
 from perdure.flows.outcomes import End, Outcome
 from perdure.flows.retry import Retry, retry_of
 from perdure.flows.validation import check_limit, is_seconds
 
 if TYPE_CHECKING:
+    from perdure.flows.context import RoundContext
     from perdure.flows.lifespans import Lifespan
     from perdure.flows.notes import NoteStore
-
-#: The workers that take the rounds of a node: "controller" workers wait for models, "executor"
-#: workers run tools.
-Role = Literal["controller", "executor"]
-
 
 #: Values of ``expose``: the Model Context Protocol, and OpenAI's API.
 EXPOSED_TO = ("mcp", "openai")

@@ -1,6 +1,7 @@
 """Names that configuration and people refer to, and registries of the things that have them.
 
-Such things are interfaces, nodes, commands and controllers.
+Such things are interfaces, nodes, commands and controllers. The roles of workers are here, too, and
+the names of values that shipped flows keep in a run.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from importlib import import_module
+from typing import Any, Generic, Literal, TypeVar
 
 from perdure.flows.errors import InvalidFlow
 
@@ -16,6 +18,19 @@ T = TypeVar("T")
 
 #: Names of flows, nodes and commands. They appear in keys, in URLs and on command lines.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+#: The workers that take the rounds of a node: "controller" workers wait for models, "executor"
+#: workers run tools.
+Role = Literal["controller", "executor"]
+
+#: The value of a run that carries out one command and ends. See ``perdure.flows.shapes``.
+ONLY = "_only"
+#: The value with the positions in the stored history of what people said to the run.
+REMARKS = "_remarks"
+#: The value with the numbers of the questions to which the run has not replied.
+OPEN_ASKS = "_open_asks"
+#: The value that counts bad replies in a row. A retry of the run resets it to 0.
+BAD_REPLIES = "_bad_replies"
 
 #: Form of a topic, which is part of a key's name on the server. A topic that came over HTTP has its
 #: submitter's name in front.
@@ -40,10 +55,12 @@ class Names(Generic[T]):
 
     Args:
         kind: the kind in errors, such as ``interface``.
+        homes: modules that register the things of this kind that ship. They are imported when a
+            thing is registered or looked up, so that its name is never that of a shipped one.
     """
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
+    def __init__(self, kind: str, *homes: str) -> None:
+        self._kind, self._homes = kind, homes
         self._things: dict[str, T] = {}
 
     def keep(self, name: str, thing: T) -> T:
@@ -59,6 +76,7 @@ class Names(Generic[T]):
                 f"{name!r} cannot name a {self._kind}; expected letters, digits, '_', "
                 "'.' or '-', at most 100"
             )
+        self._import_shipped()
         other = self._things.get(name)
         if other is not None and _origin(other) != _origin(thing):
             raise InvalidFlow(
@@ -74,6 +92,7 @@ class Names(Generic[T]):
         Raises:
             InvalidFlow: the name is unknown. The message names the nearest known one.
         """
+        self._import_shipped()
         if name not in self._things:
             hint = (
                 " (expected a registered name, never an import path)"
@@ -86,7 +105,12 @@ class Names(Generic[T]):
         return self._things[name]
 
     def __contains__(self, name: object) -> bool:
+        self._import_shipped()
         return name in self._things
+
+    def _import_shipped(self) -> None:
+        for home in self._homes:
+            import_module(home)
 
 
 def _origin(thing: Any) -> str:
@@ -101,7 +125,9 @@ def _origin(thing: Any) -> str:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 #: Functions of the ring's state and the context, as ``perdure.Node`` accepts them.
-registered_nodes: Names[Callable[..., Any]] = Names("node")
+registered_nodes: Names[Callable[..., Any]] = Names(
+    "node", "perdure.flows.human", "perdure.flows.memory"
+)
 
 
 def node(name: str) -> Callable[[_F], _F]:

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from perdure.flows.context import OPEN_ASKS, REMARKS, RoundContext, altered
+from perdure.flows.context import RoundContext, altered
 from perdure.flows.errors import BadReply
 from perdure.flows.history import History, forgotten_of
 from perdure.flows.json_values import canonical
+from perdure.flows.names import OPEN_ASKS, REMARKS
 from perdure.flows.outcomes import ASK, SAY, Advance, Command, End, Turn
 from perdure.flows.summaries import bounded
 from perdure.flows.waits import ReceivedSignal

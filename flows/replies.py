@@ -23,8 +23,6 @@ MAX_FAILED_PARSES = 100
 MAX_LENGTH = 1024 * 1024
 #: Maximum calls of one reply. Further calls are answered with an error, and not read of a model.
 MOST_CALLS = 64
-#: The value that counts bad replies in a row. A retry of the run resets it to 0.
-BAD_REPLIES = "_bad_replies"
 _FORMAT = 'expected a JSON object like {"thought": "...", "command": "name", "command_args": {...}}'
 
 

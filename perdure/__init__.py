@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from perdure.flows.executors.shell import shell_command
     from perdure.flows.executors.subprocesses import ProcessEnding
     from perdure.flows.files import File, FileReference
-    from perdure.flows.flow import Flow, Role
+    from perdure.flows.flow import Flow
     from perdure.flows.history import History
     from perdure.flows.human import human_feedback
     from perdure.flows.lifespans import Lifespan, LifespanFailed, lifespan
     from perdure.flows.memory import memory_read, memory_write
-    from perdure.flows.names import node
+    from perdure.flows.names import Role, node
     from perdure.flows.notes import Note, Notes, NoteStore
     from perdure.flows.outcomes import (
         Advance,
@@ -147,7 +147,7 @@ _HOMES = {
     "Child": "perdure.flows.children",
     "ChildFailed": "perdure.flows.children",
     "CircularFlow": "perdure.flows.shapes.circular",
-    "Client": "perdure.worker.client",
+    "Client": "perdure.worker.client.client",
     "Command": "perdure.flows.outcomes",
     "CommandSpec": "perdure.flows.commands.command",
     "Conflict": "perdure.worker.errors",
@@ -173,7 +173,7 @@ _HOMES = {
     "Forgotten": "perdure.flows.errors",
     "Group": "perdure.flows.children",
     "History": "perdure.flows.history",
-    "Inbox": "perdure.worker.client",
+    "Inbox": "perdure.worker.domain.interrupt",
     "Interrupt": "perdure.flows.outcomes",
     "InvalidAnswer": "perdure.flows.errors",
     "InvalidChild": "perdure.flows.children",
@@ -195,7 +195,7 @@ _HOMES = {
     "NotReplicated": "perdure.worker.errors",
     "Outcome": "perdure.flows.outcomes",
     "OutcomeUnknown": "perdure.flows.errors",
-    "Page": "perdure.worker.client",
+    "Page": "perdure.worker.domain.run",
     "Parked": "perdure.flows.waits",
     "PendingInterrupt": "perdure.worker.domain.interrupt",
     "PerdureError": "perdure.flows.errors",
@@ -204,7 +204,7 @@ _HOMES = {
     "Renew": "perdure.flows.outcomes",
     "Retry": "perdure.flows.retry",
     "RetryableError": "perdure.flows.errors",
-    "Role": "perdure.flows.flow",
+    "Role": "perdure.flows.names",
     "RoundContext": "perdure.flows.context",
     "RoundStopped": "perdure.flows.errors",
     "Run": "perdure.worker.domain.run",

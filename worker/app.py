@@ -16,14 +16,13 @@ from celery import Celery, signals
 
 from perdure.flows.flow import Flow
 from perdure.worker.client import Client
-from perdure.worker.doctor.default_server import with_server
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.logs import set_up_logging
 from perdure.worker.messaging.celery_app import OwnApp, celery_app
 from perdure.worker.messaging.message import SUBMIT
 from perdure.worker.runtime.runtime import Runtime, engine_of
 from perdure.worker.runtime.worker_step import install_rounds
-from perdure.worker.settings import Settings, current
+from perdure.worker.settings import Settings, current, with_server
 from perdure.worker.store.urls import check_url
 from perdure.worker.tracing.export import set_up
 from perdure.worker.urls import broker_url

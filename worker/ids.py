@@ -1,8 +1,8 @@
-"""Names of worker processes (``HOST:PID``), and random ids.
+"""Ids of runs, names of worker processes (``HOST:PID``), and random ids.
 
-Claims and loss events have the names. The ids are needed several times per round.
+Claims and loss events have the names. Random ids are needed several times per round.
 
-The ids have to be distinct, not secret. The operating system's random bytes would cost a system
+Random ids have to be distinct, not secret. The operating system's random bytes would cost a system
 call each, during which the thread releases the interpreter and then waits to get it back.
 """
 
@@ -10,8 +10,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import socket
 from functools import cache
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
+#: Suffixes of the keys beside a run's hash. An id with such a suffix would be another run's key.
+OWN_KEYS = (":memory", ":events", ":artifacts", ":mailbox")
 
 #: Seeded by the operating system. The generator of the random module itself could be seeded by
 #: other code.

@@ -11,7 +11,6 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,7 +30,6 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from perdure.flows import registry
 from perdure.flows.durations import as_seconds, is_duration
 from perdure.flows.secrets import is_reference
 from perdure.worker.errors import InvalidSettings
@@ -73,8 +71,8 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True
     )
 
-    #: URL of the state server: redis://, rediss://, unix:// or redis+sentinel://. If None,
-    #: ``perdure.worker.doctor.default_server`` searches for a server.
+    #: URL of the state server: redis://, rediss://, unix:// or redis+sentinel://. If None, it is
+    #: the server of ``perdure up``, else the one on localhost.
     redis_url: str | None = None
     #: URL of Celery's broker (amqp:// or another Redis). If None, the state server is the broker,
     #: so that state and message are one write.
@@ -323,29 +321,21 @@ def current() -> Settings:
     return load_settings()
 
 
-#: Configuration directory of a project, relative to the working directory.
-OWN = Path("config")
+def with_server(settings: Settings) -> Settings:
+    """Fill the URL of the server that ``perdure up`` runs into settings that name no server.
 
-
-@cache
-def shipped() -> Path:
-    """Return the configuration directory that ships with Perdure.
-
-    It is inside an installed package, or beside the source code.
+    Settings that name a server are returned unchanged. If no such server runs, ``redis_url`` stays
+    None, which stands for localhost.
     """
-    package = Path(str(files("perdure.worker")))
-    installed = package / "_config"
-    return installed if installed.is_dir() else package.resolve().parent / "config"
+    if settings.redis_url is not None:
+        return settings
+    from perdure.worker.embedded import EmbeddedServer
 
-
-def find_flows(settings: Settings) -> None:
-    """Register all flows of this process: those of the configured modules, and those in YAML files.
-
-    The YAML files are the ones that ship with Perdure, and the project's own.
-
-    Raises:
-        InvalidFlow: A module cannot be imported.
-    """
-    registry.load_modules(settings.flow_modules)
-    registry.add_directory(shipped() / "flows", shipped=True)
-    registry.add_directory(OWN / "flows")
+    running = EmbeddedServer.running()
+    # A configured broker belongs to another server: the worker of `up` consumes from its own
+    # server.
+    return (
+        settings
+        if running is None
+        else settings.model_copy(update={"redis_url": running, "broker_url": None})
+    )

@@ -33,8 +33,9 @@ from perdure.flows.adapters.graph_values import StateSerializer
 from perdure.flows.commands.calls import call
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError, InvalidInput
-from perdure.flows.flow import Flow, Role
+from perdure.flows.flow import Flow
 from perdure.flows.json_values import canonical, storable
+from perdure.flows.names import Role
 from perdure.flows.outcomes import Advance, Command, End, Interrupt, Outcome, Turn
 from perdure.flows.summaries import safe_text
 

@@ -18,8 +18,7 @@ from perdure.flows.adapters.graph_forks import fork
 from perdure.flows.adapters.graph_nodes import START
 from perdure.flows.adapters.graph_reader import graph_of
 from perdure.flows.errors import InvalidFlow
-from perdure.flows.flow import Role
-from perdure.flows.names import suggest
+from perdure.flows.names import Role, suggest
 from perdure.flows.registry import register
 
 __all__ = ["GraphFlow", "fork", "graph_of", "register_graph"]

@@ -31,7 +31,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _MARK = "__perdure_command__"
 
 #: The plain functions marked ``@command(name=...)``, by name.
-registered_commands: Names[Callable[..., Any]] = Names("command")
+registered_commands: Names[Callable[..., Any]] = Names("command", "perdure.flows.human")
 
 
 @dataclass(frozen=True)

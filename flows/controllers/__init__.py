@@ -14,7 +14,9 @@ from perdure.flows.names import Names
 #: as keyword arguments.
 Maker = Callable[..., "Controller"]
 
-registered_controllers: Names[Maker] = Names("controller")
+registered_controllers: Names[Maker] = Names(
+    "controller", "perdure.flows.human", "perdure.flows.controllers.scripted"
+)
 if TYPE_CHECKING:
     from perdure.flows.commands.command import CommandSpec
 

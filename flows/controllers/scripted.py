@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.flows.context import REMARKS, RoundContext
+from perdure.flows.context import RoundContext
 from perdure.flows.controllers import Controller, controller
 from perdure.flows.errors import FatalError, InvalidFlow
+from perdure.flows.names import REMARKS
 from perdure.flows.outcomes import Interrupt
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from perdure.flows.context import RoundContext
-from perdure.flows.flow import Flow, Role
+from perdure.flows.flow import Flow
+from perdure.flows.names import Role
 from perdure.flows.outcomes import End, Interrupt, Outcome
 from perdure.flows.registry import register
 

@@ -17,8 +17,8 @@ from perdure.flows.errors import (
     RoundStopped,
     ends_process,
 )
-from perdure.flows.flow import Flow, Role
-from perdure.flows.names import suggest
+from perdure.flows.flow import Flow
+from perdure.flows.names import Role, suggest
 from perdure.flows.outcomes import End, Finish, Interrupt, Outcome
 from perdure.flows.summaries import safe_text
 from perdure.flows.waits import Parked

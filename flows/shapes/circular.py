@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 from perdure.flows.commands.calls import call
 from perdure.flows.context import RoundContext, altered
 from perdure.flows.errors import FatalError, InvalidFlow
-from perdure.flows.flow import Flow, Role, title
+from perdure.flows.flow import Flow, title
 from perdure.flows.history import EMPTY_HISTORY
 from perdure.flows.json_values import storable
-from perdure.flows.names import Names, is_name, suggest
+from perdure.flows.names import Names, Role, is_name, suggest
 from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Renew
 from perdure.flows.retry import Retry
 

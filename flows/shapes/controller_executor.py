@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.flows.budgets import COMMANDS, check_commands
-from perdure.flows.children import ONLY, Ended, InvalidChild
+from perdure.flows.children import Ended, InvalidChild
 from perdure.flows.commands.calls import call, playing
 from perdure.flows.commands.command import (
     CommandSpec,
@@ -20,13 +20,13 @@ from perdure.flows.commands.command import (
     parts_of,
     spec_of,
 )
-from perdure.flows.context import OPEN_ASKS, RoundContext, altered
+from perdure.flows.context import RoundContext, altered
 from perdure.flows.controllers import Controller
 from perdure.flows.errors import BadReply, FatalError, InvalidAnswer, InvalidFlow, InvalidInput
 from perdure.flows.flow import title
 from perdure.flows.genai_attributes import TOOL_CALL
 from perdure.flows.history import EMPTY_HISTORY
-from perdure.flows.names import suggest
+from perdure.flows.names import BAD_REPLIES, ONLY, OPEN_ASKS, suggest
 from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Renew, Turn
 from perdure.flows.remarks import (
     PUT_OFF,
@@ -39,7 +39,7 @@ from perdure.flows.remarks import (
     with_values,
     without_remarks,
 )
-from perdure.flows.replies import BAD_REPLIES, read_reply
+from perdure.flows.replies import read_reply
 from perdure.flows.reply_extras import public, with_long_replies_apart
 from perdure.flows.retry import Retry
 from perdure.flows.shapes.branching_flow import carry_out_chosen, choose, told

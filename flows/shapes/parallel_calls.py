@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from perdure.flows.budgets import COMMANDS
-from perdure.flows.children import ONLY, ChildFailed, Ended, OneRound
+from perdure.flows.children import ChildFailed, Ended, OneRound
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import BadReply
 from perdure.flows.json_values import canonical
+from perdure.flows.names import ONLY
 from perdure.flows.outcomes import Advance, Command, End, Turn
 from perdure.flows.shapes.branching_flow import told
 from perdure.flows.shapes.call_queue import command_of, data_of

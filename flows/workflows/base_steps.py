@@ -20,9 +20,8 @@ from perdure.flows.commands.in_doubt import policy_of
 from perdure.flows.context import RoundContext
 from perdure.flows.durations import as_seconds
 from perdure.flows.errors import FatalError, InvalidFlow
-from perdure.flows.flow import Role
 from perdure.flows.json_values import storable
-from perdure.flows.names import is_name, suggest
+from perdure.flows.names import Role, is_name, suggest
 from perdure.flows.retry import Retry, retry_of
 from perdure.flows.summaries import safe_text
 from perdure.flows.waits import waits_are_refused

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 from perdure.flows.commands.approval import Approval
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import BadReply, PerdureError
-from perdure.flows.flow import Role
 from perdure.flows.json_values import canonical, storable
+from perdure.flows.names import Role
 from perdure.flows.retry import Retry
 from perdure.flows.summaries import safe_text
 from perdure.flows.workflows.journal import Kind

@@ -19,9 +19,9 @@ from perdure.flows.errors import (
     RoundStopped,
     UnstorableValue,
 )
-from perdure.flows.flow import Role
 from perdure.flows.journal import with_spent
 from perdure.flows.json_values import storable
+from perdure.flows.names import Role
 from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
 from perdure.flows.summaries import shown
 from perdure.flows.waits import no_waits

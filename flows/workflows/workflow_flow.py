@@ -24,8 +24,9 @@ from perdure.flows.errors import (
     UnstorableValue,
     ends_process,
 )
-from perdure.flows.flow import Flow, Role
+from perdure.flows.flow import Flow
 from perdure.flows.json_values import storable
+from perdure.flows.names import Role
 from perdure.flows.outcomes import Advance, End, Outcome, Renew
 from perdure.flows.registry import register
 from perdure.flows.retry import Retry, retry_of

@@ -23,8 +23,7 @@ from pydantic import (
 
 from perdure.flows.durations import as_seconds
 from perdure.flows.executors.mcp.config import ServerConfig
-from perdure.flows.flow import Role
-from perdure.flows.names import NAME
+from perdure.flows.names import NAME, Role
 from perdure.flows.shapes.config import CommandConfig, ExecutorConfig, RetryConfig, SubflowsConfig
 from perdure.flows.summaries import MOST
 from perdure.flows.waits import LONGEST, MOST_NAMES

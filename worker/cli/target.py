@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from perdure.worker.cli.celery_command import engine_here
 from perdure.worker.cli.exit_codes import USAGE, Failed, NoServer
+from perdure.worker.cli.main import paused_collector
 from perdure.worker.presentation.text import plain
 from perdure.worker.urls import LOCALHOST, is_http, place_of
 
 if TYPE_CHECKING:
     from perdure.worker.client import Client
     from perdure.worker.client.api import ClientApi
+    from perdure.worker.client.connection import ClientConnection
+    from perdure.worker.client.read_api import ReadApi
     from perdure.worker.settings import Settings
+
+_C = TypeVar("_C", bound="ClientConnection")
 
 #: Environment variables: the HTTP server to use without ``--url``, and the token for it.
 SERVER_URL, TOKEN = "PERDURE_SERVER_URL", "PERDURE_TOKEN"
@@ -42,8 +47,9 @@ def settings_for(url: str | None, **overrides: Any) -> Settings:
         InvalidSettings: A setting is invalid, or the URL cannot be that of a server.
         StoreUnavailable: The server does not answer.
     """
-    from perdure.worker.settings import load_settings
-    from perdure.worker.store.urls import check_answers, check_url
+    with paused_collector():
+        from perdure.worker.settings import load_settings
+        from perdure.worker.store.urls import check_answers, check_url
 
     if is_http(url):
         raise Failed(
@@ -80,11 +86,26 @@ def client_for(url: str | None) -> Iterator[ClientApi]:
         return
     from perdure.worker.client.remote import RemoteClient
 
-    remote = RemoteClient(server, os.environ.get(TOKEN) or None)
-    try:
+    with closing(RemoteClient(server, os.environ.get(TOKEN) or None)) as remote:
         yield remote
-    finally:
-        remote.close()
+
+
+@contextmanager
+def reader_for(url: str | None) -> Iterator[ReadApi]:
+    """Yield a client for a CLI command that only reads runs, and close it afterwards.
+
+    The command starts faster than with ``client_for``, and talks to the same server.
+    """
+    if _http_server(url) is not None:
+        with client_for(url) as client:
+            yield client
+        return
+    settings = settings_for(url)
+    with paused_collector():
+        from perdure.worker.client.reader import Reader
+
+    with closing(_connected(Reader, url, settings)) as reader:
+        yield reader
 
 
 @contextmanager
@@ -95,18 +116,19 @@ def state_client_for(url: str | None, **options: Any) -> Iterator[Client]:
     client of the user's own Celery app has that app's options instead.
     """
     settings = settings_for(url)
-    from perdure.worker.client import Client
+    with paused_collector():
+        from perdure.worker.client import Client
 
-    engine = engine_here()
-    client = (
-        Client(settings=settings, **options)
-        if engine is None or url is not None
-        else Client(app=engine.app)
-    )
-    try:
+    with closing(_connected(Client, url, settings, **options)) as client:
         yield client
-    finally:
-        client.close()
+
+
+def _connected(kind: type[_C], url: str | None, settings: Settings, **options: Any) -> _C:
+    """Return a client of this class for the state server, or for the user's own Celery app."""
+    engine = engine_here()
+    if engine is None or url is not None:
+        return kind(settings=settings, **options)
+    return kind(app=engine.app)
 
 
 def _http_server(url: str | None) -> str | None:
@@ -131,11 +153,13 @@ def _find_server(settings: Settings) -> Settings:
     Raises:
         NoServer: Neither can be used.
     """
-    from perdure.worker.doctor.default_server import unsafe_because, with_server
+    from perdure.worker.settings import with_server
 
     settings_of_up = with_server(settings)
     if settings_of_up.redis_url is not None:
         return settings_of_up
+    from perdure.worker.doctor.default_server import unsafe_because
+
     reason = unsafe_because(LOCALHOST, settings)
     if reason is None:
         click.echo("using the server at localhost:6379", err=True)
@@ -154,7 +178,7 @@ FEWEST = 3
 SHOWN = 5
 
 
-def known_id(client: ClientApi, text: str) -> str:
+def known_id(client: ReadApi, text: str) -> str:
     """Return the full id of the run that a user named by the beginning of its id.
 
     Returns:

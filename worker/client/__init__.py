@@ -1,40 +1,32 @@
-"""Client: submits goals, reads runs, and stops, resumes and retries them."""
+"""Client: submits goals, reads runs, and stops, resumes and retries them.
+
+Names are imported when they are first used, because a command that only reads runs needs a part of
+this package (``reader``).
+"""
 
 from __future__ import annotations
 
-from perdure.worker.client.bulk import BulkOperations
-from perdure.worker.client.control import RunControl
-from perdure.worker.client.fork import Forks
-from perdure.worker.client.inbox import InboxReads
-from perdure.worker.client.notes import RunNoteReads
-from perdure.worker.client.notifications import Notifications
-from perdure.worker.client.stuck import StuckRuns
-from perdure.worker.client.threads import Threads
-from perdure.worker.domain.interrupt import Inbox
-from perdure.worker.domain.run import Page
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perdure.worker.client.client import Client
+    from perdure.worker.domain.interrupt import Inbox
+    from perdure.worker.domain.run import Page
+
+_HOMES = {
+    "Client": "perdure.worker.client.client",
+    "Inbox": "perdure.worker.domain.interrupt",
+    "Page": "perdure.worker.domain.run",
+}
 
 
-class Client(Forks, Threads, RunControl, InboxReads, StuckRuns, BulkOperations, RunNoteReads):
-    """Client of the runs on one server.
-
-    Args:
-        url: redis://, rediss://, unix:// or redis+sentinel://. None means the URL in the settings.
-        settings: None means those of this process (``config/worker.toml``, ``PERDURE_*``).
-        app: A Celery app of your own that ``install`` was called for. It brings its state server,
-            its broker and its connection, so pass it without ``url`` and ``settings``.
-        resends: How often a command without a reply is sent again before StoreUnavailable is
-            raised.
-
-    Raises:
-        StoreUnavailable: From every method, if the server does not reply.
-        NotReplicated: From submit, request_stop, resume, add, retry, signal and delete, if
-            ``wait_replicas`` is set. The operation was done, but not on enough replicas in time.
-    """
-
-    @property
-    def notifications(self) -> Notifications:
-        """The notifications that wait for delivery or are dead."""
-        return Notifications(self)
+def __getattr__(name: str) -> Any:
+    """Import a name of this package from its module when the name is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
 
 
 __all__ = ["Client", "Inbox", "Page"]

@@ -15,8 +15,10 @@ from perdure.flows.outcomes import ASK
 from perdure.worker.client import Client, validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.async_notifications import AsyncNotifications
-from perdure.worker.client.results import answer_of, has_ended, id_of, rests, still
-from perdure.worker.client.steer import PATIENCE, pauses, seconds_of, too_late
+from perdure.worker.client.results import has_ended, id_of, rests, still
+from perdure.worker.client.steer import PATIENCE, too_late
+from perdure.worker.client.typed_answers import answer_of
+from perdure.worker.client.values import pauses, seconds_of
 from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.signal import SignalReply

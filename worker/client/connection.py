@@ -10,12 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from perdure.worker.client import validation
-from perdure.worker.doctor.default_server import with_server
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import TITLE_FIELDS, title_of
 from perdure.worker.errors import DamagedRun, RunNotFound
-from perdure.worker.messaging.message import TASKS
-from perdure.worker.settings import Settings, current, find_flows
+from perdure.worker.settings import Settings, current, with_server
 from perdure.worker.store import Replication, Store, StoreUnavailable
 from perdure.worker.store.connection import RESENDS
 from perdure.worker.store.urls import check_url
@@ -78,10 +76,12 @@ class ClientConnection:
 
         A client of the user's own Celery app also registers the flows that this app brings.
         """
-        if self._app is None:
-            find_flows(self.settings)
-        else:
+        if self._app is not None:
             self._connection.find_flows()
+            return
+        from perdure.worker.flow_registration import find_flows  # It loads flows: reads need none.
+
+        find_flows(self.settings)
 
     def _check_durability(self) -> None:
         """Raise UnsafeServer if the state server could lose runs that it has acknowledged.
@@ -141,6 +141,8 @@ class ClientConnection:
         return self._message_for(task, queue, record.id, record.epoch + epochs, record.step)
 
     def _message_for(self, task: str, queue: str, run_id: str, epoch: int, step: int) -> str:
+        from perdure.worker.messaging.message import TASKS  # Clients that only read send none.
+
         if task not in TASKS.values():
             raise DamagedRun(
                 f"run {run_id}: its task is {task!r}, expected one of {', '.join(TASKS.values())}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.flows.budgets import check_budgets
 from perdure.flows.json_values import canonical, storable
-from perdure.flows.replies import BAD_REPLIES
+from perdure.flows.names import BAD_REPLIES
 from perdure.worker.client import validation
 from perdure.worker.client.connection import damaged, not_found, operation
 from perdure.worker.client.inbox import asked_below

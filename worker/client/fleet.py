@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from perdure.flows import registry
 from perdure.worker.client import validation
+from perdure.worker.client.api import ClientApi
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.fleet import FlowInfo, FlowPause, WorkerInfo, WorkerStatus, describe
 from perdure.worker.errors import UnknownFlow
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perdure.worker.doctor import Finding
 
 
-class Fleet(RunReads):
+class Fleet(RunReads, ClientApi):
     """Lists workers and flows, pauses flows, examines the server."""
 
     def workers(self) -> list[WorkerStatus]:
@@ -26,6 +26,8 @@ class Fleet(RunReads):
         ]
 
     def flows(self) -> dict[str, FlowInfo]:
+        from perdure.flows import registry  # It loads flows: no other method here needs them.
+
         self._find_flows()
         flows = {
             name: cast(FlowInfo, {**describe(make()), "workers": []})

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.flows import registry
 from perdure.flows.json_values import storable
 from perdure.flows.names import is_name
 from perdure.flows.retry import Retry, tightening
@@ -150,6 +149,8 @@ class Forks(Submitter, RunReads):
 
     def _description(self, name: str) -> Mapping[str, Any]:
         """Return the description of a flow, of this process or as a live worker announced it."""
+        from perdure.flows import registry  # It loads flows: clients that only read need none.
+
         self._find_flows()
         try:
             return describe(registry.make(name))

@@ -23,8 +23,8 @@ from perdure.worker.domain.record import (
     unpack_turns,
 )
 from perdure.worker.domain.settlement import HISTORY
-from perdure.worker.domain.submission import RUN_ID
 from perdure.worker.errors import InvalidInput, NotForkable
+from perdure.worker.ids import RUN_ID
 from perdure.worker.presentation.text import count
 from perdure.worker.store import Store
 from perdure.worker.store.lookups import is_below

@@ -7,15 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush, merge
 from itertools import groupby, islice
+from typing import TYPE_CHECKING
 
 from perdure.worker.client import validation
-from perdure.worker.client.api import ClientApi
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.interrupt import Inbox, PendingInterrupt
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Run
 from perdure.worker.errors import DamagedRun
 from perdure.worker.presentation.text import plain
+
+if TYPE_CHECKING:
+    from perdure.worker.client.read_api import ReadApi
 
 #: Characters of a question that an error shows.
 QUESTION_SHOWN = 200
@@ -162,7 +165,7 @@ class InboxReads(RunReads):
             cursor, count = f"{listed[-1][1]}:{listed[-1][0]}", BATCH
 
 
-def asked_below(client: ClientApi, run: Run) -> str:
+def asked_below(client: ReadApi, run: Run) -> str:
     """Return the end of a sentence that leads to what the child runs of a run ask a person."""
     if not run.details.get("waits_for_children"):
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perdure.worker.client import validation
+from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import damaged, operation
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.record import Record, millionths
@@ -25,7 +26,7 @@ def check_has_budgets(record: Record, add: Mapping[str, float]) -> None:
             )
 
 
-class RunLimits(RunReads):
+class RunLimits(RunReads, ClientApi):
     """Raises the limits of runs."""
 
     def add(self, /, run_id: str, *, by: str | None = None, **amounts: float) -> Run:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from perdure.flows.files import File, FileReference
 from perdure.flows.outcomes import Turn
@@ -20,7 +20,6 @@ from perdure.worker.client.results import RunResults, rests, still
 from perdure.worker.client.run_counts import status_counts
 from perdure.worker.client.run_list import RunFilter, list_runs
 from perdure.worker.client.tree import TreeReader
-from perdure.worker.diagnostics.why import verdict_of
 from perdure.worker.domain.event import LAST, Event, is_trimmed
 from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.record import FORKED, GROUPS, KEEP_EVENTS, Record, unpack_turns
@@ -29,12 +28,13 @@ from perdure.worker.domain.run_query import RunQuery
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.stream import StreamItem, StreamReader, TextEntry
 from perdure.worker.domain.transcript import SubmitOptions, Transcript, TranscriptTurn, WholeRun
-from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import ArtifactNotFound, DamagedRun, InvalidInput
 from perdure.worker.store import Store
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 from perdure.worker.store.live_text import Entry, LiveTextRecords
-from perdure.worker.store.lookups import look
+
+if TYPE_CHECKING:
+    from perdure.worker.domain.verdict import Verdict
 
 #: For readers of events only.
 NO_TEXT: Mapping[str, str] = {}
@@ -383,6 +383,10 @@ class RunReads(ClientConnection, RunResults):
         return file
 
     def why(self, run_id: str) -> Verdict:
+        # Imported here, because few clients ask for the reason of a state.
+        from perdure.worker.diagnostics.why import verdict_of
+        from perdure.worker.store.lookups import look
+
         lengths = self._connection.publisher.lengths() if self._store.outbox else None
         standing = look(self._store, run_id, lengths) if validation.is_run_id(run_id) else None
         if standing is None:

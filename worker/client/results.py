@@ -1,25 +1,20 @@
-"""The typed answer of a run, for every client."""
+"""The method ``result``, for every client, and what a client says of a run that it waits for."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
-from functools import cache
 from typing import Any, TypeVar, overload
 
-from perdure.flows import registry
-from perdure.flows.answers import AnswerType
-from perdure.flows.errors import InvalidFlow
 from perdure.worker.client import validation
-from perdure.worker.client.api import ClientApi
+from perdure.worker.client.read_api import ReadApi
 from perdure.worker.domain.run import Run, RunStatus
-from perdure.worker.errors import InvalidInput, InvalidSettings, RunFailed
 
 T = TypeVar("T")
 
 
-class RunResults(ClientApi):
+class RunResults(ReadApi):
     """The method ``result``."""
 
     @abstractmethod
@@ -43,6 +38,9 @@ class RunResults(ClientApi):
     def result(
         self, run: Run | str, timeout: float | timedelta | None = None, *, as_type: Any = None
     ) -> Any:
+        # Imported here, because it loads flows: few clients want a typed answer.
+        from perdure.worker.client.typed_answers import answer_of
+
         run_id = id_of(run)
         ended = self._run_when(run_id, has_ended, validation.timeout(timeout))
         return answer_of(ended, as_type, self._find_flows)
@@ -69,67 +67,4 @@ def still(run: Run, timeout: float) -> TimeoutError:
     return TimeoutError(
         f"run {run.id} is still {run.status.value}{waits} at step {run.state.step} "
         f"after {timeout:g} s; it continues"
-    )
-
-
-def answer_of(run: Run, as_type: Any, find_flows: Callable[[], None]) -> Any:
-    """Return the answer of a run that has ended, as a value of its type.
-
-    Args:
-        as_type: the type. None: that of the run's flow, if this process knows it.
-        find_flows: registers the flows of this process.
-
-    Raises:
-        RunFailed: the run has no answer, because it ended errored, stopped or unfinished.
-        InvalidAnswer: the answer is of another type.
-        InvalidInput: ``as_type`` is no type that pydantic can read.
-    """
-    if not run.finished:
-        raise RunFailed(_why(run), run)
-    answers = _flows_type(run.flow, find_flows) if as_type is None else _type_of(as_type)
-    return run.answer if answers is None else answers.read(run.answer, f"run {run.id}: ")
-
-
-def _flows_type(name: str, find_flows: Callable[[], None]) -> AnswerType | None:
-    try:
-        find_flows()
-        return registry.make(name).answer_type()
-    except (InvalidFlow, InvalidSettings):
-        return None
-
-
-def _type_of(kind: Any) -> AnswerType:
-    try:
-        try:
-            return _cached_type(kind)
-        except TypeError:  # It has no hash.
-            return AnswerType(kind, "as_type")
-    except InvalidFlow as error:
-        raise InvalidInput(str(error)) from error
-
-
-@cache
-def _cached_type(kind: Any) -> AnswerType:
-    return AnswerType(kind, "as_type")
-
-
-def _why(run: Run) -> str:
-    """Return why a run that has ended has no answer, and how to continue it."""
-    match run.status:
-        case RunStatus.ERRORED:
-            return (
-                f"run {run.id} errored at step {run.state.step}: {run.error}. "
-                f"To retry it: perdure retry {run.id}"
-            )
-        case RunStatus.STOPPED:
-            by = run.details.get("stop_by")
-            reason = run.details.get("stop_reason")
-            told = f"{f' by {by}' if by else ''}{f': {reason}' if reason else ''}"
-            return (
-                f"run {run.id} was stopped at step {run.state.step}{told}. "
-                f"To continue it: perdure resume {run.id}"
-            )
-    return (
-        f"run {run.id} is {run.status_text}, so it has no answer of its own, only: "
-        f"{run.answer!r:.200}. For the cause: perdure why {run.id}"
     )

@@ -9,10 +9,10 @@ from typing import Any
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import is_name
 from perdure.worker.client import validation
+from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import damaged, not_found
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.signal import SignalReceipt
-from perdure.worker.domain.submission import RUN_ID
 from perdure.worker.errors import (
     Conflict,
     DamagedRun,
@@ -21,6 +21,7 @@ from perdure.worker.errors import (
     MailboxFull,
     RunNotFound,
 )
+from perdure.worker.ids import RUN_ID
 
 #: Unread signals of one name, names with unread signals, and bytes of them that a mailbox holds.
 MOST_UNREAD, MOST_NAMES, MOST_BYTES = 1_000, 64, 64 * 1024 * 1024
@@ -44,7 +45,7 @@ def stored_key(key: str) -> str:
     return sha256(key.encode()).hexdigest()[:32]
 
 
-class RunSignals(RunReads):
+class RunSignals(RunReads, ClientApi):
     """Sends signals to runs."""
 
     def signal(

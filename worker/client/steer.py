@@ -1,48 +1,24 @@
-"""The part of the client that talks to a run that works: say, ask and its reply, and its values."""
+"""The part of the client that talks to a run that works: say, ask and its reply."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 from perdure.flows.outcomes import ASK, SAY
-from perdure.flows.reply_extras import public
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import not_found
-from perdure.worker.client.read import RunReads
+from perdure.worker.client.values import RunValues, pauses, seconds_of
 from perdure.worker.domain.record import ARRIVED
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
-from perdure.worker.errors import InvalidInput, InvalidTransition, ValueNotFound
+from perdure.worker.errors import InvalidInput, InvalidTransition
 
-#: Seconds between two looks for a reply or a value: short at first, then longer.
-FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 #: Seconds that ``ask`` waits, unless its caller says otherwise.
 PATIENCE = 30.0
-
-
-def pauses(timeout: float) -> Iterator[float]:
-    """Yield the seconds to wait between looks, until the timeout has passed."""
-    ends, pause = time.monotonic() + timeout, FIRST_LOOK
-    while (left := ends - time.monotonic()) > 0:
-        yield min(pause, left)
-        pause = min(pause * 1.5, LAST_LOOK)
-
-
-def seconds_of(timeout: object) -> float:
-    """Return a timeout in seconds.
-
-    Raises:
-        InvalidInput: It is no number of seconds and no timedelta.
-    """
-    seconds = validation.timeout(timeout)
-    if seconds is None:
-        raise InvalidInput("the timeout is None; expected a number of seconds, or a timedelta")
-    return seconds
 
 
 def check_words(words: object, name: str) -> None:
@@ -88,8 +64,8 @@ class Steering(ClientApi):
         return reply.value
 
 
-class RunSteering(RunReads, Steering):
-    """Reads what a run replied and what its nodes have returned."""
+class RunSteering(RunValues, Steering):
+    """Reads what a run replied."""
 
     def reply(
         self, run_id: str, number: int, name: str = ASK, timeout: float | timedelta = 0.0
@@ -121,28 +97,3 @@ class RunSteering(RunReads, Steering):
                 f"its answer: perdure show {run_id}"
             )
         return SignalReply(run_id, name, number, False)
-
-    def unread(self, run_id: str) -> dict[str, int]:
-        if ARRIVED not in self._record(run_id).fields:
-            return {}
-        counts = self._store.signal_counts(run_id, self._store.signal_names(run_id))
-        return {name: last - taken for name, (taken, last) in counts.items() if last > taken}
-
-    def values(self, run_id: str) -> dict[str, Any]:
-        return public(self._record(run_id).values)
-
-    def value(self, run_id: str, name: str, wait: float | timedelta = 0.0) -> Any:
-        validation.text(name, "name")
-        for pause in pauses(seconds_of(wait)):
-            record = self._record(run_id)
-            found = public(record.values)
-            if name in found:
-                return found[name]
-            if record.fields["phase"] == "completed":
-                break
-            time.sleep(pause)
-        values = self.values(run_id)
-        if name in values:
-            return values[name]
-        known = f"it has {', '.join(values)}" if values else "it has none"
-        raise ValueNotFound(f"run {run_id} has no value {name!r} yet; {known}")

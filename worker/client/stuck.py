@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from perdure.flows.flow import Role
+from perdure.flows.names import Role
 from perdure.worker.client import validation
+from perdure.worker.client.api import ClientApi
 from perdure.worker.client.read import RunReads
 from perdure.worker.diagnostics.run_case import number
 from perdure.worker.diagnostics.why import verdict_of
@@ -32,7 +33,7 @@ MOVING = (
 AT_ONCE = 25
 
 
-class StuckRuns(RunReads):
+class StuckRuns(RunReads, ClientApi):
     """Finds runs that are stuck."""
 
     def stuck(self, limit: int = 50, submitted_by: str | None = None) -> list[Verdict]:

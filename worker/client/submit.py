@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.flows import registry
 from perdure.flows.files import File, files_of
 from perdure.flows.json_values import storable
 from perdure.flows.retry import Retry, tightening
@@ -17,7 +16,7 @@ from perdure.worker.client.fleet import Fleet
 from perdure.worker.domain.fleet import check_announced, describe
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Run
-from perdure.worker.domain.submission import OWN_KEYS, RUN_ID, Submission, When, from_now
+from perdure.worker.domain.submission import Submission, When, from_now
 from perdure.worker.errors import (
     Conflict,
     DamagedRun,
@@ -27,6 +26,7 @@ from perdure.worker.errors import (
     Taken,
     UnknownFlow,
 )
+from perdure.worker.ids import OWN_KEYS, RUN_ID
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.tracing import traced_submission
@@ -236,6 +236,8 @@ class Submitter(Fleet):
         Raises:
             UnknownFlow: Neither this process nor a live worker knows the flow.
         """
+        from perdure.flows import registry  # It loads flows: clients that only read need none.
+
         self._find_flows()
         try:
             flow = registry.make(name)

@@ -16,8 +16,8 @@ from perdure.flows.budgets import check_budgets
 from perdure.flows.json_values import storable
 from perdure.flows.names import TOPIC, is_name
 from perdure.worker.domain.run import RunStatus
-from perdure.worker.domain.submission import OWN_KEYS, RUN_ID
 from perdure.worker.errors import InvalidInput, InvalidSettings
+from perdure.worker.ids import OWN_KEYS, RUN_ID
 from perdure.worker.settings import Settings
 from perdure.worker.store.keys import INDEXES
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 
-from perdure.flows.children import continuing
 from perdure.flows.durations import duration
 from perdure.worker.diagnostics.run_case import RunCase, iso, names, number
 from perdure.worker.domain.record import Record, awaited
@@ -305,6 +304,8 @@ def _waiting_for_children(case: RunCase, group: str) -> Verdict:
         end += f"perdure show {asking[0]}"
     if held := case.standing.held:
         others = f" and {len(held) - 1} more" if len(held) > 1 else ""
+        from perdure.flows.children import continuing  # It imports the classes of all waits.
+
         child, status = held[0]
         end += f". Run {child}{others} did not succeed. Mend the cause, then: "
         end += continuing(child, status)

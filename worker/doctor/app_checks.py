@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perdure.flows.errors import InvalidFlow
-from perdure.flows.executors.container import container_named
 from perdure.flows.secrets import is_reference
 from perdure.worker.domain.verdict import Finding, Level, ok, refused, unknown, warning
 from perdure.worker.errors import AccessDenied
@@ -322,6 +321,8 @@ def sandbox(settings: Settings) -> Finding:
         return ok(check, "no flow that runs shell commands is enabled here")
     if settings.sandbox is None:
         return ok(check, "no sandbox is set here; run_shell runs as the worker's user")
+    from perdure.flows.executors.container import container_named  # It imports all commands.
+
     try:
         missing = container_named(settings.sandbox).missing
     except InvalidFlow as error:

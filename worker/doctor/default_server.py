@@ -1,8 +1,4 @@
-"""The server for a process whose settings name none, and its check before it gets runs.
-
-The command line, ``Client()``, ``AsyncClient()`` and ``perdure.app`` use, in this order: the server
-of the settings, the server of ``perdure up``, localhost.
-"""
+"""The check of the server on localhost, before it gets the runs of a user who names no server."""
 
 from __future__ import annotations
 
@@ -11,27 +7,6 @@ from perdure.worker.domain.verdict import Level
 from perdure.worker.settings import Settings
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.inspection import inspect
-
-
-def with_server(settings: Settings) -> Settings:
-    """Fill the URL of the server that ``perdure up`` runs into settings that name no server.
-
-    Settings that name a server are returned unchanged. If no such server runs, ``redis_url`` stays
-    None, which stands for localhost.
-    """
-    if settings.redis_url is not None:
-        return settings
-    from perdure.worker.embedded import EmbeddedServer
-
-    running = EmbeddedServer.running()
-    # A configured broker belongs to another server: the worker of `up` consumes from its own
-    # server.
-    return (
-        settings
-        if running is None
-        else settings.model_copy(update={"redis_url": running, "broker_url": None})
-    )
-
 
 #: Seconds for a server on this machine to answer.
 LOCAL_TIMEOUT = 1.0

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from perdure.flows.budgets import KINDS, RUNS, Budget, sum_of
-from perdure.flows.flow import Role
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Interrupt
 from perdure.worker.domain.record import (
@@ -28,6 +27,9 @@ from perdure.worker.domain.record import (
     millionths,
 )
 from perdure.worker.errors import DamagedRun
+
+if TYPE_CHECKING:
+    from perdure.flows.names import Role
 
 #: Most that is charged to the runs above in one commit, in millionths. Scripts add it exactly.
 MOST_CHARGED = 10**18 - 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perdure.flows.children import Ended
 from perdure.flows.json_values import canonical
 from perdure.worker.domain.record import Record, digest_of, version_of
 from perdure.worker.errors import DamagedRun
+
+if TYPE_CHECKING:
+    from perdure.flows.children import Ended
 
 #: Children of one text of a plan. reconcile_children.lua has the same number.
 PLANNED = 32
@@ -123,6 +125,8 @@ def ended(record: Record, group: str, place: int, flow: str, text: str) -> Ended
     Raises:
         DamagedRun: It cannot be read.
     """
+    from perdure.flows.children import Ended  # Readers of ids need no classes of waits.
+
     head, _, body = text.partition("\n")
     try:
         _, status, order, *_ = head.split(" ")

@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Required, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Required, TypeVar, cast
 
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from perdure.flows import registry
 from perdure.flows.errors import InvalidInput
-from perdure.flows.flow import Flow, Role
+from perdure.flows.names import Role
 from perdure.worker.domain.document import CLOSED, OPEN, Document, Flag, MaybeText, absent
+
+if TYPE_CHECKING:
+    from perdure.flows.flow import Flow
 
 
 @dataclass(frozen=True)
@@ -271,6 +273,8 @@ Shown = TypeVar("Shown", bound=Mapping[str, Any])
 
 def describe(flow: Flow) -> dict[str, Any]:
     """Return a flow as JSON data: its nodes, its limits, the schemas of inputs and answers."""
+    from perdure.flows import registry  # It imports Flow: snapshots of a fleet need none.
+
     return {
         "description": flow.description,
         "first": flow.first_node,

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.flows.context import REMARKS
 from perdure.flows.files import MOST_TOGETHER
 from perdure.flows.json_values import canonical, storable
-from perdure.flows.outcomes import Turn
+from perdure.flows.names import REMARKS
 from perdure.worker.domain.record import (
     FILES,
     FOLLOWS,
@@ -24,7 +23,10 @@ from perdure.worker.domain.record import (
     pack_turn,
 )
 from perdure.worker.errors import InvalidInput, NotForkable
-from perdure.worker.settings import Settings
+
+if TYPE_CHECKING:
+    from perdure.flows.outcomes import Turn
+    from perdure.worker.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from perdure.flows.names import suggest
 from perdure.worker.domain.query_line import QueryTerm, terms_of
 from perdure.worker.domain.record import FORKED, MILLION, TREE, Record
 from perdure.worker.domain.run import RunStatus, status_of
-from perdure.worker.domain.submission import RUN_ID
 from perdure.worker.errors import InvalidInput
+from perdure.worker.ids import RUN_ID
 
 #: The keys of a query line, each with what it selects. Completion and help show them.
 KEYS: Mapping[str, str] = {

@@ -11,17 +11,14 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from perdure.flows.children import ONLY
 from perdure.flows.durations import as_seconds
 from perdure.flows.errors import FatalError, InvalidInput, UnstorableValue
 from perdure.flows.files import BYTES
-from perdure.flows.flow import Flow
 from perdure.flows.json_values import canonical, storable
+from perdure.flows.names import ONLY
 from perdure.flows.outcomes import ASK, SAY, Advance, End, Interrupt, Outcome, Renew, Turn
-from perdure.flows.waits import Wait
-from perdure.worker.domain.budget import Shortage
 from perdure.worker.domain.execution_state import ExecutionStatus
 from perdure.worker.domain.record import (
     EARLIER_CYCLES,
@@ -39,7 +36,12 @@ from perdure.worker.domain.record import (
     pack_turn,
     version_of,
 )
-from perdure.worker.settings import Settings
+
+if TYPE_CHECKING:
+    from perdure.flows.flow import Flow
+    from perdure.flows.waits import Wait
+    from perdure.worker.domain.budget import Shortage
+    from perdure.worker.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.flows.budgets import check_budgets, check_commands
 from perdure.flows.errors import InvalidInput, UnstorableValue
 from perdure.flows.files import File, artifacts_of
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import suggest
-from perdure.flows.retry import Retry
 from perdure.worker.domain.execution_state import ExecutionState
-from perdure.worker.domain.fork import Fork
 from perdure.worker.domain.record import FILES, digest_of, version_of
 from perdure.worker.domain.settlement import LONGEST, pause_between, pause_fields
-from perdure.worker.settings import Settings
 
-RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
-#: Suffixes of the keys beside a run's hash. An id with such a suffix would be another run's key.
-OWN_KEYS = (":memory", ":events", ":artifacts", ":mailbox")
+if TYPE_CHECKING:
+    from perdure.flows.retry import Retry
+    from perdure.worker.domain.fork import Fork
+    from perdure.worker.settings import Settings
+
 #: Limit in bytes for labels and thread id together. Every read of the run carries them.
 MAX_NAMES_BYTES = 16 * 1024
 #: Largest accepted number of seconds. Beyond it, a count of days is meaningless, and a whole number

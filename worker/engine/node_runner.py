@@ -23,7 +23,8 @@ from perdure.flows.errors import (
     ends_process,
 )
 from perdure.flows.files import artifacts_of
-from perdure.flows.flow import Flow, Role
+from perdure.flows.flow import Flow
+from perdure.flows.names import Role
 from perdure.flows.outcomes import with_artifacts
 from perdure.flows.retry import tightening
 from perdure.flows.waits import TIMED_OUT, Mailbox, Parked

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
-from perdure.flows.children import ONLY
 from perdure.flows.context import RoundContext, made
 from perdure.flows.flow import Flow
 from perdure.flows.genai_attributes import CONVERSATION
@@ -13,6 +12,7 @@ from perdure.flows.history import History
 from perdure.flows.journal import Journal, spent_by_lost
 from perdure.flows.kept import NOTHING_KEPT, Kept
 from perdure.flows.live_text import NOT_WATCHED, LiveText
+from perdure.flows.names import ONLY
 from perdure.flows.outcomes import Turn
 from perdure.flows.providers import ALL_MAY_ASK, Endpoint, Providers
 from perdure.worker.domain.budget import NOTHING_SPENT, BudgetAbove, BudgetAccount

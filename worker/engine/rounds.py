@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from perdure.flows import registry
-from perdure.flows.flow import Flow, Role
+from perdure.flows.flow import Flow
+from perdure.flows.names import Role
 from perdure.worker.domain.record import SCHEMA, Record
 from perdure.worker.domain.settlement import Settlement
 from perdure.worker.engine.commit import Committer

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from perdure.flows.flow import Flow
 from perdure.worker.errors import InvalidSettings
+from perdure.worker.flow_registration import find_flows
 from perdure.worker.messaging.app_flows import find_flows_of_app
 from perdure.worker.messaging.broker import is_fused, with_state_server
 from perdure.worker.messaging.outbox_publisher import OutboxPublisher
 from perdure.worker.messaging.publisher import MessageBuilder, Publisher, SameServerPublisher
-from perdure.worker.settings import Settings, find_flows
+from perdure.worker.settings import Settings
 from perdure.worker.store import Replication, Store
 from perdure.worker.store.keys import Keys
 from perdure.worker.urls import LOCALHOST

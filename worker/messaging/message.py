@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from reprlib import Repr
 from typing import Any
 
-from perdure.worker.domain.submission import RUN_ID
+from perdure.worker.ids import RUN_ID
 
 #: Celery's name of the task that runs a node, by the node's role.
 TASKS = {"controller": "perdure.controller_round", "executor": "perdure.executor_round"}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.presentation.text import duration, exact, moment, plain
 from perdure.worker.presentation.usage import budget
+
+if TYPE_CHECKING:
+    from perdure.worker.domain.interrupt import PendingInterrupt
 
 KINDS = {
     "approval": "approval",

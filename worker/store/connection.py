@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, cast
 
 import redis
@@ -78,11 +77,6 @@ MAX_CONNECTIONS = 2**31
 #: Bytes. A longer argument is sent by itself instead of being copied into the command. The limit is
 #: redis-py's own.
 PIECE = 6000
-
-
-#: The client's name and version that a connection reports. Made once, since redis-py searches all
-#: installed packages for it, which takes longer than connecting.
-library = cache(redis.DriverInfo)
 
 
 #: What a full server refuses, and how to free memory.
@@ -215,10 +209,7 @@ class StoreConnection:
         )
         # With hiredis installed, redis-py's default packer refuses bytes that are not UTF-8.
         packer: Any = PythonRespSerializer(PIECE, self.redis.get_encoder().encode)
-        self.redis.connection_pool.connection_kwargs |= {
-            "command_packer": packer,
-            "driver_info": library(),
-        }
+        self.redis.connection_pool.connection_kwargs["command_packer"] = packer
         self._wire = Wire(self.redis, resends, backoff)
         self._scripts = scripts.load()
 

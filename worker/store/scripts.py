@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, cached_property, partial
 from importlib.resources import files
 from typing import Any
 
@@ -63,13 +63,39 @@ class Transition:
     EVALSHA is sent first, and EVAL only if the server does not have the script. So a user needs no
     right to SCRIPT LOAD. A script without writes uses EVALSHA_RO and EVAL_RO, so that a read-only
     user can run it.
+
+    Args:
+        text: the whole Lua code, or a function that returns it. It is called when the script is
+            first used, because a command of the command line runs one or two of the scripts.
     """
 
-    def __init__(self, text: str) -> None:
-        self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        suffix = "_RO" if "no-writes" in text.split("\n", 1)[0] else ""
-        self._by_digest, self._in_full = (f"EVALSHA{suffix}", self.sha), (f"EVAL{suffix}", text)
-        self._places = [name.strip("[]") for name in _placed(text)]
+    def __init__(self, text: str | Callable[[], str]) -> None:
+        self._text = text
+
+    @cached_property
+    def sha(self) -> str:
+        """The SHA-1 of the Lua code, by which the server knows the script."""
+        return hashlib.sha1(self._code.encode(), usedforsecurity=False).hexdigest()
+
+    @cached_property
+    def _code(self) -> str:
+        return self._text if isinstance(self._text, str) else self._text()
+
+    @cached_property
+    def _suffix(self) -> str:
+        return "_RO" if "no-writes" in self._code.split("\n", 1)[0] else ""
+
+    @cached_property
+    def _by_digest(self) -> tuple[str, str]:
+        return f"EVALSHA{self._suffix}", self.sha
+
+    @cached_property
+    def _in_full(self) -> tuple[str, str]:
+        return f"EVAL{self._suffix}", self._code
+
+    @cached_property
+    def _places(self) -> list[str]:
+        return [name.strip("[]") for name in _placed(self._code)]
 
     def arguments(
         self,
@@ -185,5 +211,5 @@ def _read(names: Sequence[str]) -> str:
 
 
 def load() -> dict[str, Transition]:
-    """Load the Lua scripts of all transitions, and return them by the transition's name."""
-    return {name: Transition(source(name)) for name in TRANSITIONS}
+    """Return the Lua scripts of all transitions, by the transition's name."""
+    return {name: Transition(partial(source, name)) for name in TRANSITIONS}

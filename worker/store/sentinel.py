@@ -38,6 +38,9 @@ LOOK_SECONDS, SLOW_LOOK_SECONDS = 1.0, 5.0
 #: client waited. MASTERDOWN: it lost its own master. NOREPLICAS: its replicas left it, perhaps for
 #: another master. The Sentinels, when asked again, name the same master or another.
 DEMOTED = ("UNBLOCKED", "MASTERDOWN", "NOREPLICAS")
+#: The client's name and version that a connection reports. redis-py would search all installed
+#: packages for its version with each client, which takes longer than connecting.
+LIBRARY = redis.DriverInfo(lib_version=redis.__version__)
 
 
 class FollowingConnection(SentinelManagedConnection):
@@ -162,6 +165,7 @@ def client_of(url: str, **options: Any) -> redis.Redis:
     Args:
         options: redis-py's options for the connections to the server.
     """
+    options.setdefault("driver_info", LIBRARY)
     if not is_sentinel(url):
         return redis.Redis.from_url(url, **options)
     service = parse_sentinels(url)

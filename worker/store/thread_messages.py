@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from perdure.flows.context import REMARKS
 from perdure.flows.conversation import ARTIFACT, ThreadMessage, newest_of, text_of, unpacked
+from perdure.flows.names import REMARKS
 from perdure.flows.outcomes import SAY
 from perdure.worker.domain.record import ARRIVED, FOLLOWS, Record, unpack_turns
 from perdure.worker.domain.run import RunStatus, status_of

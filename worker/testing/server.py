@@ -18,7 +18,8 @@ from perdure.worker.app import engine_of, make_app
 from perdure.worker.client import Client
 from perdure.worker.domain.fleet import describe
 from perdure.worker.embedded import EmbeddedServer
-from perdure.worker.settings import find_flows, load_settings
+from perdure.worker.flow_registration import find_flows
+from perdure.worker.settings import load_settings
 from perdure.worker.testing.instrument import WatchedStore
 
 if TYPE_CHECKING:

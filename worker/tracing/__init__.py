@@ -7,9 +7,12 @@ packages import ``traced_submission``, ``round_span`` and ``current_trace`` from
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
-from perdure.worker.store import Claim, Store
 from perdure.worker.tracing.switch import RoundSpan, RunSpan, SuppressTracingErrors, is_on
+
+if TYPE_CHECKING:
+    from perdure.worker.store import Claim, Store
 
 __all__ = ["RoundSpan", "RunSpan", "current_trace", "round_span", "traced_submission"]
 

@@ -10,9 +10,11 @@ import sys
 import time
 from collections.abc import Mapping
 from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING
 
-from perdure.flows.context import RoundContext
-from perdure.worker.domain.settlement import Settlement
+if TYPE_CHECKING:
+    from perdure.flows.context import RoundContext
+    from perdure.worker.domain.settlement import Settlement
 
 logger = logging.getLogger("perdure.telemetry")
 

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+
 import click
 import pytest
 
 from perdure.worker.app import make_app
 from perdure.worker.cli.exit_codes import code_of
-from perdure.worker.cli.main import COMMANDS, perdure
+from perdure.worker.cli.main import COMMANDS, main, paused_collector, perdure
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.messaging.broker import check_broker_url
 from perdure.worker.settings import Settings
 from perdure.worker.store.urls import check_url
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_collector_is_as_it_was_after_the_imports_of_a_command(is_on: bool) -> None:
+    if not is_on:
+        gc.disable()
+    try:
+        with paused_collector():
+            imported = [[] for _ in range(100)]
+            assert not gc.isenabled()
+        assert gc.isenabled() is is_on
+        young = {id(each) for each in gc.get_objects(0)}
+        assert young.isdisjoint(map(id, imported)) and gc.get_freeze_count() == 0
+    finally:
+        gc.enable()
+
+
+def test_a_process_does_not_search_for_garbage_when_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["perdure", "--version"])
+    try:
+        with pytest.raises(SystemExit, match="0"):
+            main()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_every_command_has_help_and_is_found() -> None:

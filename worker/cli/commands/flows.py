@@ -26,7 +26,7 @@ from perdure.worker.presentation.text import count, plain
 from perdure.worker.presentation.usage import amount
 
 if TYPE_CHECKING:
-    from perdure.flows import Flow
+    from perdure.flows.flow import Flow
     from perdure.flows.yaml_flows.errors import FileFault
 
 #: Subcommand: its usage and its line in the help. The command object is ``NAME_command``.
@@ -162,9 +162,11 @@ def _check(file: str, as_json: bool) -> dict[str, Any]:
 
 def _check_file(file: Path) -> tuple[list[FileFault], list[Flow]]:
     """Return what is wrong with a flow in YAML, and the flow if nothing is."""
-    from perdure.flows import InvalidFlow, registry, starts
+    from perdure.flows import registry, starts
+    from perdure.flows.errors import InvalidFlow
     from perdure.flows.yaml_flows.errors import FileFault, InvalidFlowFile
-    from perdure.worker.settings import find_flows, load_settings
+    from perdure.worker.flow_registration import find_flows
+    from perdure.worker.settings import load_settings
 
     find_flows(load_settings())
     registry.registered()
@@ -186,7 +188,8 @@ def _check_module(target: str) -> tuple[list[FileFault], list[Flow]]:
     from perdure.flows import registry
     from perdure.flows.module_check import run_module
     from perdure.flows.yaml_flows.errors import FileFault
-    from perdure.worker.settings import find_flows, load_settings
+    from perdure.worker.flow_registration import find_flows
+    from perdure.worker.settings import load_settings
 
     checked = run_module(target)
     find_flows(load_settings())

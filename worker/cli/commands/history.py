@@ -105,7 +105,8 @@ def _register_flows() -> None:
     if engine is not None:
         engine.find_flows()
         return
-    from perdure.worker.settings import find_flows, load_settings
+    from perdure.worker.flow_registration import find_flows
+    from perdure.worker.settings import load_settings
 
     find_flows(load_settings())
 

@@ -12,13 +12,14 @@ import click
 from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.options import json_option, url_option
-from perdure.worker.cli.target import client_for
-from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.cli.target import reader_for
 from perdure.worker.presentation.questions import KINDS, attempt, beside, of_tree, or_else, what
 from perdure.worker.presentation.text import duration, plain, since
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from perdure.worker.domain.interrupt import PendingInterrupt
 
 
 def pairs(waiting: PendingInterrupt) -> list[tuple[str, str]]:
@@ -57,7 +58,7 @@ def inbox_command(limit: int, as_json: bool, url: str | None) -> None:
     In a pipe, one line per run: run, flow, kind, since, deadline, question, how to answer, and of a
     child run the run at the top of its tree with its flow.
     """
-    with client_for(url) as client:
+    with reader_for(url) as client:
         page = client.inbox(limit)
     for run_id in page.damaged:
         click.echo(

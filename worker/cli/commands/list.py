@@ -11,7 +11,7 @@ import click
 from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.options import flow_option, json_option, status_option, url_option
-from perdure.worker.cli.target import client_for, known_id
+from perdure.worker.cli.target import known_id, reader_for
 from perdure.worker.presentation.text import duration, plain, since
 from perdure.worker.presentation.usage import amount
 
@@ -59,7 +59,7 @@ def list_command(
     RUN.
     """
     line = _line_of(query)
-    with client_for(url) as client:
+    with reader_for(url) as client:
         parent = None if parent is None else known_id(client, parent)
         page = client.runs(
             status=status,

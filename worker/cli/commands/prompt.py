@@ -12,7 +12,7 @@ from perdure.worker.cli import output
 from perdure.worker.presentation.text import count, lines, plain
 
 if TYPE_CHECKING:
-    from perdure.worker.client.api import ClientApi
+    from perdure.worker.client.read_api import ReadApi
 
 #: What is known about a prompt, by its ``exact``.
 EXACT = {
@@ -25,7 +25,7 @@ EXACT = {
 }
 
 
-def print_prompt(client: ClientApi, run_id: str, step: int, as_json: bool) -> None:
+def print_prompt(client: ReadApi, run_id: str, step: int, as_json: bool) -> None:
     """Print what a step of a run sends, or sent, to its model.
 
     Raises:

@@ -22,7 +22,7 @@ from perdure.worker.cli.commands import inbox
 from perdure.worker.cli.commands.prompt import print_prompt
 from perdure.worker.cli.downloads import write, write_file
 from perdure.worker.cli.options import json_option, run_argument, url_option
-from perdure.worker.cli.target import client_for, known_id
+from perdure.worker.cli.target import known_id, reader_for
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.presentation.questions import what
 from perdure.worker.presentation.text import (
@@ -106,7 +106,7 @@ def show_command(
     url: str | None,
 ) -> None:
     """Show the state and the answer of RUN; its history with --transcript."""
-    with client_for(url) as client:
+    with reader_for(url) as client:
         run_id = known_id(client, run_id)
         if artifact is not None:
             text = client.artifact(run_id, artifact)

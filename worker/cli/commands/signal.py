@@ -15,10 +15,10 @@ from perdure.worker.cli.commands.stop import name_for
 from perdure.worker.cli.commands.submit import pairs
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for, known_id
-from perdure.worker.domain.signal import SignalReceipt
 
 if TYPE_CHECKING:
     from perdure.worker.client.api import ClientApi
+    from perdure.worker.domain.signal import SignalReceipt
 
 
 @click.command("signal")

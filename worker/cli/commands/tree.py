@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.options import json_option, run_argument, url_option
-from perdure.worker.cli.target import client_for, known_id
+from perdure.worker.cli.target import known_id, reader_for
 from perdure.worker.client.validation import MOST, MOST_GENERATIONS
 from perdure.worker.domain.run import Run, RunStatus
-from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.presentation.text import parked_text, plain
 from perdure.worker.presentation.usage import used_in_tree
+
+if TYPE_CHECKING:
+    from perdure.worker.domain.run_tree import RunTree
 
 COLUMNS = ("run", "status", "flow", "step", "used", "waits", "goal")
 
@@ -43,7 +46,7 @@ def tree_command(run_id: str, depth: int, width: int, as_json: bool, url: str | 
 
     Of many children that are alike, some are listed and the others counted.
     """
-    with client_for(url) as client:
+    with reader_for(url) as client:
         tree = client.tree(known_id(client, run_id), depth, width)
     if as_json:
         output.document(tree.to_dict())

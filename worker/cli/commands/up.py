@@ -229,7 +229,8 @@ def _supervised(child: ChildProcess, reload: bool) -> SupervisedChild:
     if not reload:
         return SupervisedChild("worker", child, note)
     from perdure.worker.cli.processes.reload import FlowSources, ReloadedWorker
-    from perdure.worker.settings import OWN, load_settings
+    from perdure.worker.flow_registration import OWN
+    from perdure.worker.settings import load_settings
 
     sources = FlowSources(load_settings().flow_modules, [OWN / "flows"], sys.path)
     return ReloadedWorker(child, note, sources)

@@ -8,7 +8,7 @@ import click
 
 from perdure.worker.cli import output
 from perdure.worker.cli.options import json_option, url_option
-from perdure.worker.cli.target import client_for, known_id
+from perdure.worker.cli.target import known_id, reader_for
 from perdure.worker.presentation.text import value_text
 
 
@@ -28,7 +28,7 @@ def value_command(
     run_id: str, name: str | None, wait: float, as_json: bool, url: str | None
 ) -> None:
     """Print the value NAME of RUN, or all its values. They are those of its last commit."""
-    with client_for(url) as client:
+    with reader_for(url) as client:
         run_id = known_id(client, run_id)
         values = client.values(run_id) if name is None else {}
         value = None if name is None else client.value(run_id, name, wait)

@@ -11,7 +11,7 @@ import click
 from perdure.worker.cli import output
 from perdure.worker.cli.exit_codes import INTERRUPTED_BY_USER, RUN_GOES_ON, Failed
 from perdure.worker.cli.options import json_option, run_argument, seconds, url_option
-from perdure.worker.cli.target import client_for, known_id
+from perdure.worker.cli.target import known_id, reader_for
 from perdure.worker.cli.views.follow import (
     BELOW_SECONDS,
     QuestionsBelow,
@@ -22,7 +22,7 @@ from perdure.worker.cli.views.follow import (
 from perdure.worker.cli.views.lines import JsonLinesView, LinesView, last_words, lines_below
 
 if TYPE_CHECKING:
-    from perdure.worker.client.api import ClientApi
+    from perdure.worker.client.read_api import ReadApi
     from perdure.worker.domain.run import Run
 
 
@@ -39,12 +39,12 @@ def watch_command(context: click.Context, run_id: str, as_json: bool, url: str |
     Exit codes: 0 finished, 4 errored or unfinished, 5 stopped, 6 interrupted. Ctrl-C does not stop
     the run.
     """
-    with client_for(url) as client:
+    with reader_for(url) as client:
         run_id = known_id(client, run_id)
         context.exit(watch_until_end(client, run_id, as_json, url))
 
 
-def watch_until_end(client: ClientApi, run_id: str, as_json: bool, url: str | None) -> int:
+def watch_until_end(client: ReadApi, run_id: str, as_json: bool, url: str | None) -> int:
     """Show a run in the terminal until it ends or is interrupted, and return the exit code.
 
     Ctrl-C ends the display and not the run.
@@ -99,7 +99,7 @@ def wait_command(
 
     Exit codes: 0 finished, 4 errored or unfinished, 5 stopped, 6 interrupted.
     """
-    with client_for(url) as client:
+    with reader_for(url) as client:
         run_id = known_id(client, run_id)
         try:
             run = _wait(client, run_id, timeout)
@@ -113,7 +113,7 @@ def wait_command(
     context.exit(end_code(run))
 
 
-def _wait(client: ClientApi, run_id: str, timeout: float | None) -> Run:
+def _wait(client: ReadApi, run_id: str, timeout: float | None) -> Run:
     """Wait for a run as ``client.wait`` does, and print the questions of runs below it."""
     below, begin = QuestionsBelow(client), time.monotonic()
     while True:

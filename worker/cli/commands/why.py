@@ -8,7 +8,7 @@ from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import engine_here
 from perdure.worker.cli.exit_codes import INTERNAL, Failed
 from perdure.worker.cli.options import json_option, run_argument, url_option
-from perdure.worker.cli.target import client_for, known_id
+from perdure.worker.cli.target import client_for, known_id, reader_for
 from perdure.worker.presentation.text import count, duration, moment, plain, since
 
 
@@ -54,7 +54,7 @@ def why_command(run_id: str, as_json: bool, url: str | None) -> None:
 
     docs/operations/runbook.md describes the codes.
     """
-    with client_for(url) as client:
+    with reader_for(url) as client:
         run_id = known_id(client, run_id)
         verdict = client.why(run_id)
     if as_json:

@@ -16,7 +16,7 @@ from perdure.worker.cli.exit_codes import (
 )
 
 if TYPE_CHECKING:
-    from perdure.worker.client.api import ClientApi
+    from perdure.worker.client.read_api import ReadApi
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.interrupt import PendingInterrupt
     from perdure.worker.domain.run import Run
@@ -64,7 +64,7 @@ class View(Protocol):
 
 
 def follow(
-    client: ClientApi,
+    client: ReadApi,
     run_id: str,
     view: View,
     tick: Callable[[Run, Sequence[Event]], None] | None = None,
@@ -86,7 +86,7 @@ def follow(
         return _follow(client, run_id, view, tick)
 
 
-def _text_for(client: ClientApi, run_id: str, view: View) -> AbstractContextManager[object]:
+def _text_for(client: ReadApi, run_id: str, view: View) -> AbstractContextManager[object]:
     if not view.shows_text:
         return nullcontext()
     from perdure.worker.cli.views.text_in_flight import TextReader
@@ -95,7 +95,7 @@ def _text_for(client: ClientApi, run_id: str, view: View) -> AbstractContextMana
 
 
 def _follow(
-    client: ClientApi,
+    client: ReadApi,
     run_id: str,
     view: View,
     tick: Callable[[Run, Sequence[Event]], None] | None,
@@ -144,7 +144,7 @@ class QuestionsBelow:
         client: The client to ask.
     """
 
-    def __init__(self, client: ClientApi) -> None:
+    def __init__(self, client: ReadApi) -> None:
         self._client = client
         self._told: set[tuple[str, str]] = set()
         self._next = 0.0

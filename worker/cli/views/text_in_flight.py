@@ -14,7 +14,7 @@ from perdure.worker.presentation.text import lines, plain
 from perdure.worker.store import StoreUnavailable
 
 if TYPE_CHECKING:
-    from perdure.worker.client.api import ClientApi
+    from perdure.worker.client.read_api import ReadApi
     from perdure.worker.domain.stream import StreamItem
 
 logger = logging.getLogger("perdure.watch")
@@ -87,7 +87,7 @@ class TextInFlight:
 class TextReader:
     """A thread that reads the stream of a run for a view, as it comes."""
 
-    def __init__(self, client: ClientApi, run_id: str, show: Callable[[StreamItem], None]) -> None:
+    def __init__(self, client: ReadApi, run_id: str, show: Callable[[StreamItem], None]) -> None:
         self._client, self._run_id, self._show = client, run_id, show
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._read, name="perdure-text", daemon=True)

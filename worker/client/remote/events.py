@@ -19,7 +19,7 @@ from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.errors import RunNotFound
-from perdure.worker.settings import current, find_flows
+from perdure.worker.settings import current
 from perdure.worker.store import StoreUnavailable
 
 NO_CONTENT = 204
@@ -58,6 +58,8 @@ class RemoteEvents(RemoteReads, RunResults):
         return self._run_when(run_id, rests, validation.timeout(timeout))
 
     def _find_flows(self) -> None:
+        from perdure.worker.flow_registration import find_flows  # It loads flows: reads need none.
+
         find_flows(current())
 
     def _run_when(

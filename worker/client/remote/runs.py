@@ -21,7 +21,8 @@ from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
-from perdure.worker.client.steer import Steering, check_words, seconds_of
+from perdure.worker.client.steer import Steering, check_words
+from perdure.worker.client.values import seconds_of
 from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_query import SORTED_AFTER_READING, RunQuery

@@ -24,7 +24,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-from perdure.worker.domain.submission import RUN_ID
+from perdure.worker.ids import RUN_ID
 from perdure.worker.messaging.message import MAX_BYTES, MAX_HEADER, TRACING, validate
 
 #: Messages of one queue from which a shape is learned. There is one inside and one outside a round,

@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from kombu.utils.json import dumps
 
-from perdure.worker.domain.submission import RUN_ID
-from perdure.worker.ids import new_digits
+from perdure.worker.ids import RUN_ID, new_digits
 from perdure.worker.messaging.fast.hooks import has_receivers, is_plain, publish_functions
 from perdure.worker.messaging.message import InvalidMessage, validate
 from perdure.worker.messaging.message_builder import Sender, sender

@@ -19,7 +19,7 @@ from perdure.worker.client.validation import KEPT, MOST_GENERATIONS, MOST_KEPT, 
 from perdure.worker.domain.query_line import MOST_CHARACTERS
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.settlement import LONGEST
-from perdure.worker.domain.submission import RUN_ID
+from perdure.worker.ids import RUN_ID
 from perdure.worker.web.auth.permissions import MAX_PAGE_SIZE
 
 

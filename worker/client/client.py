@@ -1,0 +1,35 @@
+"""Client: the client of one state server, composed of the modules of this package."""
+
+from __future__ import annotations
+
+from perdure.worker.client.bulk import BulkOperations
+from perdure.worker.client.control import RunControl
+from perdure.worker.client.fork import Forks
+from perdure.worker.client.inbox import InboxReads
+from perdure.worker.client.notes import RunNoteReads
+from perdure.worker.client.notifications import Notifications
+from perdure.worker.client.stuck import StuckRuns
+from perdure.worker.client.threads import Threads
+
+
+class Client(Forks, Threads, RunControl, InboxReads, StuckRuns, BulkOperations, RunNoteReads):
+    """Client of the runs on one server.
+
+    Args:
+        url: redis://, rediss://, unix:// or redis+sentinel://. None means the URL in the settings.
+        settings: None means those of this process (``config/worker.toml``, ``PERDURE_*``).
+        app: A Celery app of your own that ``install`` was called for. It brings its state server,
+            its broker and its connection, so pass it without ``url`` and ``settings``.
+        resends: How often a command without a reply is sent again before StoreUnavailable is
+            raised.
+
+    Raises:
+        StoreUnavailable: From every method, if the server does not reply.
+        NotReplicated: From submit, request_stop, resume, add, retry, signal and delete, if
+            ``wait_replicas`` is set. The operation was done, but not on enough replicas in time.
+    """
+
+    @property
+    def notifications(self) -> Notifications:
+        """The notifications that wait for delivery or are dead."""
+        return Notifications(self)

@@ -1,0 +1,14 @@
+"""Reader: the client of commands that only read runs.
+
+It is a part of ``Client``, without the code that submits, changes and deletes runs. A command that
+lists or shows runs starts faster without that code.
+"""
+
+from __future__ import annotations
+
+from perdure.worker.client.inbox import InboxReads
+from perdure.worker.client.values import RunValues
+
+
+class Reader(InboxReads, RunValues):
+    """Client that reads the runs on one server. Its arguments are those of ``Client``."""
