@@ -16,7 +16,9 @@ import pytest
 import redis
 
 from perdure.flows import registry
+from perdure.worker.app import make_app
 from perdure.worker.settings import Settings, current
+from tests.support.celery_command import APP, CeleryCommand
 from tests.support.command_line import CommandLine, CommandProcess, Done
 from tests.support.flow_registry import own_registry
 from tests.support.leftover_keys import keys_under
@@ -24,7 +26,7 @@ from tests.support.process_state import like_a_new_process
 
 #: A module in the working directory that says at its import what a module can say.
 FLOWS = """
-import logging, sys, warnings
+import logging, signal, sys, warnings
 from perdure import CircularFlow, Finish, Node, node, register
 
 print("imported")
@@ -34,6 +36,7 @@ warnings.warn("a warning")
 warnings.warn("a warning that is not shown", DeprecationWarning)
 sys.path.append("/nowhere")
 logging.getLogger().addHandler(logging.NullHandler())
+signal.signal(signal.SIGTERM, lambda *_: None)
 
 @node("tests.twice")
 def twice(state, context):
@@ -132,11 +135,13 @@ def test_a_command_is_the_same_in_this_process_and_in_its_own(
 def test_a_command_in_this_process_leaves_nothing_behind(
     directory: Path, settings: Settings
 ) -> None:
-    report(CommandLine, directory, settings)  # imports what is installed
-    before, files = state(), open_files()
+    current.cache_clear()
+    before = state()
     report(CommandLine, directory, settings)
     assert state() == before
-    assert open_files() == files
+    files = open_files()
+    report(CommandLine, directory, settings)
+    assert (state(), open_files()) == (before, files)
 
 
 def open_files() -> int:
@@ -153,6 +158,13 @@ def test_other_threads_keep_their_flows_while_a_command_runs(
         assert "only_here" not in registry.names() and "countdown" in registry.names()
         assert "only_here" in other.submit(registry.names).result()
     assert "only_here" in registry.names()
+
+
+def test_the_tasks_of_an_app_are_forgotten_with_the_command(settings: Settings) -> None:
+    for _ in range(2):
+        assert CeleryCommand(settings)(*APP, "perdure", "list").code == 0
+    tasks = make_app(settings).tasks
+    assert "celery.chord" in tasks and not [name for name in tasks if name.startswith("tests.")]
 
 
 @pytest.mark.parametrize("name", ["PYTHONPATH", "OTEL_EXPORTER_OTLP_ENDPOINT"])

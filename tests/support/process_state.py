@@ -44,6 +44,7 @@ NAMES = (
 INSTALLED = tuple({str(path) for path in sysconfig.get_paths().values()})
 #: The search path of modules before a test has added to it.
 SEARCH_PATH = tuple(path for path in sys.path if path)
+BUILTIN_TASKS = "celery.app.builtins"
 #: Signals for which a command may set a handler.
 SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
@@ -76,7 +77,7 @@ def like_a_new_process(directory: Path, environment: Mapping[str, str]) -> Itera
 
 @contextmanager
 def _own_celery() -> Iterator[None]:
-    """Give the block no current Celery app, and forget the receivers of signals that it adds."""
+    """Give the block no current Celery app, and forget the tasks and receivers that it adds."""
     if "celery" not in sys.modules:
         yield
         return
@@ -85,7 +86,13 @@ def _own_celery() -> Iterator[None]:
 
     own = [each for each in vars(signals).values() if isinstance(each, Signal)]
     receivers = [each.receivers[:] for each in own]
-    with patch.object(_state, "default_app", None), patch.object(_state._tls, "current_app", None):
+    # What adds tasks to each app: Celery's own, and those of tasks that all apps share.
+    tasks = {each for each in _state._on_app_finalizers if each.__module__ == BUILTIN_TASKS}
+    with (
+        patch.object(_state, "default_app", None),
+        patch.object(_state._tls, "current_app", None),
+        patch.object(_state, "_on_app_finalizers", tasks),
+    ):
         try:
             yield
         finally:
