@@ -25,6 +25,7 @@ from tests.support.round_driver import Driver, driving
 TEXT = (Path(__file__).parents[3] / "docs/guides/notes.md").read_text("utf-8")
 FILES = dict(re.findall(r"```\w+\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
 [STORY] = re.findall(r"```python\n(from perdure import Client.*?)```", TEXT, re.DOTALL)
+MODULES = ("trips", "shelf", "own_trips")
 
 
 @pytest.fixture
@@ -34,11 +35,13 @@ def driver(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (tmp_path / Path(name).name).write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
+    for module in MODULES:  # another page has an example of the same name
+        sys.modules.pop(module, None)
     registry.load_modules(["trips", "own_trips"])
     registry.register_file(tmp_path / "companion.yaml")
     with driving(settings) as made:
         yield made
-    for module in ("trips", "shelf", "own_trips"):
+    for module in MODULES:
         sys.modules.pop(module, None)
 
 
