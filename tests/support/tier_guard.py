@@ -78,7 +78,7 @@ class Guard:
         self.refusals: list[str] = []
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if (event in STARTS or event == "socket.bind") and self.place is not None:
+        if self.place is not None and (event in STARTS or event == "socket.bind"):
             refusal = self.place.refusal(event, arguments)
             if refusal is not None:
                 self.refusals.append(refusal)
