@@ -17,7 +17,7 @@ VERSIONED := tests/store tests/run
 # again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-core test-all test-ci test-slow test-minimums test-newest soak \
+.PHONY: help demo up test test-core test-all test-slow test-minimums test-newest soak \
   mutants check audit bench picture reference docs docs-serve format clean
 
 help: ## this list
@@ -29,8 +29,11 @@ demo: .venv/.runtime ## three agents review a real repository, while their worke
 up: .venv/.runtime ## a server, a worker and the dashboard, until Ctrl-C
 	@$(BIN)/perdure up
 
+# SHARE=K/N: every test, and of slow tests with many cases only each Nth from the Kth on.
+# TOUCHED=COMMIT: more cases of tests of what changed since (tests/support/shares.py).
 test: .venv/.dev ## the quick suite: all that runs in one process, and each process once
-	@$(PYTEST) -m "not slow" $(QUICK)
+	@$(PYTEST) $(if $(SHARE),--durations 10 --share $(SHARE) \
+	  $(if $(TOUCHED),--touched $(TOUCHED)),-m "not slow" $(QUICK))
 
 test-core: .venv/.dev ## pure code, the store and its scripts, in seconds
 	@$(PYTEST) -m "not slow" tests/unit tests/store
@@ -39,11 +42,6 @@ test-core: .venv/.dev ## pure code, the store and its scripts, in seconds
 # an answer would fail.
 test-all: .venv/.dev ## every test, including the slow ones
 	@$(PYTEST) --numprocesses 3 --durations 40 --durations-min 10
-
-# SHARE=K/N: of slow tests with many cases, only each Nth from the Kth on. TOUCHED=COMMIT: more cases
-# of tests of what changed since (tests/support/shares.py).
-test-ci: .venv/.dev ## every test, with a share of the slow ones (SHARE=1/8, TOUCHED=main~3)
-	@$(PYTEST) --durations 10 $(if $(SHARE),--share $(SHARE)) $(if $(TOUCHED),--touched $(TOUCHED))
 
 test-slow: .venv/.dev ## only the slow tests (SHARE=1/4: a quarter of the cases of those that have many)
 	@$(PYTEST) --numprocesses 3 -m slow --durations 40 --durations-min 10 \

@@ -44,8 +44,13 @@ BINDS_A_SOCKET = """
     ],
 )
 def test_a_test_may_start_what_its_tier_allows(
-    pytester: pytest.Pytester, tier: str, source: str, refusal: str | None
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    tier: str,
+    source: str,
+    refusal: str | None,
 ) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # some of them bind a socket
     pytester.makeconftest('pytest_plugins = ["tests.support.tier_guard"]')
     folder = pytester.mkdir("tests").joinpath(tier)
     folder.mkdir(parents=True)

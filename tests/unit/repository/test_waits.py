@@ -14,7 +14,10 @@ def test_a_wait_in_vain_names_what_it_waited_for() -> None:
         waits.until(lambda: False, "the first commit", 0.01)
 
 
-def test_a_wait_near_its_bound_is_in_the_summary(pytester: pytest.Pytester) -> None:
+def test_a_wait_near_its_bound_is_in_the_summary(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeconftest('pytest_plugins = ["tests.support.wait_report"]')
     pytester.makepyfile(
         """
