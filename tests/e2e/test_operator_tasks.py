@@ -172,7 +172,7 @@ def test_find_the_failed_run_of_yesterday_see_why_read_its_traceback_and_retry_i
     operator.searches(f"status:errored label:team=search ended:{yesterday}")
     operator.clicks(operator.page.get_by_role("link", name="index the books"))
     operator.sees("KeyError")  # why
-    operator.page.locator("#traceback").get_by_text("thinking.py").first.wait_for()
+    operator.page.locator("#traceback").get_by_text("costs_and_questions.py").first.wait_for()
     operator.clicks(operator.page.get_by_role("button", name="Retry", exact=True))
     operator.sees("will be retried from the failed step")
     until(lambda: "retried" in _events(office.client, failed_yesterday), "the retry")

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-#: Tiers whose tests may start anything: processes are what they are about.
-FREE = frozenset({"crash", "e2e", "fundamentals", "soak", "trials"})
+#: Tiers whose tests may start anything: processes are what they are about. The suite of an existing
+#: app, in tests/support, is played by a test of tests/e2e.
+FREE = frozenset({"crash", "e2e", "fundamentals", "soak", "support", "trials"})
 #: Events of Python's audit hooks by which a process starts.
 STARTS = frozenset(
     {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.startfile", "os.system"}
