@@ -27,6 +27,8 @@ STARTS = frozenset(
 STATE_SERVERS = frozenset({"valkey-server", "redis-server"})
 #: Python's `platform` starts it once a process, for libraries that name the machine in a header.
 PLATFORM = "uname"
+#: urllib3 binds this address when it is imported, to learn whether the machine has IPv6.
+IPV6_PROBE = ("::1", 0)
 
 
 class Misplaced(AssertionError):
@@ -51,7 +53,7 @@ class Place(NamedTuple):
                 f"{self.test} started a process ({program}). Tests of tests/{self.tier} run in the "
                 "test's own process: move it to tests/e2e"
             )
-        if event == "socket.bind" and self.tier == "unit":
+        if event == "socket.bind" and self.tier == "unit" and arguments[1] != IPV6_PROBE:
             return (
                 f"{self.test} opened a socket at {arguments[1]!r}. Tests of tests/unit are pure: "
                 "move it to tests/run"
