@@ -18,7 +18,7 @@ import pytest
 from perdure import Client, RunStatus
 from perdure.worker.embedded import EmbeddedServer
 from perdure.worker.settings import Settings
-from tests.support.command_line import COMMAND, CommandLine, wait_for_line
+from tests.support.command_line import COMMAND, CommandLine, CommandProcess, wait_for_line
 from tests.support.redis_servers import until
 
 
@@ -199,6 +199,21 @@ def test_a_demo_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> Non
         _, said = demo.communicate(timeout=30)
     assert demo.returncode == 130 and "Traceback" not in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_during_an_import_ends_a_command_with_its_exit_code(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """Python would end the process by SIGINT if code that was compiled from a text was interrupted."""
+    (tmp_path / "pressed.py").write_text('exec("raise KeyboardInterrupt")\n')
+    perdure = CommandProcess(
+        tmp_path,
+        settings,
+        PERDURE_FLOW_MODULES="pressed",
+        PYTHONPATH=os.pathsep.join([os.getcwd(), str(tmp_path)]),
+    )
+    done = perdure("submit", "countdown", "x")
+    assert (done.code, done.err) == (130, "\ninterrupted\n")
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def test_a_broken_file_takes_no_flow_away_from_a_worker(
         "  Controller: {replies: [{command: finish, command_args: {answer: 1}}]}\n"
     )
     (tmp_path / "two_files.py").write_text(
-        "from pathlib import Path\nimport flows\nflows.add_directory(Path(__file__).parent)\n"
+        "from pathlib import Path\nimport perdure\nperdure.add_directory(Path(__file__).parent)\n"
     )
     worker_process(PERDURE_FLOW_MODULES="two_files", PYTHONPATH=str(tmp_path))
     announced = client.flows()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -69,6 +70,8 @@ def main(argv: Sequence[str]) -> int:
     except NotPlayed as error:
         print(error, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     flaky = find_flaky(undisturbed)
     if asked.json:
         print(json.dumps({"flaky": flaky, "faults": [each.to_json() for each in results]}))
@@ -148,4 +151,6 @@ def report(results: Sequence[Result], flaky: Mapping[str, Sequence[str]]) -> Non
 
 
 if __name__ == "__main__":
+    # SIGTERM ends pytest and its servers, too, as Ctrl-C does. A background job ignores Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -78,12 +79,13 @@ def play(fault: Fault, arguments: Sequence[str], show: Callable[[str], None]) ->
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C ends it once, through the tool
             )
             try:
                 follow(pytest, verdicts, f"{fault.name}: ", show)
             finally:
                 if pytest.poll() is None:
-                    pytest.terminate()
+                    pytest.send_signal(signal.SIGINT)  # it ends its servers
                     pytest.wait()
         phases = read_lines(verdicts)
         tests = read_verdicts(phases)

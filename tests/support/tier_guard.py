@@ -92,10 +92,10 @@ GUARD = Guard()
 sys.addaudithook(GUARD)
 
 
-def place_of(test: str) -> Place:
-    """Return the place of a test: ``tests/TIER/...``."""
+def place_of(test: str) -> Place | None:
+    """Return the place of a test, ``tests/TIER/...``, or None if it is not below ``tests``."""
     parts = test.partition("::")[0].split("/")
-    return Place(parts[1] if parts[0] == "tests" and len(parts) > 2 else "", test)
+    return Place(parts[1], test) if parts[0] == "tests" else None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

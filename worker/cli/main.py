@@ -151,6 +151,10 @@ def main() -> NoReturn:
     # Python ends a process with a search of all objects for garbage, a quarter of the CPU time of
     # `perdure list` (`python -m benchmarks start`). Frozen objects are not searched.
     gc.freeze()
+    # Python remembers a KeyboardInterrupt that leaves code compiled from a text, as dataclasses do
+    # it, and would end `python -m perdure` by SIGINT although `run` handled it. The next code from
+    # a text makes Python forget it (run_eval_code_obj in CPython's pythonrun.c).
+    exec("")  # noqa: S102
     sys.exit(exit_code)
 
 

@@ -1,13 +1,9 @@
-"""The part of the client that reads runs, one or many, once or continuously.
-
-It also reads the events of several runs at once, for a server through which many people watch runs.
-"""
+"""The part of the client that reads runs, one or many, once or continuously."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,92 +15,19 @@ from perdure.worker.client.connection import ClientConnection, not_found
 from perdure.worker.client.results import RunResults, rests, still
 from perdure.worker.client.run_counts import status_counts
 from perdure.worker.client.run_list import RunFilter, list_runs
-from perdure.worker.client.tree import TreeReader
 from perdure.worker.domain.event import LAST, Event, is_trimmed
-from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.record import FORKED, GROUPS, KEEP_EVENTS, Record, unpack_turns
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
 from perdure.worker.domain.run_query import RunQuery
-from perdure.worker.domain.run_tree import RunTree
-from perdure.worker.domain.stream import StreamItem, StreamReader, TextEntry
-from perdure.worker.domain.transcript import SubmitOptions, Transcript, TranscriptTurn, WholeRun
 from perdure.worker.errors import ArtifactNotFound, DamagedRun, InvalidInput
-from perdure.worker.store import Store
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
-from perdure.worker.store.live_text import Entry, LiveTextRecords
 
 if TYPE_CHECKING:
+    from perdure.worker.domain.prompt import PromptOfRound
+    from perdure.worker.domain.run_tree import RunTree
+    from perdure.worker.domain.stream import StreamItem, StreamReader
+    from perdure.worker.domain.transcript import SubmitOptions, Transcript, TranscriptTurn
     from perdure.worker.domain.verdict import Verdict
-
-#: For readers of events only.
-NO_TEXT: Mapping[str, str] = {}
-
-
-@dataclass(frozen=True)
-class EventBatch:
-    """Events of one run, oldest first.
-
-    ``damaged`` says that the next entry after them is not a valid event. ``texts`` is live text
-    that was read at the same moment, if it was asked for.
-    """
-
-    events: list[Event] = field(default_factory=list)
-    damaged: bool = False
-    texts: list[TextEntry] = field(default_factory=list)
-
-
-def hear(
-    client: ClientConnection,
-    after: Mapping[str, str],
-    block: int,
-    text_after: Mapping[str, str] = NO_TEXT,
-) -> dict[str, EventBatch]:
-    """Return the new events of several runs by run id, and wait a limited time for the first one.
-
-    Args:
-        after: For each run id, the id of the event after which to read.
-        block: Time in ms to wait for a first event.
-        text_after: For run ids whose live text is read too, the entry after which to read.
-
-    Raises:
-        StoreUnavailable: The server does not reply.
-    """
-    store = client._store
-    try:
-        found = LiveTextRecords(store).with_events(after, text_after, block)
-        batches = {run_id: _parse(*entries) for run_id, entries in found.items()}
-        told = [run_id for run_id, batch in batches.items() if batch.events]
-        oldest = store.oldest_events(told) if told else {}
-        for run_id, batch in batches.items():
-            if batch.events and is_trimmed(after[run_id], batch.events[0], oldest.get(run_id)):
-                batch.events.insert(0, Event.trimmed(batch.events[0]))
-        return batches
-    except DamagedRun:
-        # One key of another type fails the whole read without being named, so read each run alone.
-        return {run_id: _read_alone(store, run_id, last) for run_id, last in after.items()}
-
-
-def read_stream(
-    client: ClientConnection, run_id: str, reader: StreamReader, block: int | None = None
-) -> list[StreamItem]:
-    """Return the items of a run's stream that a reader has not read.
-
-    Args:
-        block: Time in ms to wait for a first one.
-
-    Raises:
-        DamagedRun: The first of them cannot be read.
-    """
-    found = LiveTextRecords(client._store).with_events(
-        {run_id: reader.event}, {run_id: reader.text}, block
-    )
-    if run_id not in found:
-        return []
-    batch = _parse(*found[run_id])
-    entries: list[Event | TextEntry] = [*batch.events, *batch.texts]
-    if batch.damaged and not entries:
-        raise DamagedRun(f"an event of run {run_id} cannot be read")
-    return list(reader.items(entries))
 
 
 def read_turns(client: ClientConnection, run_id: str, start: int = 0) -> list[Turn]:
@@ -117,23 +40,6 @@ def read_turns(client: ClientConnection, run_id: str, start: int = 0) -> list[Tu
         DamagedRun: One of them cannot be read.
     """
     return unpack_turns(run_id, client._store.memory(run_id, start))
-
-
-def _read_alone(store: Store, run_id: str, after: str) -> EventBatch:
-    try:
-        return _parse(store.events(run_id, after))
-    except DamagedRun:
-        return EventBatch(damaged=True)
-
-
-def _parse(entries: Iterable[Entry], texts: Iterable[Entry] = ()) -> EventBatch:
-    batch = EventBatch(texts=[TextEntry(*entry) for entry in texts])
-    for entry_id, entry in entries:
-        try:
-            batch.events.append(Event.of(entry_id, entry))
-        except DamagedRun:
-            return replace(batch, damaged=True)
-    return batch
 
 
 #: Seconds of one blocking read for new events, after which the caller's timeout is checked again.
@@ -270,12 +176,17 @@ class RunReads(ClientConnection, RunResults):
     def stream(
         self, run_id: str, after: str | None = None, follow: bool = True
     ) -> Iterator[StreamItem]:
+        # Imported here, like what trees and transcripts need: a command reads one of them.
+        from perdure.worker.domain.stream import StreamReader
+
         validation.flag(follow, "follow")
         reader = StreamReader.after(after)
         self._record(run_id)
         return self._stream(run_id, reader, follow)
 
     def _stream(self, run_id: str, reader: StreamReader, follow: bool) -> Iterator[StreamItem]:
+        from perdure.worker.client.event_batches import read_stream
+
         ended = False
         while True:
             block = None if ended or not follow else round(EVENT_BLOCK * 1000)
@@ -291,6 +202,8 @@ class RunReads(ClientConnection, RunResults):
             ended = fields is None or status_of(fields).ended
 
     def transcript(self, run_id: str) -> Transcript:
+        from perdure.worker.domain.transcript import WholeRun
+
         record = self._record(run_id)
         run = WholeRun(
             **vars(Run.of(record)), options=_options(record), values=public(record.values)
@@ -333,6 +246,8 @@ class RunReads(ClientConnection, RunResults):
         return Page(found, str(place) if place < len(ids) else None, tuple(damaged))
 
     def tree(self, run_id: str, depth: int = 3, width: int = 10) -> RunTree:
+        from perdure.worker.client.tree import TreeReader
+
         validation.depth(depth)
         validation.width(width)
         return TreeReader(self._store, width).read(self._record(run_id), depth)
@@ -409,7 +324,7 @@ def _turn(turn: Turn) -> TranscriptTurn:
         }
         if FEEDBACK in command.extras:
             data["human_feedback"] = command.extras[FEEDBACK]
-    return cast(TranscriptTurn, data)
+    return cast("TranscriptTurn", data)
 
 
 def _options(record: Record) -> SubmitOptions:

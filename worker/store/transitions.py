@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.worker.store.metrics import MetricRecords
 from perdure.worker.store.queries import Queries
 from perdure.worker.store.replies import (
     NEWEST_TURNS,
@@ -21,7 +20,10 @@ from perdure.worker.store.replies import (
     SweepReply,
     known_flows,
 )
-from perdure.worker.store.tables import Pauses
+
+if TYPE_CHECKING:
+    from perdure.worker.store.metrics import MetricRecords
+    from perdure.worker.store.tables import Pauses
 
 #: Separates the texts in a reply that is one long text (parts/grant.lua).
 BETWEEN = "\x1f"
@@ -49,11 +51,15 @@ class Store(Queries):
     @cached_property
     def pauses(self) -> Pauses:
         """The table of paused flows on the state server."""
+        from perdure.worker.store.tables import Pauses  # Few programs need these two.
+
         return Pauses(self)
 
     @cached_property
     def figures(self) -> MetricRecords:
         """The totals of the metrics on the state server."""
+        from perdure.worker.store.metrics import MetricRecords
+
         return MetricRecords(self)
 
     def submit(self, run_id: str, fields: Mapping[str, str], **options: Any) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from perdure.worker.client import Client
-from perdure.worker.client.read import EventBatch, hear
+from perdure.worker.client.event_batches import EventBatch, hear
 from perdure.worker.domain.event import Event, position_of
 from perdure.worker.domain.stream import TextEntry
 from perdure.worker.store import StoreUnavailable

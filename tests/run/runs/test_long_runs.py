@@ -30,7 +30,7 @@ from perdure import (
     register,
 )
 from perdure.testing import Lab
-from perdure.worker.client.read import hear
+from perdure.worker.client.event_batches import hear
 from perdure.worker.domain.event import id_before
 from tests.support.counted_runs import counted, long, play
 from tests.support.example_flows import long_runs

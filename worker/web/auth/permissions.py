@@ -21,8 +21,9 @@ from perdure.flows.notes import Note
 from perdure.flows.outcomes import Turn
 from perdure.worker.client import Client
 from perdure.worker.client.connection import not_found
+from perdure.worker.client.event_batches import read_stream
 from perdure.worker.client.notifications import Notifications
-from perdure.worker.client.read import read_stream, read_turns
+from perdure.worker.client.read import read_turns
 from perdure.worker.client.threads import topic_of
 from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.doctor import Finding

@@ -1,0 +1,106 @@
+"""Reads of the newest events of runs, with the live text that was shown meanwhile.
+
+Several runs are read at once, for a server through which many people watch runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from perdure.worker.domain.event import Event, is_trimmed
+from perdure.worker.domain.stream import StreamItem, StreamReader, TextEntry
+from perdure.worker.errors import DamagedRun
+from perdure.worker.store.live_text import Entry, LiveTextRecords
+
+if TYPE_CHECKING:
+    from perdure.worker.client.connection import ClientConnection
+    from perdure.worker.store import Store
+
+#: For readers of events only.
+NO_TEXT: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True)
+class EventBatch:
+    """Events of one run, oldest first.
+
+    ``damaged`` says that the next entry after them is not a valid event. ``texts`` is live text
+    that was read at the same moment, if it was asked for.
+    """
+
+    events: list[Event] = field(default_factory=list)
+    damaged: bool = False
+    texts: list[TextEntry] = field(default_factory=list)
+
+
+def hear(
+    client: ClientConnection,
+    after: Mapping[str, str],
+    block: int,
+    text_after: Mapping[str, str] = NO_TEXT,
+) -> dict[str, EventBatch]:
+    """Return the new events of several runs by run id, and wait a limited time for the first one.
+
+    Args:
+        after: For each run id, the id of the event after which to read.
+        block: Time in ms to wait for a first event.
+        text_after: For run ids whose live text is read too, the entry after which to read.
+
+    Raises:
+        StoreUnavailable: The server does not reply.
+    """
+    store = client._store
+    try:
+        found = LiveTextRecords(store).with_events(after, text_after, block)
+        batches = {run_id: _parse(*entries) for run_id, entries in found.items()}
+        told = [run_id for run_id, batch in batches.items() if batch.events]
+        oldest = store.oldest_events(told) if told else {}
+        for run_id, batch in batches.items():
+            if batch.events and is_trimmed(after[run_id], batch.events[0], oldest.get(run_id)):
+                batch.events.insert(0, Event.trimmed(batch.events[0]))
+        return batches
+    except DamagedRun:
+        # One key of another type fails the whole read without being named, so read each run alone.
+        return {run_id: _read_alone(store, run_id, last) for run_id, last in after.items()}
+
+
+def read_stream(
+    client: ClientConnection, run_id: str, reader: StreamReader, block: int | None = None
+) -> list[StreamItem]:
+    """Return the items of a run's stream that a reader has not read.
+
+    Args:
+        block: Time in ms to wait for a first one.
+
+    Raises:
+        DamagedRun: The first of them cannot be read.
+    """
+    found = LiveTextRecords(client._store).with_events(
+        {run_id: reader.event}, {run_id: reader.text}, block
+    )
+    if run_id not in found:
+        return []
+    batch = _parse(*found[run_id])
+    entries: list[Event | TextEntry] = [*batch.events, *batch.texts]
+    if batch.damaged and not entries:
+        raise DamagedRun(f"an event of run {run_id} cannot be read")
+    return list(reader.items(entries))
+
+
+def _read_alone(store: Store, run_id: str, after: str) -> EventBatch:
+    try:
+        return _parse(store.events(run_id, after))
+    except DamagedRun:
+        return EventBatch(damaged=True)
+
+
+def _parse(entries: Iterable[Entry], texts: Iterable[Entry] = ()) -> EventBatch:
+    batch = EventBatch(texts=[TextEntry(*entry) for entry in texts])
+    for entry_id, entry in entries:
+        try:
+            batch.events.append(Event.of(entry_id, entry))
+        except DamagedRun:
+            return replace(batch, damaged=True)
+    return batch
