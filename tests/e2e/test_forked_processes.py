@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
+from perdure.worker import fork_gate
 from perdure.worker.engine.drain import Drain
+from perdure.worker.fork_gate import ForkGate
 from perdure.worker.store.outage import Outage
 from tests.support.outages import AWAY, outage
 
@@ -63,3 +67,51 @@ def test_a_process_forked_before_knows_that_the_worker_leaves_and_since_when() -
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     for each in (reading, writing):
         os.close(each)
+
+
+def test_no_process_is_forked_while_a_background_thread_works() -> None:
+    """Of a lock that the thread holds meanwhile, the process would have a copy that stays locked."""
+    gate, lock = ForkGate(), threading.Lock()
+    works, is_asked = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with gate, lock:
+            works.set()
+            assert is_asked.wait(10)
+            time.sleep(0.05)  # work goes on for a moment: the fork waits, it does not fail
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert works.wait(10)
+    is_asked.set()
+    child = os.fork()
+    if child == 0:
+        is_free = lock.acquire(timeout=1)
+        with gate:  # the child has a gate of its own
+            os._exit(0 if is_free else 1)
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with gate:  # it is open again
+        pass
+
+
+def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_gate, "PATIENCE_SECONDS", 0.05)
+    gate = ForkGate()
+    works, is_done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with gate:
+            works.set()
+            assert is_done.wait(10)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert works.wait(10)
+    child = os.fork()
+    if child == 0:
+        with gate:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    is_done.set()
+    thread.join()

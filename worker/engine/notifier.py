@@ -16,6 +16,7 @@ from datetime import timedelta
 
 from perdure.worker.domain.notification import NotDelivered, Notification, moment
 from perdure.worker.engine.event_finder import EventFinder
+from perdure.worker.fork_gate import ForkGate
 from perdure.worker.notification_rules import NotificationRule
 from perdure.worker.store import Store, StoreUnavailable
 from perdure.worker.store.notifications import NotificationRecords
@@ -219,6 +220,7 @@ class Notifier:
         self._worker = worker
         self._finder = EventFinder(store, self._records, rules, link)
         self._woken, self._stopping = threading.Event(), threading.Event()
+        self._gate = ForkGate()
         self._lanes = [
             Lane(name, rule, store, self._records, send, self._woken.set)
             for name, rule in rules.items()
@@ -248,22 +250,9 @@ class Notifier:
         next_look = 0.0
         while not self._stopping.is_set():
             self._woken.clear()
-            try:
-                if self._records.hold(self._worker, HOLD_MS):
-                    if time.monotonic() >= next_look:
-                        self._finder.look()
-                        next_look = time.monotonic() + LOOK_SECONDS
-                    now = self._store.time()
-                    for lane in self._lanes:
-                        lane.fill(now)
-                else:
-                    for lane in self._lanes:
-                        lane.clear()
-                self._store.outage.passed(NOT_NOTIFIED)
-            except StoreUnavailable as error:
-                self._store.outage.failed(NOT_NOTIFIED, error)
-            except Exception:
-                logger.exception("the look for events failed, trying again")
+            with self._gate:
+                if self._look(time.monotonic() >= next_look):
+                    next_look = time.monotonic() + LOOK_SECONDS
             self._woken.wait(LOOK_SECONDS)
         for lane in self._lanes:
             lane.clear()
@@ -274,3 +263,28 @@ class Notifier:
             self._records.let_go(self._worker)
         except StoreUnavailable as error:
             logger.warning("another worker goes on with notifications later: %s", error)
+
+    def _look(self, is_due: bool) -> bool:
+        """Fill the lanes if this worker notifies, after a look for events if that is due.
+
+        Returns:
+            Whether it looked for events.
+        """
+        looked = False
+        try:
+            if self._records.hold(self._worker, HOLD_MS):
+                if is_due:
+                    self._finder.look()
+                    looked = True
+                now = self._store.time()
+                for lane in self._lanes:
+                    lane.fill(now)
+            else:
+                for lane in self._lanes:
+                    lane.clear()
+            self._store.outage.passed(NOT_NOTIFIED)
+        except StoreUnavailable as error:
+            self._store.outage.failed(NOT_NOTIFIED, error)
+        except Exception:
+            logger.exception("the look for events failed, trying again")
+        return looked

@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure.worker.domain.fleet import ALIVE_BEATS
 from perdure.worker.domain.record import SCHEMA
+from perdure.worker.fork_gate import ForkGate
 from perdure.worker.ids import process_name
 from perdure.worker.messaging.callbacks import Callbacks
 from perdure.worker.messaging.follow_ups import FollowUps
@@ -119,6 +120,7 @@ class Sweeper:
         self._callbacks = callbacks
         self._follow_ups = FollowUps(store, publisher)
         self._announcing = threading.Lock()
+        self._gate = ForkGate()
         #: The time (of the monotonic clock) at which the next announcement is due.
         self._next_announcement = 0.0
         self._stopping = threading.Event()
@@ -339,23 +341,29 @@ class Sweeper:
                 self._woken.clear()
             early = woken or time.monotonic() >= next_early
             sweeps = early or time.monotonic() >= next_sweep
-            try:
-                if sweeps:
-                    self._release_forfeits()
-                    # Skip if any worker swept within half the interval. Detection is not delayed,
-                    # since one of them always sweeps.
-                    self._log(self.sweep(0.0 if early else every / 2))
-                if time.monotonic() >= self._next_announcement:
-                    self.announce()
-                self._store.outage.passed(NOT_SWEPT)
-            except StoreUnavailable as error:
-                self._store.outage.failed(NOT_SWEPT, error)
-            except BaseException:  # an announcement runs code of flows, too
-                # The thread must survive any error: it recovers the runs of the others.
-                logger.exception("a sweep failed, trying again")
+            with self._gate:
+                self._work(sweeps, 0.0 if early else every / 2)
             if sweeps:
                 next_sweep = time.monotonic() + every
                 next_early = max(self._next_due, time.monotonic() + every / EARLY)
+
+    def _work(self, sweeps: bool, every: float) -> None:
+        """Announce this worker if that is due, and sweep before if ``sweeps``.
+
+        The sweep is skipped if any worker swept within ``every`` seconds.
+        """
+        try:
+            if sweeps:
+                self._release_forfeits()
+                self._log(self.sweep(every))
+            if time.monotonic() >= self._next_announcement:
+                self.announce()
+            self._store.outage.passed(NOT_SWEPT)
+        except StoreUnavailable as error:
+            self._store.outage.failed(NOT_SWEPT, error)
+        except BaseException:  # an announcement runs code of flows, too
+            # The thread must survive any error: it recovers the runs of the others.
+            logger.exception("a sweep failed, trying again")
 
     def _log(self, report: Sequence[tuple[str, str]]) -> None:
         """Log the outcomes of a sweep, and trace the losses among them."""

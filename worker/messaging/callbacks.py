@@ -15,6 +15,7 @@ from kombu.utils import json as kombu_json
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Run, status_of
 from perdure.worker.errors import InvalidInput, InvalidSettings
+from perdure.worker.fork_gate import ForkGate
 
 if TYPE_CHECKING:
     from perdure.worker.store import Store
@@ -125,6 +126,7 @@ class Callbacks:
         self._store = store
         self._owns_app = owns_app
         self._publisher: Celery | None = None
+        self._gate = ForkGate()
         self._late: threading.Thread | None = None
 
     def make(self, run_id: str, epoch: int) -> None:
@@ -166,7 +168,8 @@ class Callbacks:
 
     def _make_each(self, calls: list[tuple[str, int]]) -> None:
         for run_id, epoch in calls:
-            self.make(run_id, epoch)
+            with self._gate:
+                self.make(run_id, epoch)
 
     def _publish(self, fields: Mapping[str, str]) -> None:
         if self._publisher is None:
