@@ -198,8 +198,9 @@ def _describe(schema: dict[str, Any], cls: type[Document]) -> None:
     """Add to the JSON schema of a document class what pydantic cannot know.
 
     That is: members that are not fields, names that differ in the JSON data, and that each member
-    is always written.
+    is always written. Before version 2.13 it does not read the class's docstring either.
     """
+    schema.setdefault("description", getdoc(cls))
     properties = schema["properties"]
     for each in properties.values():
         each.pop("default", None)  # each member is always written

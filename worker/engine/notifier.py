@@ -265,7 +265,9 @@ class Notifier:
             logger.warning("another worker goes on with notifications later: %s", error)
 
     def _look(self, is_due: bool) -> bool:
-        """Fill the lanes if this worker notifies, after a look for events if that is due.
+        """Take the notifications that are due, if this worker delivers them.
+
+        It looks for events before if ``is_due``.
 
         Returns:
             Whether it looked for events.

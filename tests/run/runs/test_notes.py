@@ -292,8 +292,17 @@ def test_calls_at_once_use_the_notes_of_their_parent(client: Client, driver: Dri
     assert (found.namespace, found.notes) == ("ada:a%3Ab%2F%C3%BC:t:note_clerk", 3)
 
 
-def test_a_step_of_a_workflow_keeps_notes(client: Client, driver: Driver) -> None:
-    @workflow(note_store=(store := SqliteNotes()))
+@pytest.fixture
+def table() -> Iterator[SqliteNotes]:
+    """Yield notes in a table of their own."""
+    with closing(SqliteNotes()) as notes:
+        yield notes
+
+
+def test_a_step_of_a_workflow_keeps_notes(
+    client: Client, driver: Driver, table: SqliteNotes
+) -> None:
+    @workflow(note_store=table)
     def counting_notes(steps: Steps) -> list[str]:
         def note() -> list[str]:
             notes = steps.context.notes("counting")
@@ -305,21 +314,22 @@ def test_a_step_of_a_workflow_keeps_notes(client: Client, driver: Driver) -> Non
     vars(driver.engine).pop("flows", None)
     assert answer(client, driver, "one", "counting_notes") == ["one"]
     assert answer(client, driver, "two", "counting_notes") == ["two", "one"]
-    assert store.get("counting", "x") is None
+    assert table.get("counting", "x") is None
 
 
-def test_a_store_of_its_own_serves_the_model(client: Client, driver: Driver) -> None:
-    store = SqliteNotes()
-    model_flow(driver, note_store=store)
-    store.put("user:ada", Note("home", "Ada lives in Rome."))
+def test_a_store_of_its_own_serves_the_model(
+    client: Client, driver: Driver, table: SqliteNotes
+) -> None:
+    model_flow(driver, note_store=table)
+    table.put("user:ada", Note("home", "Ada lives in Rome."))
     with FakeModel([Command("remember", {"text": "likes tea"}), Finish("done")]) as model:
         answer(client, driver, "hello", "note_clerk")
     assert "Ada lives in Rome." in first_message(model)
-    assert [note.text for note in store.search("user:ada", "", 9)] == [
+    assert [note.text for note in table.search("user:ada", "", 9)] == [
         "likes tea",
         "Ada lives in Rome.",
     ]
-    assert store.forget("user:ada", "home") and not store.forget("user:ada", "home")
+    assert table.forget("user:ada", "home") and not table.forget("user:ada", "home")
     assert client.note_namespaces() == []
 
 
@@ -379,10 +389,10 @@ def test_a_note_store_that_is_none_is_named() -> None:
         )
 
 
-def test_a_context_of_a_test_has_the_notes_that_it_is_given() -> None:
+def test_a_context_of_a_test_has_the_notes_that_it_is_given(table: SqliteNotes) -> None:
     with pytest.raises(InvalidFlow, match="no worker made it"):
         RoundContext(goal="x").notes("user:ada")
-    context = RoundContext(goal="x", note_access=NotesIn(SqliteNotes(), {"submitted_by": "ada"}))
+    context = RoundContext(goal="x", note_access=NotesIn(table, {"submitted_by": "ada"}))
     context.notes(NAMESPACE).put("likes tea")
     assert context.notes("user:ada").search("tea")[0].text == "likes tea"
     for bad in ("", "a b", "a/b", "é", "{}", "{labels.}", "x" * 201, "user:{goal}"):

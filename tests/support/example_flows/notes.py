@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime
 
 from perdure import (
@@ -52,6 +53,9 @@ class SqliteNotes:
         self.db = sqlite3.connect(path, check_same_thread=False)
         self.db.execute("create table n (space, key, text, at, primary key (space, key))")
 
+    def close(self) -> None:
+        self.db.close()
+
     def put(self, namespace: str, note: Note) -> None:
         row = (namespace, note.key, note.text, note.at.isoformat())
         with self._lock, self.db:
@@ -79,9 +83,8 @@ class SqliteNotes:
 
 @lifespan(name="sqlite_notes")
 def sqlite_notes() -> Iterator[SqliteNotes]:
-    store = SqliteNotes()
-    yield store
-    store.db.close()
+    with closing(SqliteNotes()) as store:
+        yield store
 
 
 @register("noting_elsewhere")
