@@ -11,8 +11,8 @@ RUN := bin/python -m pytest --numprocesses 4 --dist loadfile
 PYTEST := .venv/$(RUN)
 # Tests that run in the test's own process, and each process, command and pool once.
 QUICK := tests/unit tests/store tests/run tests/e2e/smoke
-# What every supported version has to pass.
-VERSIONED := tests/unit tests/store tests/run tests/fundamentals
+# What depends on versions, also of Python: the server, the libraries, the web framework.
+VERSIONED := tests/store tests/run
 # With this variable, each of the hundreds of processes that tests start would compile the sources
 # again.
 unexport PYTHONDONTWRITEBYTECODE
