@@ -6,8 +6,8 @@ SHELL := /bin/sh
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Most tests wait for processes, so four at once keep two cores busy. The tests of one file share
-# its servers.
-RUN := bin/python -m pytest --numprocesses 4 --dist loadfile
+# its servers. Files begin in the order of tests/support/shares.py.
+RUN := bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 PYTEST := .venv/$(RUN)
 # Tests that run in the test's own process, and each process, command and pool once.
 QUICK := tests/unit tests/store tests/run tests/e2e/smoke

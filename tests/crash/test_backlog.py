@@ -36,6 +36,7 @@ def settings(request: pytest.FixtureRequest) -> Iterator[Settings]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("settings", ["fused", "rabbit"], indirect=True)
 def test_ten_thousand_runs_in_line_without_a_worker_are_sent_once_and_the_lost_one_is_found(

@@ -33,6 +33,7 @@ def settings(own_server: CrashableServer) -> Settings:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("fetch", [True, False], ids=["fetching", "not fetching"])
 def test_forty_runs_survive_ten_kills_of_the_whole_group_and_three_of_ten_messages_thrown_away(
@@ -42,6 +43,7 @@ def test_forty_runs_survive_ten_kills_of_the_whole_group_and_three_of_ten_messag
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("fetch", [True, False], ids=["fetching", "not fetching"])
 def test_runs_survive_kills_of_the_whole_group_and_messages_thrown_away(
@@ -51,6 +53,7 @@ def test_runs_survive_kills_of_the_whole_group_and_messages_thrown_away(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("options", [THREADS, SOLO], ids=["threads", "solo"])
 def test_runs_that_stay_survive_kills_of_the_whole_group_and_messages_thrown_away(
@@ -63,6 +66,7 @@ def test_runs_that_stay_survive_kills_of_the_whole_group_and_messages_thrown_awa
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("options", [PREFORK, SOLO], ids=" ".join)
 def test_on_the_other_pools_runs_survive_kills_of_the_whole_group_and_messages_thrown_away(

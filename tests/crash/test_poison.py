@@ -18,6 +18,7 @@ MAX_LOSSES = 6
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_twenty_long_rounds_beside_a_run_that_kills_its_worker_all_complete(
     own_server: CrashableServer,

@@ -92,6 +92,7 @@ def test_killed_at_each_point_a_command_in_doubt_is_handled_by_its_policy(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_200_kills_repeat_nothing_silently(
     client: Client, player: Player, settings: Settings, tmp_path: Path

@@ -90,6 +90,7 @@ def test_a_backlog_is_worked_through_and_swept(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_kill_beside_a_wave_of_sleepers_and_one_under_a_supervisor_are_measured(
     tmp_path: Path,
 ) -> None:

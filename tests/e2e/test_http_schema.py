@@ -93,6 +93,7 @@ def test_nothing_is_found_at_a_glance(seeded: tuple[str, list[str]], tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_nothing_is_found_by_all_that_it_knows(
     seeded: tuple[str, list[str]], tmp_path: Path

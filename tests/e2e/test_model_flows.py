@@ -367,6 +367,7 @@ LATER_FAULTS: dict[int, list[Fault | None]] = {
 }
 
 
+@pytest.mark.long
 def test_a_worker_killed_in_every_round_in_turn_costs_at_most_one_request_each(
     ours: CrashableServer,
 ) -> None:
@@ -433,6 +434,7 @@ def test_a_worker_killed_in_every_round_in_turn_costs_at_most_one_request_each(
     )
 
 
+@pytest.mark.long
 def test_the_thousandth_round_writes_no_more_than_the_tenth(
     worker: WorkerProcess, chat: ChatServer, asking: Client
 ) -> None:

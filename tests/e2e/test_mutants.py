@@ -19,6 +19,7 @@ def play(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("chosen", [("--sample", "40"), (":by_hand:",)], ids=["sample", "by_hand"])
 def test_the_guards_kill_the_mutants(chosen: tuple[str, ...]) -> None:

@@ -14,6 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from perdure import Client, RunStatus
+from perdure.flows import event_loop
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, register_agent
 from tests.support.flow_registry import own_registry
 from tests.support.mcp_servers import GIT, free_port, git_over_http
@@ -42,7 +43,9 @@ def toolset(request: pytest.FixtureRequest) -> Iterator[Any]:
     from pydantic_ai.mcp import MCPToolset
 
     if request.param == "stdio":
-        yield MCPToolset(transports.StdioTransport(GIT[0], GIT[1:]), id="git")
+        transport = transports.StdioTransport(GIT[0], GIT[1:])  # one server for all connections
+        yield MCPToolset(transport, id="git")
+        event_loop.run(transport.disconnect())
         return
     port = free_port()
     with git_over_http(port):

@@ -238,6 +238,7 @@ def test_every_such_trace_on_the_real_lua(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_walks_on_the_real_lua_go_where_the_model_goes(
     server: CrashableServer, prefix: str

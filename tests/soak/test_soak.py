@@ -18,6 +18,7 @@ RUNS = 100
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(420)
 def test_nothing_is_lost_or_doubled_whatever_happens() -> None:
     outcome = soak(Plan(SEED, CHAOS_SECONDS, QUIET_SECONDS, RUNS))

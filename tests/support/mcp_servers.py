@@ -47,9 +47,12 @@ def context() -> RoundContext:
 @pytest.fixture(autouse=True, scope="module")
 def no_server_stays() -> Iterator[None]:
     """Close all sessions after the tests of a module, and wait for the end of their servers."""
+    before = {*servers_of(os.getpid(), "mcp_server")}
     yield
     background.close()
-    until(lambda: not servers_of(os.getpid(), "mcp_server"), "the end of all servers")
+    until(
+        lambda: before.issuperset(servers_of(os.getpid(), "mcp_server")), "the end of all servers"
+    )
 
 
 def time_command(**settings: Any) -> Any:

@@ -1,16 +1,20 @@
-"""``pytest --share K/N [--touched COMMIT]``: of slow tests with many cases, only some.
+"""``pytest --share K/N [--touched COMMIT]``: of the slow tests, what CI has time for.
 
 A table of two hundred cases is one rule, and playing it whole would take longer than CI has time
 for. With ``--share`` alone, each Nth case from the Kth on is played, so that N commits in turn play
-all. With ``--touched``, tests of what changed since the commit play four times as many cases, and
+all. Tests that are marked as long are the cases of one table, of which twice as many are played.
+With ``--touched``, tests of what changed since the commit play four times as many cases, and
 all others half as many. If the change touches more than a third of the slow test files, it says
 nothing about which cases matter, and each test plays its plain share. ``make test-all`` plays all.
+
+Files with long and slow tests begin first, so that no process is left alone with one at the end.
 """
 
 from __future__ import annotations
 
 import subprocess
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +24,8 @@ from tests.support.module_imports import Imports
 ROOT = Path(__file__).parents[2]
 #: A slow test with no more cases than this is played whole.
 FEW = 2
+#: How many times as many of the long tests are played.
+LONG = 2
 #: Cases of a touched test, as a multiple of its share.
 MORE = 4
 #: A change that touches more than this part of the slow test files is a change of everything.
@@ -54,26 +60,54 @@ def share_of(text: str) -> tuple[int, int]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     text = config.getoption("--share")
-    if not text:
-        return
-    first, each = share_of(text)
+    if text:
+        left_out = not_in_share(items, *share_of(text), config.getoption("--touched"))
+        if left_out:
+            config.hook.pytest_deselected(items=list(left_out))
+            items[:] = [item for item in items if item not in left_out]
+    items.sort(key=by_length(items))
+
+
+def not_in_share(
+    items: Sequence[pytest.Item], first: int, each: int, commit: str | None
+) -> set[pytest.Item]:
+    """Return the cases that the share ``first/each`` leaves out.
+
+    Args:
+        commit: Tests of what changed since this commit play more cases.
+    """
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    long: list[pytest.Item] = []
     for item in items:
-        if item.get_closest_marker("slow") is not None:
+        if item.get_closest_marker("long") is not None:
+            long.append(item)
+        elif item.get_closest_marker("slow") is not None:
             cases[item.nodeid.partition("[")[0]].append(item)
-    commit = config.getoption("--touched")
-    files = {test.partition("::")[0] for test in cases}
+    files = {file_of(item) for item in long} | {file_of(group[0]) for group in cases.values()}
     touched = touched_files(files, changed_files(commit)) if commit else None
-    left_out = {
+    tables = [(each, group) for group in cases.values() if len(group) > FEW]
+    tables.append((max(1, each // LONG), sorted(long, key=lambda item: item.nodeid)))
+    return {
         item
-        for test, group in cases.items()
-        if len(group) > FEW
-        for place, item in enumerate(group)
-        if not is_played(place, first, each, touched, test.partition("::")[0])
+        for each_of_table, table in tables
+        for place, item in enumerate(table)
+        if not is_played(place, first, each_of_table, touched, file_of(item))
     }
-    if left_out:
-        config.hook.pytest_deselected(items=list(left_out))
-        items[:] = [item for item in items if item not in left_out]
+
+
+def file_of(item: pytest.Item) -> str:
+    """Return the path of a test's file."""
+    return item.nodeid.partition("::")[0]
+
+
+def by_length(items: Sequence[pytest.Item]) -> Callable[[pytest.Item], int]:
+    """Return a key for sorting by what a file has: long tests, slow ones, or quick ones only."""
+    ranks: dict[str, int] = {}
+    for item in items:
+        marks = [item.get_closest_marker(name) is not None for name in ("long", "slow")]
+        rank = 0 if marks[0] else 1 if marks[1] else 2
+        ranks[file_of(item)] = min(rank, ranks.get(file_of(item), 2))
+    return lambda item: ranks[file_of(item)]
 
 
 def is_played(place: int, first: int, each: int, touched: set[str] | None, file: str) -> bool:

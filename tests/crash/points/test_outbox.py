@@ -13,6 +13,7 @@ from tests.crash.points.stage import Stage
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plot", [WHOLE, WAITS, BEARS], ids=lambda plot: plot.name)
 def test_with_the_outbox_a_process_may_die_at_every_point(outbox_stage: Stage, plot: Plot) -> None:
     story = counted(outbox_stage, plot)

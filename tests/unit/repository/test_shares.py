@@ -18,20 +18,20 @@ from tests.support.shares import (
 
 
 class Case:
-    def __init__(self, nodeid: str, slow: bool = True) -> None:
-        self.nodeid, self.slow = nodeid, slow
+    def __init__(self, nodeid: str, slow: bool = True, long: bool = False) -> None:
+        self.nodeid, self.marks = nodeid, {"slow": slow, "long": long}
 
     def get_closest_marker(self, name: str) -> Any:
-        return name if self.slow and name == "slow" else None
+        return name if self.marks[name] else None
 
 
-def left(share: str | None, cases: Sequence[Case]) -> set[str]:
+def left(share: str | None, cases: Sequence[Case]) -> list[str]:
     hook = SimpleNamespace(pytest_deselected=lambda items: None)
     options = {"--share": share, "--touched": None}
     config: Any = SimpleNamespace(getoption=options.get, hook=hook)
     items: Any = list(cases)
     pytest_collection_modifyitems(config, items)
-    return {each.nodeid for each in items}
+    return [each.nodeid for each in items]
 
 
 MANY = [Case(f"a.py::test[{number}]") for number in range(2 * FEW + 1)]
@@ -43,16 +43,32 @@ OTHERS = [
 
 
 def test_halves_are_all_and_nothing_is_in_both() -> None:
-    first, second = left("0/2", MANY), left("1/2", MANY)
+    first, second = set(left("0/2", MANY)), set(left("1/2", MANY))
     assert first | second == {case.nodeid for case in MANY} and not first & second
-    assert abs(len(first) - len(second)) == 1 and left("2/2", MANY) == first
-    assert left(None, MANY) == first | second
+    assert abs(len(first) - len(second)) == 1 and set(left("2/2", MANY)) == first
+    assert set(left(None, MANY)) == first | second
 
 
 def test_only_slow_tests_with_many_cases_are_shared() -> None:
     others = {case.nodeid for case in OTHERS}
     for share in ("0/2", "1/2"):
-        assert left(share, [*MANY, *OTHERS]) & others == others
+        assert others <= set(left(share, [*MANY, *OTHERS]))
+
+
+def test_long_tests_are_one_table_of_which_twice_as_many_are_played() -> None:
+    long = [Case(f"{name}.py::test", long=True) for name in "abcdefgh"]
+    turns = [left(f"{number}/8", long) for number in range(4)]
+    assert [len(turn) for turn in turns] == [2, 2, 2, 2]
+    assert {name for turn in turns for name in turn} == {case.nodeid for case in long}
+
+
+def test_files_with_long_and_slow_tests_begin_first() -> None:
+    cases = [
+        Case("a.py::quick", slow=False), Case("b.py::slow"), Case("c.py::quick", slow=False),
+        Case("c.py::long", long=True), Case("b.py::quick", slow=False),
+    ]  # fmt: skip
+    expected = ["c.py::quick", "c.py::long", "b.py::slow", "b.py::quick", "a.py::quick"]
+    assert left(None, cases) == expected
 
 
 @pytest.mark.parametrize("text", ["", "2", "1/0", "x/2", "-1/2"])
