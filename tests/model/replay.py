@@ -79,7 +79,7 @@ class Process:
     )
 
 
-@dataclass
+@dataclass(eq=False)
 class Sent:
     """A client of the real side, and what it sends, whenever that is."""
 

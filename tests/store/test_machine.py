@@ -31,7 +31,7 @@ from perdure.worker.store.transitions import PAUSED_LOOK
 from tests.model.comparison import difference
 from tests.model.configurations import Config
 from tests.model.moves import Move, act, possible
-from tests.model.replay import Replay
+from tests.model.replay import Replay, Sent
 from tests.model.rules import Rules
 from tests.model.state import World
 from tests.model.transitions import DONE
@@ -77,6 +77,8 @@ BY_SWEEP = {
     "resent": ["resent"], "freed": ["lost"], "delayed": ["lost"], "overran": ["failed"], "answered": ["resumed"],
     "stopped": ["stopped"], "errored": ["errored"],
 }  # fmt: skip
+#: Replies that a run remembers (KEPT_OPERATIONS in operations.lua). The model remembers them all.
+KEPT_OPERATIONS = 16
 BY_OPERATION = {
     "queued": ["resumed"], "waiting": ["resumed"], "interrupted": ["resumed", "interrupted"], "completed": ["resumed", "completed"],
     "stopped stopped": ["stopped"], "asked leased": ["stop_requested"],
@@ -98,6 +100,10 @@ class Machine(RuleBasedStateMachine):
         self.swept: Counter[str] = Counter()  # what sweeps said became of the run
         self.unfinished = 0  # how often it ended with its cycles used up
         self.ticked = False
+        self.calls = 0  # operations that have reached the server
+        self.unheard: dict[
+            Sent, int
+        ] = {}  # those whose reply was lost, and how many had come before
 
     @initialize(
         start=st.sampled_from(["queued", "queued", "waiting", "interrupted"]),
@@ -143,9 +149,17 @@ class Machine(RuleBasedStateMachine):
             del fields["held_token"], fields["held_until"]
         return found
 
+    def is_forgotten(self, place: int) -> bool:
+        """Whether the run no longer remembers its reply to a client's operation."""
+        return self.calls - self.unheard[self.real.clients[place]] >= KEPT_OPERATIONS
+
     def choose(self, data: st.DataObject, names: tuple[str, ...]) -> None:
         """Make one of the moves of these names, if there is one."""
-        moves = [move for move in possible(self.world()) if move[0] in names]
+        moves = [
+            move
+            for move in possible(self.world())
+            if move[0] in names and not (move[0] == "resend" and self.is_forgotten(move[1]))
+        ]
         there = sorted({move[0] for move in moves})
         if there:
             name = data.draw(st.sampled_from(there))
@@ -162,6 +176,9 @@ class Machine(RuleBasedStateMachine):
         reply = act(world, move)
         expected = reply.rstrip("!") if isinstance(reply, str) else reply
         answer = self.real.make(move, self.world())
+        self.calls += move[0] in ("op", "send")
+        for client in self.real.clients:
+            self.unheard.setdefault(client, self.calls)
         assert answer == expected, f"{move}: the server answered {answer}, the model {expected}"
         was, self.state = self.state, world.frozen()
         self.real.align(world)
