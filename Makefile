@@ -35,8 +35,9 @@ test: .venv/.dev ## the quick suite: all that runs in one process, and each proc
 	@$(PYTEST) $(if $(SHARE),--durations 10 --share $(SHARE) \
 	  $(if $(TOUCHED),--touched $(TOUCHED)),-m "not slow" $(QUICK))
 
+# These tests wait for nothing, and each further process collects all of them first.
 test-core: .venv/.dev ## pure code, the store and its scripts, in seconds
-	@$(PYTEST) -m "not slow" tests/unit tests/store
+	@$(PYTEST) --numprocesses 3 -m "not slow" tests/unit tests/store
 
 # Crash matrices keep a core busy by themselves. With four processes, tests that allow a second for
 # an answer would fail.
