@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 
 from perdure import Client, Run, RunStatus, Settings
 from perdure.worker.app import engine_of, make_app
+from perdure.worker.engine.heartbeat import Heartbeat
 from perdure.worker.engine.sweeper import Sweeper
 from perdure.worker.messaging.message import stored_round
 from perdure.worker.runtime.runtime import Runtime
@@ -99,6 +100,13 @@ def driving(settings: Settings) -> Iterator[Driver]:
         engine.write_stats()
 
 
+def have_ended(threads: Sequence[threading.Thread], heartbeat: Heartbeat) -> bool:
+    """Cancel the rounds that run, also one that began late, and return whether all threads ended."""
+    for lease in heartbeat.leases:
+        lease.signals.cancelled.set()
+    return not any(thread.is_alive() for thread in threads)
+
+
 @contextmanager
 def playing(settings: Settings, slots: int = 1) -> Iterator[Driver]:
     """Play rounds and sweep in threads while the block runs, like a worker of this process.
@@ -128,9 +136,6 @@ def playing(settings: Settings, slots: int = 1) -> Iterator[Driver]:
             yield driver
         finally:
             ended.set()
-            for lease in heartbeat.leases:
-                lease.signals.cancelled.set()
-            for thread in threads:
-                thread.join(60)
+            until(lambda: have_ended(threads, heartbeat), "the end of the rounds", 60)
             sweeper.stop()
     assert errors == []
