@@ -31,9 +31,8 @@ from tests.jitter.faults import FAULTS, SINGLE, UNDISTURBED, Fault, parse_faults
 
 #: pytest's selection of the quick tiers.
 QUICK = ("-m", "not slow")
-#: What pytest is always run with: no cache, since a pass must not depend on the one before, and a
-#: limit for tests that hang which leaves time for a pause in each of 511 runs.
-ALWAYS = ("-q", "-p", "no:cacheprovider", "--timeout", "900")
+#: What pytest is always run with: no cache, since a pass must not depend on the one before.
+ALWAYS = ("-q", "-p", "no:cacheprovider")
 #: Lines of pytest's text of a failure that the report shows.
 TEXT_LINES = 15
 

@@ -26,6 +26,8 @@ PLAYED = (0, 1)
 PROGRESS_SECONDS = 10.0
 #: Characters of pytest's output that an error shows.
 TAIL = 4000
+#: Seconds after which pytest-timeout ends a test that hangs. A test of 511 runs pauses in each.
+LIMIT = "900"
 
 
 class NotPlayed(Exception):
@@ -108,6 +110,7 @@ def environment_of(fault: Fault, log: Path, verdicts: Path) -> dict[str, str]:
     """Return the environment of pytest under a fault."""
     environment = {name: text for name, text in os.environ.items() if name not in (PLACES, LOG)}
     environment[VERDICTS] = str(verdicts)
+    environment["PYTEST_TIMEOUT"] = LIMIT
     if fault.pauses or fault.has_load:
         environment[LOG] = str(log)
     if fault.pauses:
