@@ -1,9 +1,9 @@
 """Background threads of a worker, and the processes that its pool forks meanwhile.
 
-A forked process has copies of all locks, also of those that another thread held at that moment.
-No thread of the new process will release them: locks of modules under import, of Python's
-``cached_property`` before 3.12, of connection pools. So a fork waits until each background thread
-is between two pieces of work.
+A forked process copies every lock, including those that another thread holds at that moment. No
+thread of the new process releases such a copy. Modules under import, Python's ``cached_property``
+before 3.12 and connection pools have locks. So a fork waits until each background thread is between
+two pieces of work.
 """
 
 from __future__ import annotations

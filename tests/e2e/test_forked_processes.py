@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -69,26 +68,35 @@ def test_a_process_forked_before_knows_that_the_worker_leaves_and_since_when() -
         os.close(each)
 
 
-def test_no_process_is_forked_while_a_background_thread_works() -> None:
-    """Of a lock that the thread holds meanwhile, the process would have a copy that stays locked."""
+def test_no_process_is_forked_while_a_background_thread_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process would have a copy of the thread's lock that nobody unlocks."""
     gate, lock = ForkGate(), threading.Lock()
-    works, is_asked = threading.Event(), threading.Event()
+    works, fork_waits = threading.Event(), threading.Event()
+    close = ForkGate._close
+
+    def close_later(self: ForkGate, patience: float) -> bool:
+        if self is gate:
+            fork_waits.set()
+        return close(self, patience)
+
+    monkeypatch.setattr(ForkGate, "_close", close_later)
 
     def work() -> None:
         with gate, lock:
             works.set()
-            assert is_asked.wait(10)
-            time.sleep(0.05)  # work goes on for a moment: the fork waits, it does not fail
+            fork_waits.wait(10)
 
     thread = threading.Thread(target=work)
     thread.start()
     assert works.wait(10)
-    is_asked.set()
     child = os.fork()
     if child == 0:
-        is_free = lock.acquire(timeout=1)
+        if not lock.acquire(timeout=1):
+            os._exit(1)
         with gate:  # the child has a gate of its own
-            os._exit(0 if is_free else 1)
+            os._exit(0)
     thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     with gate:  # it is open again

@@ -101,7 +101,7 @@ def driving(settings: Settings) -> Iterator[Driver]:
 
 
 def have_ended(threads: Sequence[threading.Thread], heartbeat: Heartbeat) -> bool:
-    """Cancel the rounds that run, also one that began late, and return whether all threads ended."""
+    """Cancel all rounds in flight, and return whether all threads have ended."""
     for lease in heartbeat.leases:
         lease.signals.cancelled.set()
     return not any(thread.is_alive() for thread in threads)
