@@ -7,6 +7,8 @@ itself what it needs of Perdure: the client, Celery and the runtime cost as much
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -43,6 +45,8 @@ pytest_plugins = [
 
 #: kombu keeps the bindings of queues under names of its own.
 KOMBU = "_kombu."
+#: The folder of temporary files, with the separator at its end.
+TEMPORARY = os.path.join(os.path.realpath(tempfile.gettempdir()), "")
 #: Each prefix of this session, and the test that had it.
 PREFIXES: dict[str, str] = {}
 
@@ -140,6 +144,17 @@ def no_queue_stays(request: pytest.FixtureRequest) -> Iterator[None]:
     running, prefix = request.getfixturevalue("rabbit"), request.getfixturevalue("prefix")
     yield
     running.forget(prefix)
+
+
+@pytest.fixture(autouse=True)
+def no_module_stays() -> Iterator[None]:
+    """After a test that imported files of a temporary folder: the next one may use their names."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None) or ""
+        if file.startswith(TEMPORARY):
+            del sys.modules[name]
 
 
 @pytest.fixture
