@@ -33,6 +33,16 @@ def test_is_disturbed():
 """
 #: A test that no fault can reach.
 IDLE = "def test_does_nothing():\n    pass\n"
+#: Two tests, of which the second needs what the first left behind.
+ORDERED = """
+SEEN = []
+
+def test_leaves_something():
+    SEEN.append(1)
+
+def test_relies_on_it():
+    assert SEEN
+"""
 #: A test whose process has an environment of its own. It plays more rounds than the faults disturb.
 #: Another test is about rounds in pytest's own process: pytest's finder must not come first there.
 PROCESS = """
@@ -117,6 +127,15 @@ def test_load_keeps_the_cores_busy(tmp_path: Path) -> None:
     done = run_tool("--json", "--faults", "load", str(file))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["faults"][1]["load_cpu_seconds"] > 0
+
+
+def test_a_test_that_relies_on_the_one_before_it_changes_in_another_order(tmp_path: Path) -> None:
+    file = tmp_path / "test_order.py"
+    file.write_text(ORDERED)
+    done = run_tool("--json", "--repeat", "4", "--faults", "other-order", str(file))
+    assert done.returncode == 1, done.stdout + done.stderr
+    (change,) = json.loads(done.stdout)["faults"][1]["changes"]
+    assert change["test"].endswith("test_relies_on_it")
 
 
 def test_the_verdict_of_a_test_comes_from_all_its_phases() -> None:

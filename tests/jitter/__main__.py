@@ -1,8 +1,9 @@
 """``python -m tests.jitter``: play tests undisturbed and under faults, and list changed verdicts.
 
 Most faults are a pause of each process that runs rounds, at one place of a run's first rounds. With
-the others, tests look late at what they wait for, or all cores are busy. A test whose verdict
-changes waits for a time where it should wait for an event.
+the others, tests look late at what they wait for, are played in a random order, or all cores are
+busy. A test whose verdict changes waits for a time where it should wait for an event, or relies on
+a test before it.
 
 Examples:
   python -m tests.jitter --list                                what there is
@@ -92,11 +93,11 @@ def play_all(
     """Play the tests undisturbed and under each fault, in turn, and return what became of them."""
     undisturbed: list[Pass] = []
     passes: dict[str, list[Pass]] = {fault.name: [] for fault in faults}
-    for _ in range(repeat):
+    for number in range(1, repeat + 1):
         undisturbed.append(play(UNDISTURBED, arguments, show))
         show(f"{UNDISTURBED.name}: {summarize(Result(UNDISTURBED, undisturbed[-1:], []))}")
         for fault in faults:
-            played = play(fault, arguments, show)
+            played = play(fault, arguments, show, number)
             passes[fault.name].append(played)
             changes = find_changes(undisturbed, [played], list(read_pace()))
             show(f"{fault.name}: {summarize(Result(fault, [played], changes))}")

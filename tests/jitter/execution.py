@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.jitter.faults import Fault
 from tests.jitter.load import keep_busy
-from tests.jitter.verdicts import LOG, PLACES, VERDICTS, add_injection
+from tests.jitter.verdicts import LOG, ORDER, PLACES, VERDICTS, add_injection
 
 ROOT = Path(__file__).parents[2]
 #: Exit codes of pytest that say something about tests: all passed, some failed.
@@ -55,12 +55,15 @@ class Pass:
     cpu_seconds: float = 0.0
 
 
-def play(fault: Fault, arguments: Sequence[str], show: Callable[[str], None]) -> Pass:
+def play(
+    fault: Fault, arguments: Sequence[str], show: Callable[[str], None], number: int = 0
+) -> Pass:
     """Play tests once under a fault.
 
     Args:
         arguments: Those of pytest.
         show: Is called with a line of progress every few seconds.
+        number: The seed of a random order.
 
     Raises:
         NotPlayed: pytest could not run, or nothing of the fault happened.
@@ -77,7 +80,7 @@ def play(fault: Fault, arguments: Sequence[str], show: Callable[[str], None]) ->
             pytest = subprocess.Popen(
                 [sys.executable, "-m", "pytest", "-p", "tests.jitter.verdicts", *arguments],
                 cwd=ROOT,
-                env=environment_of(fault, log, verdicts),
+                env=environment_of(fault, log, verdicts, number),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
@@ -106,13 +109,16 @@ def play(fault: Fault, arguments: Sequence[str], show: Callable[[str], None]) ->
     return played
 
 
-def environment_of(fault: Fault, log: Path, verdicts: Path) -> dict[str, str]:
+def environment_of(fault: Fault, log: Path, verdicts: Path, number: int) -> dict[str, str]:
     """Return the environment of pytest under a fault."""
-    environment = {name: text for name, text in os.environ.items() if name not in (PLACES, LOG)}
+    mine = (PLACES, LOG, ORDER)
+    environment = {name: text for name, text in os.environ.items() if name not in mine}
     environment[VERDICTS] = str(verdicts)
     environment["PYTEST_TIMEOUT"] = LIMIT
     if fault.pauses or fault.has_load:
         environment[LOG] = str(log)
+    if fault.shuffles:
+        environment[ORDER] = str(number)
     if fault.pauses:
         environment[PLACES] = ",".join(f"{place}={seconds}" for place, seconds in fault.pauses)
         environment["PYTHONPATH"] = add_injection(environment.get("PYTHONPATH"))

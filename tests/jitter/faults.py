@@ -18,19 +18,21 @@ AND = "+"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Pauses at one or more places of the processes of a test, load on the machine, or both.
+    """Pauses in the processes of a test, load on the machine, another order of the tests, or all.
 
     Attributes:
         name: What `--faults` calls it.
         about: One line for `--list`.
         pauses: Seconds of one pause, by place (see ``injection/sitecustomize.py``).
         has_load: Whether all cores are kept busy.
+        shuffles: Whether the files, and the tests of each file, are played in a random order.
     """
 
     name: str
     about: str
     pauses: tuple[tuple[str, float], ...] = ()
     has_load: bool = False
+    shuffles: bool = False
 
     def and_also(self, other: Fault) -> Fault:
         """Return the fault that consists of this one and another one."""
@@ -39,6 +41,7 @@ class Fault:
             f"{self.about}, and {other.about[0].lower()}{other.about[1:]}",
             tuple(dict([*self.pauses, *other.pauses]).items()),
             self.has_load or other.has_load,
+            self.shuffles or other.shuffles,
         )
 
 
@@ -61,6 +64,7 @@ SINGLE = {
             "Tests look late at what they wait for, and seldom",
             (("first-look", 0.3), ("next-look", 0.2)),
         ),
+        Fault("other-order", "Tests are played in a random order", shuffles=True),
         LOAD,
     )
 }

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from tests.jitter.faults import measures_pace, read_pace
 INJECTION = Path(__file__).with_name("injection")
 #: The variables: places with their pauses, the log of pauses, and the file of this plugin.
 PLACES, LOG, VERDICTS = "TESTS_JITTER", "TESTS_JITTER_LOG", "TESTS_JITTER_VERDICTS"
+#: The variable with the seed of a random order.
+ORDER = "TESTS_JITTER_ORDER"
 
 if (customization := sys.modules.get("sitecustomize")) and hasattr(customization, "lead"):
     customization.lead()  # pytest's finder, which rewrites assertions, was installed before it
@@ -34,13 +37,31 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Writer(Path(os.environ.pop(VERDICTS))))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that measure pace by design."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
+    """Leave out the tests that measure pace by design, and shuffle the others if asked to."""
+    yield  # other plugins sort them
     if LOG in os.environ:
         pace = list(read_pace())
         left_out = [item for item in items if measures_pace(item.nodeid, pace)]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
+    if seed := os.environ.get(ORDER):
+        shuffle(items, seed)
+
+
+def shuffle(items: list[pytest.Item], seed: str) -> None:
+    """Shuffle the files and the tests of each file. Every process of xdist shuffles alike."""
+    by_file: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        by_file.setdefault(item.path, []).append(item)
+    files, chance = list(by_file.values()), random.Random(seed)
+    chance.shuffle(files)
+    for tests in files:
+        chance.shuffle(tests)
+    items[:] = [item for tests in files for item in tests]
 
 
 def pass_on(variables: Mapping[str, str]) -> None:

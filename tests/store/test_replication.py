@@ -138,8 +138,9 @@ def test_an_operation_sent_again_writes_nothing_and_is_still_not_acknowledged_be
 
 
 def test_more_replicas_than_there_are_acknowledge_nothing(pair: Watched, prefix: str) -> None:
+    until(lambda: caught_up(pair), "the replica to catch up")
     with (
-        waiting(pair, prefix, replicas=2, seconds=0.05) as store,
+        waiting(pair, prefix, replicas=2, seconds=0.5) as store,
         pytest.raises(NotReplicated, match="1 of 2 replicas had it"),
     ):
         submit(store)
@@ -162,9 +163,9 @@ def test_a_command_does_not_begin_before_replicas_know_of_its_intent(
         )
 
 
-def test_no_round_waits_for_a_replica(pair: Watched, prefix: str) -> None:
+def test_no_round_waits_for_a_replica(pair: Watched, store: Store, prefix: str) -> None:
+    new_run(store)
     with waiting(pair, prefix, seconds=0.05) as store:
-        new_run(store)
         with replica_away(pair), monitored(store) as counts:
             assert commit_end(store, claim(store))[0] == "ok"
         assert hash_of(store)["phase"] == "completed"

@@ -19,7 +19,7 @@ from perdure.worker.cli.main import COMMANDS
 from tests.support.command_line import CommandLine, CommandProcess, wait_for_line
 from tests.support.leftover_keys import keys_under
 from tests.support.redis_servers import CrashableServer
-from tests.support.round_driver import driving
+from tests.support.round_driver import Driver, driving
 
 PREFIX = "smoke"
 
@@ -81,8 +81,8 @@ GOING_ON = {
 
 
 @pytest.fixture(scope="module")
-def runs(server: CrashableServer) -> Iterator[Settings]:
-    """The settings of a server that has a run in each state that a command needs."""
+def worker(server: CrashableServer) -> Iterator[Driver]:
+    """A worker that has left a run in each state that a command needs."""
     modules = ("tests.support.example_flows.rings",)
     settings = Settings(redis_url=server.url, prefix=PREFIX, flow_modules=modules)
     with driving(settings) as worker:
@@ -90,10 +90,16 @@ def runs(server: CrashableServer) -> Iterator[Settings]:
         worker.play()
         for run_id in ("waits", "to-stop", "to-add"):
             worker.client.submit("countdown", "x", run_id=run_id, budgets={"tokens": 1})
-        worker.sweeper_of_a_worker().announce()
-    yield settings
+        yield worker
     with redis.Redis.from_url(server.url) as client:
         client.delete(*keys_under(client, PREFIX))
+
+
+@pytest.fixture
+def runs(worker: Driver) -> Settings:
+    """The settings of a server with such runs, on which the worker has just announced itself."""
+    worker.sweeper_of_a_worker().announce()
+    return worker.client.settings
 
 
 def make_runs(client: Client) -> None:

@@ -331,9 +331,9 @@ def test_what_does_not_say_that_it_is_json_is_refused(http: httpx2.Client) -> No
 @pytest.mark.parametrize(
     ("path", "which"),
     [
-        ("/stops", {"flow": "countdown"}),
-        ("/retries", {"flow": "countdown"}),
-        ("/deletions", {"status": "completed"}),
+        ("/stops", {"flow": "ledger"}),  # of which there are no runs here
+        ("/retries", {"flow": "ledger"}),
+        ("/deletions", {"flow": "ledger", "status": "completed"}),
     ],
 )
 def test_a_limit_may_be_written_as_a_whole_number_with_a_point(

@@ -31,6 +31,7 @@ def site(server: CrashableServer) -> Iterator[Site]:
 
 @pytest.mark.parametrize("path", ASKED)
 def test_every_response_says_what_may_be_done_with_it(site: Site, path: str) -> None:
+    site.clear()
     answer = site.asking().get(path)
     assert answer.status_code == ASKED[path] and "confidential" not in answer.text
     policy = dict(
