@@ -165,10 +165,10 @@ def test_a_command_does_not_begin_before_replicas_know_of_its_intent(
 
 def test_no_round_waits_for_a_replica(pair: Watched, store: Store, prefix: str) -> None:
     new_run(store)
-    with waiting(pair, prefix, seconds=0.05) as store:
-        with replica_away(pair), monitored(store) as counts:
-            assert commit_end(store, claim(store))[0] == "ok"
-        assert hash_of(store)["phase"] == "completed"
+    with waiting(pair, prefix, seconds=0.05) as hasty:
+        with replica_away(pair), monitored(hasty) as counts:
+            assert commit_end(hasty, claim(hasty))[0] == "ok"
+        assert hash_of(hasty)["phase"] == "completed"
         assert counts["commit_round"] == 1 and counts["WAIT"] == 0
 
 
