@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -45,8 +44,6 @@ pytest_plugins = [
 
 #: kombu keeps the bindings of queues under names of its own.
 KOMBU = "_kombu."
-#: The folder of temporary files, with the separator at its end.
-TEMPORARY = os.path.join(os.path.realpath(tempfile.gettempdir()), "")
 #: Each prefix of this session, and the test that had it.
 PREFIXES: dict[str, str] = {}
 
@@ -147,13 +144,14 @@ def no_queue_stays(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def no_module_stays() -> Iterator[None]:
-    """After a test that imported files of a temporary folder: the next one may use their names."""
+def no_module_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """After a test that imported files of its folder: the next one may use their names."""
+    folders = os.path.join(tmp_path_factory.getbasetemp(), "")
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
         file = getattr(sys.modules[name], "__file__", None) or ""
-        if file.startswith(TEMPORARY):
+        if file.startswith(folders):
             del sys.modules[name]
 
 
