@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.flows.commands.approval import ApprovalRefused, Approved, digest_of, read_answer
+from perdure.flows.commands.approval import ApprovalRefused, Approved, read_answer
+from perdure.flows.commands.approval import digest_of as call_digest
 from perdure.flows.errors import InvalidInput, PerdureError
 from perdure.flows.json_values import storable
 from perdure.flows.summaries import safe_text
+from perdure.flows.workflows.arguments import digest_of
 from perdure.flows.workflows.steps import AsyncSteps
 
 
@@ -20,6 +22,38 @@ def arguments(given: Any) -> dict[str, Any]:
     except (ValueError, PerdureError):
         return {"arguments": str(given)}
     return plain if isinstance(plain, dict) else {"arguments": plain}
+
+
+def _question(tool: str, args: Mapping[str, Any], fixed: bool) -> tuple[str, dict[str, Any]]:
+    """Return the question about a call of a tool, and its data."""
+    approval = {
+        "command": tool,
+        "args": dict(args),
+        "digest": call_digest(tool, args),
+        "listener": "model",
+        **({"fixed": True} if fixed else {}),
+    }
+    return f"approve the call {tool}?", {"approval": approval}
+
+
+def was_asked(
+    steps: AsyncSteps, tool: str, args: Mapping[str, Any], *, fixed: bool = False
+) -> bool:
+    """Return whether a person was asked about a call that the function is about to make.
+
+    The call is then decided by the answer, whatever the agent's rule says now.
+    """
+    asked = steps.context.asked
+    if isinstance(asked, Mapping) and steps.is_answered_ahead("approve"):
+        approval = asked.get("approval")
+        if isinstance(approval, Mapping) and approval.get("digest") == call_digest(tool, args):
+            return True
+    return steps.is_ahead("ask", "approve", digest_of([*_question(tool, args, fixed)]))
+
+
+def was_called(steps: AsyncSteps, name: str, args: Mapping[str, Any]) -> bool:
+    """Return whether the journal has a call ahead, so that no person was asked about it."""
+    return steps.is_ahead("step", name, digest_of(args))
 
 
 async def decision(
@@ -33,18 +67,10 @@ async def decision(
         fixed: whether the arguments cannot be changed.
         fault: what was wrong with an answer that was given before.
     """
-    approval = {
-        "command": tool,
-        "args": dict(args),
-        "digest": digest_of(tool, args),
-        "listener": "model",
-        **({"fixed": True} if fixed else {}),
-    }
     while True:
         why = f" (the last answer was not valid: {safe_text(fault, 500)})" if fault else ""
-        answer = await steps.ask(
-            f"approve the call {tool}?{why}", {"approval": approval}, name="approve"
-        )
+        question, data = _question(tool, args, fixed)
+        answer = await steps.ask(f"{question}{why}", data, name="approve")
         try:
             decided = read_answer(answer)
         except InvalidInput as error:

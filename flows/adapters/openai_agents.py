@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
 from pydantic import TypeAdapter, ValidationError
 
-from perdure.flows.adapters.approvals import arguments, decision
+from perdure.flows.adapters.approvals import arguments, decision, was_asked, was_called
 from perdure.flows.adapters.openai_models import SteppingModel, SteppingProvider
 from perdure.flows.adapters.openai_nested import (
     OUTER,
@@ -228,7 +229,31 @@ class _Stepping:
             except ValidationError:
                 return told  # A text: the tool has failed, or a person has answered.
 
-        return replace(own, on_invoke_tool=around(own, invoke), timeout_seconds=None)
+        return replace(
+            own,
+            on_invoke_tool=around(own, invoke),
+            needs_approval=self._approval(own),
+            timeout_seconds=None,
+        )
+
+    def _approval(self, tool: FunctionTool) -> Callable[..., Awaitable[bool]]:
+        """Return the rule by which a call of a tool needs approval.
+
+        A call about which a person was asked is decided by the answer, and one that was carried out
+        needs none, also if the tool's own rule says something else by now.
+        """
+
+        async def is_needed(context: Any, args: dict[str, Any], call_id: str) -> bool:
+            shown = arguments(args)
+            if was_asked(self._steps, tool.name, shown, fixed=True):
+                return True
+            if was_called(self._steps, tool.name[:90], shown):
+                return False
+            rule: Any = tool.needs_approval
+            needed = rule(context, args, call_id) if callable(rule) else rule
+            return bool(await needed if inspect.isawaitable(needed) else needed)
+
+        return is_needed
 
     async def _call(self, body: Callable[[], Any], tool: str, args: Mapping[str, Any]) -> Any:
         """Call a tool in a step, and return its result as JSON data."""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, NoReturn
 
 from pydantic import ValidationError
-from pydantic_ai import Agent, ModelRetry
+from pydantic_ai import Agent, ApprovalRequired, ModelRetry
 from pydantic_ai._utils import disable_threads
 from pydantic_ai.agent import AgentRunResult, EventStreamHandler
 from pydantic_ai.capabilities import WrapRunHandler
@@ -38,7 +38,7 @@ from pydantic_ai.tools import (
     ToolDefinition,
 )
 
-from perdure.flows.adapters.approvals import arguments
+from perdure.flows.adapters.approvals import arguments, was_asked
 from perdure.flows.adapters.pydantic_approvals import check_edit, decide_and_go_on
 from perdure.flows.adapters.pydantic_models import ModelStep, can_stream, said, show
 from perdure.flows.errors import FatalError, InvalidFlow
@@ -101,6 +101,8 @@ class _Backend(JournalCallableOperationBackend[_Options]):
             return _bare(await body())
 
         tool, args = _called(cache_key)
+        if was_asked(steps, tool, args):
+            raise ApprovalRequired  # The answer decides, whatever the toolset's rule says by now.
         try:
             told = await steps.step(
                 call, name=_letters(tool), shown=args, listener="model", **config

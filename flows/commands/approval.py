@@ -138,23 +138,36 @@ def read_answer(answer: Any) -> Approved | ApprovalRefused:
     raise InvalidInput(f"the answer to an approval is {str(answer)[:200]!r}; expected {EXPECTED}")
 
 
-def approved(
-    approval: Approval,
+def decision_about(
+    approval: Approval | None,
     command: Command,
     check: Callable[[Mapping[str, Any]], Any],
     context: RoundContext,
-) -> Any:
+) -> Approved | ApprovalRefused | Interrupt | None:
     """Return a person's decision about a command, or the ``Interrupt`` that asks for the decision.
 
-    A decision counts only for exactly this command and these arguments.
+    If a person has answered a question about this command, the answer decides, whatever the rule
+    says now. It counts only for exactly these arguments. For others, the person is asked again.
+
+    Args:
+        approval: the rule as the code has it now. None: the command needs no approval.
 
     Returns:
-        ``Approved``, ``ApprovalRefused``, or an ``Interrupt`` if no valid answer has come yet.
+        None if the rule needs no approval and no question about this command was answered.
     """
     digest = digest_of(command.name, command.args)
     question = context.asked.get("approval") if isinstance(context.asked, Mapping) else None
+    is_about_it = isinstance(question, Mapping) and (
+        question.get("digest") == digest or question.get("command") == command.name
+    )
+    if not (context.answered and is_about_it):
+        question = None
+    if question is None and not (approval is not None and approval.is_needed(command.args)):
+        return None
     fault = ""
-    if context.answered and isinstance(question, Mapping) and question.get("digest") == digest:
+    if question is not None and question.get("digest") != digest:
+        fault = " (the last answer was about other arguments, so it does not count)"
+    elif question is not None:
         try:
             answer = read_answer(context.answer)
             if isinstance(answer, Approved) and answer.args is not None:
@@ -163,6 +176,7 @@ def approved(
         except (InvalidInput, BadReply) as error:
             fault = f" (the last answer was not valid: {error})"
     data = {"approval": {"command": command.name, "args": dict(command.args), "digest": digest}}
+    rule = approval or Approval()
     return Interrupt(
-        f"approve the command {command.name}?{fault}", data, approval.deadline, approval.default
+        f"approve the command {command.name}?{fault}", data, rule.deadline, rule.default
     )

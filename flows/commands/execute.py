@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Protocol
 
-from perdure.flows.commands.approval import Approval, ApprovalRefused, approved
+from perdure.flows.commands.approval import Approval, ApprovalRefused, decision_about
 from perdure.flows.commands.calls import call
 from perdure.flows.commands.in_doubt import CarryOut, settled
 from perdure.flows.commands.signature import Signature
@@ -57,11 +57,25 @@ class Executable(Protocol):
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]: ...
 
 
-def carry_out(spec: Executable, args: Mapping[str, Any], context: RoundContext) -> Any:
+def observed_refusal(words: str, by: str | None) -> dict[str, Any]:
+    """Return what a controller observes of a command that a person refused."""
+    return {"refused": words, **({"by": by} if by else {})}
+
+
+def carry_out(
+    spec: Executable,
+    args: Mapping[str, Any],
+    context: RoundContext,
+    refused: Callable[[str, str | None], Any] = observed_refusal,
+) -> Any:
     """Carry out a command: validate, ask for approval, record the intent, call the function.
 
     The intent of a command that is not idempotent is recorded before the call. If an earlier
     attempt of this step has recorded one, the command is in doubt, and its policy decides.
+
+    Args:
+        refused: returns the result of a command that a person refused, from the person's words and
+            name. It may raise instead.
 
     Returns:
         Plain JSON, an ``Interrupt`` or a ``Finish``.
@@ -79,14 +93,13 @@ def carry_out(spec: Executable, args: Mapping[str, Any], context: RoundContext) 
     edited_args = None
     if intent is not None:
         edited_args = _edited_args(intent)
-    elif spec.approval is not None and spec.approval.is_needed(args):
-        approval = approved(spec.approval, command, spec.check, context)
-        if isinstance(approval, Interrupt):
-            return approval
-        if isinstance(approval, ApprovalRefused):
-            by = {"by": context.answered_by} if context.answered_by else {}
-            return {"refused": approval.words or "a person refused this command", **by}
-        edited_args = approval.args
+    else:
+        decision = decision_about(spec.approval, command, spec.check, context)
+        if isinstance(decision, Interrupt):
+            return decision
+        if isinstance(decision, ApprovalRefused):
+            return refused(decision.words or "a person refused this command", context.answered_by)
+        edited_args = None if decision is None else decision.args
     if edited_args is not None:
         command = replace(command, args=dict(edited_args))
     result = CarryOut() if intent is None else _settle_doubt(spec, command, context)

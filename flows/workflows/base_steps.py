@@ -25,11 +25,14 @@ from perdure.flows.names import Role, is_name, suggest
 from perdure.flows.retry import Retry, retry_of
 from perdure.flows.summaries import safe_text
 from perdure.flows.waits import waits_are_refused
+from perdure.flows.workflows.arguments import digest_of, digest_of_call
 from perdure.flows.workflows.journal import JournalEntry, Kind
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
 
 #: The options of a step.
-OPTIONS = ("name", "role", "idempotent", "retry", "timeout", "approval", "in_doubt", "shown")
+OPTIONS = (
+    "name", "role", "idempotent", "retry", "timeout", "approval", "in_doubt", "shown", "compare",
+)  # fmt: skip
 #: The options of a child, and of ``map`` for each child and for the group.
 CHILD_OPTIONS = ("budgets", "deadline", "labels", "max_rounds", "policy")
 MAP_OPTIONS = (*CHILD_OPTIONS, "goal", "inputs", "max_concurrency", "on_failure", "timeout")
@@ -56,7 +59,9 @@ class Script(Protocol):
     def context(self) -> RoundContext: ...
     def found(self, key: str) -> JournalEntry | None: ...
     def is_replaying(self) -> bool: ...
-    def origin(self) -> str: ...
+    def seed(self) -> str: ...
+    def check_thread(self, what: str) -> None: ...
+    def is_ahead(self, kind: Kind, name: str, of: str) -> bool: ...
     def mark(self, entry: JournalEntry) -> None: ...
     def ask_for(self, requests: Sequence[Request]) -> Any: ...
 
@@ -150,8 +155,24 @@ class BaseSteps:
         """
         raise Restart(inputs)
 
+    def is_ahead(self, kind: Kind, name: str, of: str) -> bool:
+        """Return whether the journal has an entry that the function has not come to yet.
+
+        Args:
+            of: the digest of its arguments.
+        """
+        return self._script.is_ahead(kind, name, of)
+
+    def is_answered_ahead(self, name: str) -> bool:
+        """Return whether a person has answered a question that the function has not come to yet."""
+        asked = self.context.asked
+        if not (self.context.answered and isinstance(asked, Mapping)):
+            return False
+        key = str(asked.get("asks", ""))
+        return (key == name or key.startswith(f"{name}.")) and self._script.found(key) is None
+
     def _seed(self, name: str) -> str:
-        return f"{self._script.origin()} {self._key(name, None)}"
+        return f"{self._script.seed()} {self._key(name, None)}"
 
     def _key(self, default: str, name: str | None) -> str:
         if waits_are_refused():
@@ -160,6 +181,7 @@ class BaseSteps:
                 "Ask for it in the function of the workflow"
             )
         chosen = default if name is None else name
+        self._script.check_thread(chosen)
         number = self._asked.get(chosen, 0) + 1
         if number == 1 and (not is_name(chosen) or chosen.rpartition(".")[2].isdecimal()):
             raise InvalidFlow(
@@ -184,6 +206,7 @@ class BaseSteps:
         shown: Mapping[str, Any] | None = None,
         listener: str = "workflow",
         summarize: Callable[[Any], Any] | None = None,
+        compare: bool = True,
         **unknown: Any,
     ) -> Request:
         if not callable(function):
@@ -194,8 +217,11 @@ class BaseSteps:
                 "arguments: steps.step(charge, 12), not steps.step(charge(12))"
             )
         key = self._key(str(getattr(function, "__name__", type(function).__name__)), name)
+        of = ""
+        if compare:
+            of = digest_of_call(function, args) if shown is None else digest_of(shown)
         if self._script.found(key) is not None:
-            return Request(key, "step")  # It is done, so only its key counts.
+            return Request(key, "step", of=of)  # It is done, so the rest does not count.
         for option in unknown:
             raise InvalidFlow(
                 f"step {key} has no option {option!r}; {suggest(option, OPTIONS)}. Arguments of "
@@ -218,6 +244,7 @@ class BaseSteps:
             None if shown is None else storable(dict(shown), f"what step {key} shows"),
             listener,
             summarize,
+            of=of,
         )
 
     def _ask(
@@ -232,16 +259,27 @@ class BaseSteps:
         key = self._key("ask", name)
         is_done = self._script.found(key) is not None  # Making a type takes long.
         kind = None if expects is Any or is_done else TypeAdapter(expects)
-        request = AskRequest(key, "ask", question, data, deadline, default, kind)
+        of = digest_of([question, data])
+        request = AskRequest(key, "ask", question, data, deadline, default, kind, of=of)
         if deadline is not None and (fault := request.read(default)[1]):
             raise InvalidFlow(f"the default of the question {key!r} does not fit: {fault}")
         return request
 
     def _wait(
-        self, kind: Kind, name: str | None, wait: Callable[[RoundContext, str], Any]
+        self,
+        kind: Kind,
+        name: str | None,
+        wait: Callable[[RoundContext, str], Any],
+        compared: Any = None,
     ) -> WaitRequest:
+        """Return the request of a wait.
+
+        Args:
+            compared: its arguments, if a wait of the same name and other arguments is another one.
+        """
         key = self._key(kind, name)
-        return WaitRequest(key, kind, lambda context: wait(context, key))
+        of = "" if compared is None else digest_of(compared)
+        return WaitRequest(key, kind, lambda context: wait(context, key), of=of)
 
     def _sleep(self, seconds: Duration, name: str | None) -> WaitRequest:
         return self._wait("sleep", name, lambda context, key: context.sleep(seconds, name=key))
@@ -255,7 +293,7 @@ class BaseSteps:
                 return None
             return {"signal": signal.name, "payload": signal.payload, "by": signal.by}
 
-        return self._wait("signal", name, wait)
+        return self._wait("signal", name, wait, signals)
 
     def _child(
         self,
@@ -270,7 +308,7 @@ class BaseSteps:
         def wait(context: RoundContext, key: str) -> Any:
             return context.child(flow, goal, inputs, name=key, **options)
 
-        return self._wait("child", name, wait)
+        return self._wait("child", name, wait, [flow, goal, inputs])
 
     def _map(
         self,
@@ -286,7 +324,7 @@ class BaseSteps:
         def wait(context: RoundContext, key: str) -> Any:
             return context.map(flow, given, name=key, wait=wait_until, **options).by_place
 
-        return self._wait("children", name, wait)
+        return self._wait("children", name, wait, [flow, options.get("goal"), given])
 
 
 def _validate(method: str, options: Iterable[str], known: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from perdure.flows.errors import FatalError, PerdureError
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Command, Turn
 from perdure.flows.summaries import safe_text
+from perdure.flows.workflows.arguments import INCOMPARABLE
 
 Kind = Literal["step", "ask", "sleep", "signal", "child", "children", "now", "patched", "listen"]
 #: Kinds that the function does not wait for. They are found by their key, in any order.
@@ -65,6 +66,7 @@ class JournalEntry:
         error: the class and the message of the exception. None if it did not fail.
         args: the arguments of a step by name, cut short, for people who read the history.
         cause: the exception, in the process in which it was raised.
+        of: the digest of the arguments, or INCOMPARABLE. Empty in an entry of an older release.
     """
 
     key: str
@@ -73,18 +75,24 @@ class JournalEntry:
     error: tuple[str, str] | None = None
     args: Mapping[str, Any] | None = None
     cause: BaseException | None = field(default=None, compare=False)
+    of: str = ""
 
     @classmethod
     def failed(
-        cls, key: str, kind: Kind, error: BaseException, args: Mapping[str, Any] | None = None
+        cls,
+        key: str,
+        kind: Kind,
+        error: BaseException,
+        args: Mapping[str, Any] | None = None,
+        of: str = "",
     ) -> JournalEntry:
         """Return the entry for an exception."""
         told = type(error).__name__, safe_text(str(error), 4000)
-        return cls(key, kind, None, told, args, error)
+        return cls(key, kind, None, told, args, error, of)
 
     def told(self) -> dict[str, Any]:
         """Return the entry as it is recorded before the commit of its round."""
-        return {"kind": self.kind, **self._outcome(self.result)}
+        return {"kind": self.kind, "of": self.of or INCOMPARABLE, **self._outcome(self.result)}
 
     def turn(self, artifact: str) -> tuple[Turn, dict[str, str]]:
         """Return the turn, and the artifacts that belong to it.
@@ -95,8 +103,10 @@ class JournalEntry:
         text = canonical(self.result)
         kept = {artifact: text} if len(text.encode()) > LONGEST else {}
         outcome = {"artifact": artifact} if kept else self._outcome(self.result)
-        kind = {} if self.kind == "step" else {"kind": self.kind}
-        return Turn(Command(self.key, dict(self.args or {})), {**kind, **outcome}), kept
+        facts = {"of": self.of or INCOMPARABLE}
+        if self.kind != "step":
+            facts["kind"] = self.kind
+        return Turn(Command(self.key, dict(self.args or {})), {**facts, **outcome}), kept
 
     def _outcome(self, result: Any) -> dict[str, Any]:
         if self.error is not None:
@@ -135,12 +145,14 @@ def entry_of(key: str, told: Any, artifact: Callable[[str], str]) -> JournalEntr
         FatalError: it is not an entry.
     """
     if type(told) is dict and "result" in told:  # as most are; a pattern takes longer
-        return JournalEntry(key, told.get("kind", "step"), told["result"])
+        return JournalEntry(key, told.get("kind", "step"), told["result"], of=told.get("of", ""))
     match told:
         case {"error": {"type": str(name), "message": str(message)}}:
-            return JournalEntry(key, told.get("kind", "step"), None, (name, message))
+            kind, of = told.get("kind", "step"), told.get("of", "")
+            return JournalEntry(key, kind, None, (name, message), of=of)
         case {"artifact": str(name)}:
-            return JournalEntry(key, told.get("kind", "step"), json.loads(artifact(name)))
+            kind, of = told.get("kind", "step"), told.get("of", "")
+            return JournalEntry(key, kind, json.loads(artifact(name)), of=of)
     raise FatalError(
         f"the history has a turn {key!r} that is not an entry of a workflow's journal: "
         f"{str(told)[:200]}. Was the run submitted to another flow of this name?"

@@ -8,13 +8,36 @@ comes from outside, and no time passes. Temporal's Python SDK runs its workflows
 from __future__ import annotations
 
 import asyncio
+import functools
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import Context
 from typing import Any, NoReturn
 
 from perdure.flows.errors import FatalError
+
+
+class _NumberedFuture(asyncio.Future[Any]):
+    """A future whose hash is its number, so that a set of futures has the same order each time."""
+
+    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _NumberedTask(asyncio.Task[Any]):
+    """A task whose hash is its number, so that a set of tasks has the same order each time."""
+
+    def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
 
 
 class ReplayLoop(asyncio.AbstractEventLoop):
@@ -23,6 +46,8 @@ class ReplayLoop(asyncio.AbstractEventLoop):
     def __init__(self) -> None:
         self._ready: deque[asyncio.Handle] = deque()
         self._closed = False
+        #: How many futures and tasks the loop has made.
+        self._made = 0
 
     def settle(self) -> None:
         """Run all that is ready, until nothing is."""
@@ -50,7 +75,8 @@ class ReplayLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """Return a future of this loop."""
-        return asyncio.Future(loop=self)
+        self._made += 1
+        return _NumberedFuture(self._made, loop=self)
 
     def create_task(  # type: ignore[override]
         self,
@@ -61,7 +87,8 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         **options: Any,
     ) -> asyncio.Task[Any]:
         """Return a task of this loop that runs a coroutine."""
-        return asyncio.Task(coro, loop=self, name=name, context=context, **options)
+        self._made += 1
+        return _NumberedTask(self._made, coro, loop=self, name=name, context=context, **options)
 
     def call_exception_handler(self, context: Mapping[str, Any]) -> None:
         """Ignore what a task that was dropped reports: its round is over."""
@@ -112,3 +139,20 @@ class ReplayLoop(asyncio.AbstractEventLoop):
     getaddrinfo = run_in_executor
     subprocess_exec = run_in_executor
     subprocess_shell = run_in_executor
+
+
+_as_completed = asyncio.as_completed
+
+
+@functools.wraps(_as_completed)
+def _in_given_order(fs: Iterable[Any], **options: Any) -> Any:
+    """Make the tasks of ``asyncio.as_completed`` in the given order, in a workflow.
+
+    The library puts the coroutines into a set first, whose order is another one in each process.
+    """
+    if isinstance(events._get_running_loop(), ReplayLoop):
+        fs = [asyncio.ensure_future(each) for each in fs]
+    return _as_completed(fs, **options)
+
+
+asyncio.as_completed = asyncio.tasks.as_completed = _in_given_order

@@ -79,9 +79,10 @@ def ask_all(
         request = requests[each.place]
         answer, fault = request.read(each.answer)
         if not each.ok:
-            entries.append(JournalEntry.failed(request.key, "ask", ChildFailed.of(each)))
+            error = ChildFailed.of(each)
+            entries.append(JournalEntry.failed(request.key, "ask", error, of=request.of))
         elif fault:
             unfit[request.key] = fault
         else:
-            entries.append(JournalEntry(request.key, "ask", answer))
+            entries.append(JournalEntry(request.key, "ask", answer, of=request.of))
     return entries, unfit

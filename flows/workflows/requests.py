@@ -28,10 +28,12 @@ class Request:
     Attributes:
         key: its name in the journal.
         kind: what it is.
+        of: the digest of its arguments. Empty if they are not compared.
     """
 
     key: str
     kind: Kind
+    of: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

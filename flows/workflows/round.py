@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from time import time_ns
-from typing import Any
+from typing import Any, NoReturn
 
 from perdure.flows.commands.execute import carry_out
 from perdure.flows.commands.in_doubt import is_before_retry, retry_mark
@@ -25,7 +25,7 @@ from perdure.flows.names import Role
 from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
 from perdure.flows.summaries import shown
 from perdure.flows.waits import no_waits
-from perdure.flows.workflows.journal import JournalEntry, as_stored, entry_of
+from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored, entry_of
 from perdure.flows.workflows.questions import FAULTS, answered, ask_all, interrupt_of
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
 
@@ -56,6 +56,7 @@ class WorkflowRound:
         new: what it has carried out, which its commit appends to the journal.
         marks: what its function has noted beside, which its commit appends before.
         replayed: the number of entries that it had to read to come to where the run was.
+        changed: keys of entries whose step has other arguments now.
         faults: what was wrong with the last answers of people, by the key of the question.
     """
 
@@ -65,6 +66,8 @@ class WorkflowRound:
         self._summaries: dict[str, Callable[[Any], Any]] = {}
         self.marks: list[JournalEntry] = []
         self.replayed = 0
+        self.changed: Sequence[str] = ()
+        self._has_begun = False
         self.faults: dict[str, str] = context.committed.get(FAULTS) or {}
         #: Keys of steps that failed in this round, and may have happened nevertheless.
         self.unchecked: list[str] = []
@@ -82,6 +85,7 @@ class WorkflowRound:
             Parked: the run waits.
             RetryableError, FatalError: a step failed, and the round is retried, or the run ends.
         """
+        self.check_answer(pending)
         steps = [each for each in pending if isinstance(each, StepRequest)]
         steps = [each for each in steps if each.role == steps[0].role][:TOGETHER]
         plan = plan_of(steps) if steps else {}
@@ -94,6 +98,29 @@ class WorkflowRound:
             return got
         self.new += got
         return got
+
+    def check_answer(self, pending: Sequence[Request]) -> None:
+        """Raise Diverged if a person has answered what the function does not come to any more.
+
+        The answer must not be lost, and what was asked about must not happen in another way.
+
+        Args:
+            pending: what the function waits for.
+        """
+        if self._has_begun:
+            return  # Only the first things that a round comes to are those that were asked about.
+        self._has_begun = True
+        key = answered_key(self._context)
+        if key is None or any(each.key == key for each in pending):
+            return
+        wants = ", ".join(each.key for each in pending) or "its end"
+        raise Diverged(
+            f"run {self._context.run_id}, step {self._context.step}: a person has answered "
+            f"{key!r}, and the workflow's function does not come to it any more. It comes to "
+            f"{wants}. Nothing was carried out. Was its code changed while the run waited? Deploy "
+            f"the version that asked, or go on without the answer: perdure retry "
+            f"{self._context.run_id}"
+        )
 
     def commit(self, node: str, plan: Mapping[str, Any], following: Sequence[str] = ()) -> Advance:
         """Return the outcome that commits what this round has done.
@@ -127,6 +154,8 @@ class WorkflowRound:
         steps: dict[str, Any] = {"did": [entry.key for entry in self.new]}
         if self.replayed:
             steps["replayed"] = self.replayed
+        if self.changed:
+            steps["arguments"] = list(self.changed)
         if len(self.new) > 1:
             failed = [entry.key for entry in self.new if entry.error is not None]
             return {**steps, **({"failed": failed} if failed else {})}
@@ -221,20 +250,20 @@ class WorkflowRound:
                 return entry_of(step.key, context.once(name, dict), context.artifact)
         args = step.facts(SHOWN)
         attached = len(context.attached)
-        context = _without_old_answer(context, step)
+        context = _with_valid_decision(context, step)
         try:
             with no_waits(WAITS.format(step.key)):
-                result = carry_out(step, {}, context)
+                result = carry_out(step, {}, context, _refuse)
             if isinstance(result, Interrupt):
                 return _explained(result, step, context)
             stored = as_stored(_accepted(step, result, context))
-            entry = JournalEntry(step.key, "step", stored, None, args)
+            entry = JournalEntry(step.key, "step", stored, None, args, of=step.of)
         except RoundStopped:
             raise
         except Exception as error:
             if not self._is_over(step, error):
                 raise
-            entry = JournalEntry.failed(step.key, "step", error, args)
+            entry = JournalEntry.failed(step.key, "step", error, args, step.of)
             if not step.idempotent and not isinstance(error, Refused):
                 self.unchecked.append(step.key)
         # Files are stored by the commit of the round. A result that refers to them must not be
@@ -283,8 +312,9 @@ class WorkflowRound:
             answer, fault = request.read(self._context.answer)
             if not fault:
                 self.faults = {key: told for key, told in self.faults.items() if key != request.key}
-                return [JournalEntry(request.key, "ask", answer)]
-        return interrupt_of(request, fault)
+                return [JournalEntry(request.key, "ask", answer, of=request.of)]
+        asked = interrupt_of(request, fault)
+        return replace(asked, data={**asked.data, **retry_mark(self._context)})
 
     def _wait(self, request: Request) -> list[JournalEntry]:
         assert isinstance(request, WaitRequest)
@@ -293,10 +323,9 @@ class WorkflowRound:
         except FatalError as error:
             if type(error) is FatalError:
                 raise
-            return [JournalEntry.failed(request.key, request.kind, error)]
-        return [
-            JournalEntry(request.key, request.kind, storable(result, f"what {request.key} came to"))
-        ]
+            return [JournalEntry.failed(request.key, request.kind, error, of=request.of)]
+        stored = storable(result, f"what {request.key} came to")
+        return [JournalEntry(request.key, request.kind, stored, of=request.of)]
 
 
 class JournalOnlyRound(WorkflowRound):
@@ -305,6 +334,9 @@ class JournalOnlyRound(WorkflowRound):
     def perform(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
         """Return the end of the round, whatever the function waits for."""
         return Advance(self.node)
+
+    def check_answer(self, pending: Sequence[Request]) -> None:
+        """Do nothing: an answer that has not been used is not in the journal."""
 
 
 def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
@@ -316,9 +348,30 @@ def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
     return {**timeout, **({"retry": retries[0]} if retries else {})}
 
 
+def answered_key(context: RoundContext) -> str | None:
+    """Return the key of the question or the step about which a person has just answered, or None.
+
+    An answer of before the last retry of the run led to its error, and may be left behind.
+    """
+    asked = context.asked
+    if not (context.answered and isinstance(asked, Mapping)) or is_before_retry(asked, context):
+        return None
+    if not _is_decision(asked):
+        key = asked.get("asks")
+    else:
+        about = asked.get("approval", asked.get("in_doubt"))
+        key = about.get("command") if isinstance(about, Mapping) else None
+    return key if isinstance(key, str) else None
+
+
 def _is_decision(data: Any) -> bool:
-    """Return whether a question's data is that of an approval, or of a step in doubt."""
-    return isinstance(data, Mapping) and ("approval" in data or "in_doubt" in data)
+    """Return whether a question's data is that of a step's approval, or of a step in doubt.
+
+    A question that the function itself asks (``asks``) may be about an approval, too.
+    """
+    if not isinstance(data, Mapping) or "asks" in data:
+        return False
+    return "approval" in data or "in_doubt" in data
 
 
 def _explained(question: Interrupt, step: StepRequest, context: RoundContext) -> Interrupt:
@@ -332,24 +385,27 @@ def _explained(question: Interrupt, step: StepRequest, context: RoundContext) ->
     return replace(question, data={kind: facts, **retry_mark(context)})
 
 
-def _without_old_answer(context: RoundContext, step: StepRequest) -> RoundContext:
-    """Return the context without a decision that does not count any more.
+def _with_valid_decision(context: RoundContext, step: StepRequest) -> RoundContext:
+    """Return the context with a decision that does not count any more marked as such.
 
-    A decision before the last retry of the run led to its error. An approval counts only for the
-    arguments that the person saw.
+    A decision before the last retry of the run led to its error, so it is left out. An approval
+    counts only for the arguments that the person saw, so the person is asked again about others.
     """
     asked = context.asked
-    if not (context.answered and _is_decision(asked)):
+    if not context.answered or not isinstance(asked, Mapping):
         return context
+    if "asks" in asked:
+        return altered(context, answered=False)  # The function itself has asked, no step.
+    if not _is_decision(asked):
+        return context
+    if is_before_retry(asked, context):
+        return altered(context, answered=False)
     approval = asked.get("approval")
-    is_other = (
-        isinstance(approval, Mapping)
-        and approval.get("command") == step.key
-        and approval.get("args") != step.facts(ASKED)
-    )
-    return (
-        altered(context, answered=False) if is_other or is_before_retry(asked, context) else context
-    )
+    if not (isinstance(approval, Mapping) and approval.get("command") == step.key):
+        return context
+    if approval.get("args") == step.facts(ASKED):
+        return context
+    return altered(context, asked={**asked, "approval": {**approval, "digest": "other arguments"}})
 
 
 def _accepted(step: StepRequest, result: Any, context: RoundContext) -> Any:
@@ -363,9 +419,13 @@ def _accepted(step: StepRequest, result: Any, context: RoundContext) -> Any:
     if not (context.answered and isinstance(context.asked, Mapping)):
         return result
     match result:
-        case {"refused": str(words)} if "approval" in context.asked and step.approval is not None:
-            by = f" ({result['by']})" if "by" in result else ""
-            raise Refused(f"{words}{by}")
-        case {"in_doubt": str(words)} if "in_doubt" in context.asked:
+        case {"in_doubt": str(words)} if (
+            _is_decision(context.asked) and "in_doubt" in context.asked
+        ):
             raise Refused(words)
     return result
+
+
+def _refuse(words: str, by: str | None) -> NoReturn:
+    """Raise Refused with the words of the person who refused a step."""
+    raise Refused(f"{words} ({by})" if by else words)

@@ -7,14 +7,17 @@ runs a coroutine, which can stand still between two rounds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError
 from perdure.flows.history import forgotten_of
 from perdure.flows.outcomes import Outcome
-from perdure.flows.workflows.journal import MARKS, Diverged, JournalEntry
+from perdure.flows.workflows.arguments import INCOMPARABLE
+from perdure.flows.workflows.journal import MARKS, Diverged, JournalEntry, Kind
 from perdure.flows.workflows.loop import ReplayLoop
 from perdure.flows.workflows.requests import Request
 
@@ -39,10 +42,22 @@ class _Script:
 
     Args:
         journal: the committed entries, oldest first.
+        strict: whether arguments that differ from the journal's are an error.
+
+    Attributes:
+        changed: keys of entries whose step has other arguments now.
     """
 
-    def __init__(self, context: RoundContext, journal: Sequence[JournalEntry]) -> None:
-        self.context = context
+    def __init__(
+        self, context: RoundContext, journal: Sequence[JournalEntry], strict: bool = False
+    ) -> None:
+        self.context, self._strict = context, strict
+        self.changed: list[str] = []
+        #: The first error by which the function is known to do something else than its journal.
+        self._divergence: Diverged | None = None
+        #: By name and digest, the entries of steps whose arguments differ now.
+        self._suspects: dict[tuple[str, str], str] = {}
+        self._digests = {(_name_of(entry.key), entry.of) for entry in journal if entry.of}
         #: Where this round collects what the function notes. Each round has its own list.
         self.marks: list[JournalEntry] = []
         self._known = {entry.key: entry for entry in journal}
@@ -50,6 +65,8 @@ class _Script:
         self._left = {entry.key: None for entry in journal if entry.kind not in MARKS}
         self._order: list[str] = []
         gone = forgotten_of(context.history)
+        # Earlier releases drew the same numbers again after a restart. A run that began so goes on.
+        self._generation = f" {gone}" if gone and (not journal or journal[0].of) else ""
         #: Of a fork: the runs whose steps it has, each with the keys of these.
         self._origins = [
             (run_id, [entry.key for entry in journal[: max(0, turns - gone)]])
@@ -64,18 +81,43 @@ class _Script:
         """Return whether the journal has entries that the function has not come to."""
         return bool(self._left)
 
-    def origin(self) -> str:
-        """Return the id of the run that came to this line of the function for the first time.
+    def is_ahead(self, kind: Kind, name: str, of: str) -> bool:
+        """Return whether the journal has such an entry that the function has not come to yet.
 
-        It is another run before the last of the steps that a fork has taken over from it.
+        Args:
+            of: the digest of its arguments.
+        """
+        ahead = (self._known[key] for key in self._left)
+        return any(
+            (entry.kind, _name_of(entry.key), entry.of) == (kind, name, of) for entry in ahead
+        )
+
+    def seed(self) -> str:
+        """Return what the chance of this line of the function begins with.
+
+        It is the id of the run that came to the line for the first time: of a fork, another one
+        before the last of the steps that it has taken over. Behind a restart, a number follows.
         """
         for run_id, keys in self._origins:
             if any(key in self._left for key in keys):
-                return run_id
-        return self.context.run_id
+                return f"{run_id}{self._generation}"
+        return f"{self.context.run_id}{self._generation}"
+
+    def check_thread(self, what: str) -> None:
+        """Raise FatalError unless the function itself asks for something, in its own thread."""
+        if not self._is_own_thread():
+            raise FatalError(
+                f"run {self.context.run_id}, step {self.context.step}: {what!r} is asked of the "
+                "workflow's steps in another thread. Threads ask in an order that is another one "
+                "each time. Use steps.gather, or asyncio.gather in a coroutine function"
+            )
+
+    def _is_own_thread(self) -> bool:
+        raise NotImplementedError
 
     def mark(self, entry: JournalEntry) -> None:
         """Keep an entry for the commit of this round."""
+        entry = replace(entry, of=entry.of or INCOMPARABLE)
         self._known[entry.key] = entry
         self.marks.append(entry)
 
@@ -91,12 +133,38 @@ class _Script:
             self._order.append(request.key)
             if entry.kind != request.kind:
                 raise self.diverged(f"{request.key} as {request.kind}, not {entry.kind}")
+            if INCOMPARABLE != request.of != entry.of != INCOMPARABLE and request.of and entry.of:
+                self._note_other_arguments(request, entry)
         return entry
+
+    def _note_other_arguments(self, request: Request, entry: JournalEntry) -> None:
+        """Note that a step has other arguments than its entry in the journal.
+
+        Raises:
+            Diverged: these are the arguments of another entry, or the workflow is strict.
+        """
+        name = _name_of(request.key)
+        if self._strict or (name, request.of) in self._digests:
+            whose = "other arguments" if self._strict else f"the arguments of another {name}"
+            raise self.diverged(f"{request.key} with {whose}")
+        self._suspects[name, entry.of] = request.key
+        self.changed.append(request.key)
+
+    def check_new(self, requests: Iterable[Request]) -> None:
+        """Raise Diverged if a step that is asked for has the arguments of another one's entry.
+
+        The other one's result was then given to a step that it does not belong to.
+        """
+        for each in requests if self._suspects else ():
+            if (key := self._suspects.get((_name_of(each.key), each.of))) is not None:
+                raise self.diverged(f"{each.key} with the arguments with which {key} was done")
 
     def diverged(self, wants: str) -> Diverged:
         """Return the error for a function that asks for something else than its journal has."""
+        if self._divergence is not None:
+            return self._divergence  # What follows from it would hide the cause.
         was = [key for key, entry in self._known.items() if entry.kind not in MARKS]
-        return Diverged(
+        self._divergence = Diverged(
             f"run {self.context.run_id}, step {self.context.step}: the workflow's function does "
             f"not do what its journal says. Its journal: {_listed(was)}. The function now: "
             f"{_listed([*self._order, wants])}. Was its code changed while the run was live? "
@@ -105,6 +173,7 @@ class _Script:
             ". If it was not changed: does it use the time, chance, or a file outside of a step? "
             f"Then: perdure retry {self.context.run_id}"
         )
+        return self._divergence
 
 
 class PlainScript(_Script):
@@ -115,11 +184,19 @@ class PlainScript(_Script):
     """
 
     def __init__(
-        self, context: RoundContext, journal: Sequence[JournalEntry], perform: Perform
+        self,
+        context: RoundContext,
+        journal: Sequence[JournalEntry],
+        perform: Perform,
+        strict: bool = False,
     ) -> None:
-        super().__init__(context, journal)
+        super().__init__(context, journal, strict)
         self._perform = perform
+        self._thread = threading.get_ident()
         self.suspended: Suspended | None = None
+
+    def _is_own_thread(self) -> bool:
+        return threading.get_ident() == self._thread
 
     def ask_for(self, requests: Sequence[Request]) -> list[JournalEntry]:
         """Return the entries for what the function asks for, in order.
@@ -146,6 +223,7 @@ class PlainScript(_Script):
         while missing := [each for each in requests if each.key not in found]:
             if self._left:
                 raise self.diverged(missing[0].key)
+            self.check_new(missing)
             got = self._perform(missing)
             if not isinstance(got, list):
                 return got
@@ -157,8 +235,10 @@ class PlainScript(_Script):
 class LiveScript(_Script):
     """A coroutine function, which asks for things and stands still until it has them."""
 
-    def __init__(self, context: RoundContext, journal: Sequence[JournalEntry]) -> None:
-        super().__init__(context, journal)
+    def __init__(
+        self, context: RoundContext, journal: Sequence[JournalEntry], strict: bool = False
+    ) -> None:
+        super().__init__(context, journal, strict)
         self._loop = ReplayLoop()  # type: ignore[abstract]
         self._task: asyncio.Task[Any] | None = None
         self._waiting: dict[str, tuple[Request, asyncio.Future[Any]]] = {}
@@ -178,12 +258,21 @@ class LiveScript(_Script):
         self._task = self._loop.create_task(coroutine)
         self._loop.settle()
         while self._given < len(self._journal):
+            self.check()
             entry = self._journal[self._given]
             if entry.key not in self._waiting:
                 wants = next(iter(self._waiting), "its end")
                 raise self.diverged(wants)
             self._given += 1
             self.resolve(entry)
+
+    def check(self) -> None:
+        """Raise Diverged if the coroutine does something else than its journal says."""
+        if self._divergence is not None:
+            raise self._divergence
+
+    def _is_own_thread(self) -> bool:
+        return self._loop.is_running()
 
     @property
     def task(self) -> asyncio.Task[Any]:
@@ -196,14 +285,19 @@ class LiveScript(_Script):
         """What the coroutine waits for, in the order in which it asked.
 
         Raises:
+            Diverged: it does something else than its journal says.
             FatalError: it waits for something else.
         """
-        if not self._waiting:
+        self.check()
+        # A task that was cancelled before its step began does not want the step any more.
+        wanted = [request for request, future in self._waiting.values() if not future.done()]
+        if not wanted:
             raise FatalError(
                 f"run {self.context.run_id}, step {self.context.step}: the workflow waits for "
                 "something that is neither a step nor a wait of `steps`. Put it into a step"
             )
-        return [request for request, _ in self._waiting.values()]
+        self.check_new(each for each in wanted if each.key not in self._known)
+        return wanted
 
     @property
     def left_out(self) -> list[str]:
@@ -222,12 +316,15 @@ class LiveScript(_Script):
         [request] = requests
         self._expected.pop(request.key, None)
         future = self._loop.create_future()
-        if (entry := self._next_of_a_line(request)) is None:
+        if self._divergence is not None or (entry := self._next_of_a_line(request)) is None:
             self._waiting[request.key] = (request, future)
-        else:
-            self._given += 1
+            return future
+        self._given += 1
+        try:
             self._take(request)
-            _put(future, entry)
+        except Diverged:  # The coroutine could catch it. The round raises it (`check`).
+            return future
+        _put(future, entry)
         return future
 
     def _next_of_a_line(self, request: Request) -> JournalEntry | None:
@@ -260,6 +357,12 @@ class LiveScript(_Script):
             ends = self._task.cancelled()
         self._loop.close()
         return ends
+
+
+def _name_of(key: str) -> str:
+    """Return the name of a step or a wait, without the number that tells it from others."""
+    name, _, number = key.rpartition(".")
+    return name if name and number.isdecimal() else key
 
 
 def _put(future: asyncio.Future[Any], entry: JournalEntry) -> None:

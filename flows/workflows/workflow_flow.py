@@ -46,10 +46,14 @@ class WorkflowFlow(Flow):
         function: the function. Its first parameter is ``Steps``, or ``AsyncSteps`` for a coroutine
             function. The others are the inputs; one named ``goal`` gets the goal.
         parameters: the names of the others.
+        arguments: ``strict`` if a step must have the arguments with which it was carried out. With
+            ``compare``, a live run keeps its results when new code passes other arguments, unless
+            these belong to another step.
     """
 
     function: ClassVar[Callable[..., Any]]
     parameters: ClassVar[tuple[str, ...]]
+    arguments: ClassVar[str] = "compare"
 
     @property
     def nodes(self) -> Mapping[str, Role]:
@@ -87,6 +91,7 @@ class WorkflowFlow(Flow):
         except Restart as restart:
             if this_round.new:
                 return this_round.commit(this_round.node, {})
+            this_round.check_answer(())
             return Renew(restart.inputs, values={})
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
@@ -106,7 +111,8 @@ class WorkflowFlow(Flow):
     def _play_plain(self, this_round: WorkflowRound, context: RoundContext) -> Outcome:
         kept = context.kept.take()
         journal = kept if isinstance(kept, list) else self._read(this_round, context)
-        script = PlainScript(context, journal, this_round.perform)
+        script = PlainScript(context, journal, this_round.perform, self.arguments == "strict")
+        this_round.changed = script.changed
         script.marks = this_round.marks
         try:
             answer = type(self).function(Steps(script), **self._arguments(context))
@@ -129,7 +135,9 @@ class WorkflowFlow(Flow):
         if isinstance(script, LiveScript):
             script.context, script.marks = context, this_round.marks
         else:
-            script = LiveScript(context, self._read(this_round, context))
+            journal = self._read(this_round, context)
+            script = LiveScript(context, journal, self.arguments == "strict")
+            this_round.changed = script.changed
             script.marks = this_round.marks
             steps = AsyncSteps(script)
             with running(steps):
@@ -143,6 +151,7 @@ class WorkflowFlow(Flow):
                     return got
                 for entry in got:
                     script.resolve(entry)
+            script.check()
             if script.is_replaying():
                 raise script.diverged("its end")
             if (error := script.task.exception()) is None:
@@ -173,6 +182,7 @@ class WorkflowFlow(Flow):
     def _end(self, this_round: WorkflowRound, script: Any, answer: Any) -> Outcome:
         if script.is_replaying():
             raise script.diverged("its end")
+        this_round.check_answer(())
         try:
             plain = self._plain_answer(answer, script.context)
         except (InvalidAnswer, UnstorableValue) as error:
@@ -260,6 +270,11 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
             raise InvalidFlow(
                 f"workflow {name!r} has no setting {setting!r}; it has {', '.join(_SETTINGS)}"
             )
+    if settings.get("arguments", "compare") not in ("compare", "strict"):
+        raise InvalidFlow(
+            f"workflow {name!r}: arguments is {settings['arguments']!r}; expected 'compare' or "
+            "'strict'"
+        )
     inputs = settings.get("Inputs") or _inputs_of(function, name)
     parameters = tuple(inspect.signature(function).parameters)[1:]
     attributes = {
@@ -277,8 +292,9 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
 
 
 _SETTINGS = (
-    "Answer", "Inputs", "budgets", "description", "expose", "keep_events", "lease_seconds",
-    "lifespan", "max_rounds", "needs_goal", "note_store", "retry", "round_timeout_seconds",
+    "Answer", "Inputs", "arguments", "budgets", "description", "expose", "keep_events",
+    "lease_seconds", "lifespan", "max_rounds", "needs_goal", "note_store", "retry",
+    "round_timeout_seconds",
 )  # fmt: skip
 
 

@@ -176,7 +176,7 @@ def test_a_long_result_is_kept_as_an_artifact() -> None:
     outcome = make("tried").play("Executor", context())
     assert isinstance(outcome, End) and outcome.answer == 70_000
     [turn] = outcome.turns
-    assert turn.observation == {"artifact": "long-0"}
+    assert turn.observation["artifact"] == "long-0" and "result" not in turn.observation
     assert outcome.artifacts == {"long-0": '"' + "x" * 70_000 + '"'}
     again = context(history=[turn], artifact=outcome.artifacts.__getitem__)
     replayed = make("tried").play("Executor", again)

@@ -1,0 +1,117 @@
+"""Digests of the arguments of steps, by which a journal notices that its entries were mixed up.
+
+The journal finds the entry of a step by its name and its number. If the function of a workflow asks
+for its steps in another order, the name and the number fit, and the arguments do not.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
+from hashlib import blake2b
+from types import CellType
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+#: What an entry has in place of a digest if its arguments cannot be compared.
+INCOMPARABLE = "-"
+#: Bytes of a digest. Entries of one run are compared, so a collision by chance is out of reach.
+SIZE = 9
+#: How deep values are read that JSON does not know.
+DEEPEST = 8
+
+_any = TypeAdapter(Any)
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def digest_of(value: Any) -> str:
+    """Return a short digest of a value, the same in each process, or INCOMPARABLE.
+
+    Sets are sorted. Models, dataclasses, dates and the like are read as JSON.
+    """
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError, RecursionError):
+        try:
+            text = _encode(_plain(value, DEEPEST))
+        except Exception:  # A model of the user may raise anything.
+            return INCOMPARABLE
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=SIZE).hexdigest()
+
+
+def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
+    """Return the digest of the arguments with which a step calls its function.
+
+    What ``functools.partial`` holds belongs to them, and so do the object of a method, the defaults
+    of a function, and the variables that a lambda or an inner function has from around it.
+    """
+    hidden = _hidden(function, DEEPEST)
+    return digest_of([list(args), hidden]) if hidden else digest_of(list(args))
+
+
+def _hidden(function: Any, depth: int) -> list[Any]:
+    """Return what a function brings with it, as far as it can be compared."""
+    if depth == 0:
+        return []
+    if isinstance(function, functools.partial):
+        inner = _hidden(function.func, depth - 1)
+        return [_comparable([list(function.args), function.keywords]), *inner]
+    found: list[Any] = []
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, type):
+        found.append(_comparable(owner))
+        function = getattr(function, "__func__", None)
+    cells: Sequence[CellType] = getattr(function, "__closure__", None) or ()
+    found += [_comparable(_content(cell)) for cell in cells]
+    found += [_comparable(each) for each in getattr(function, "__defaults__", None) or ()]
+    named: Mapping[str, Any] = getattr(function, "__kwdefaults__", None) or {}
+    found += [[name, _comparable(named[name])] for name in sorted(named)]
+    return [each for each in found if each is not None]
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # The variable is not set yet.
+        return None
+
+
+def _comparable(value: Any) -> Any:
+    """Return a value as JSON data, or None if it cannot be compared."""
+    try:
+        plain = _plain(value, DEEPEST)
+        _encode(plain)
+    except Exception:  # A model of the user may raise anything.
+        return None
+    return plain
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """Return a value as JSON data.
+
+    Raises:
+        TypeError, ValueError: it has no form that is the same in each process.
+    """
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if depth == 0:
+        raise TypeError("nested too deep")
+    if isinstance(value, bytes | bytearray):
+        return {"bytes": bytes(value).hex()}
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _plain(getattr(value, each.name), depth - 1) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return [
+            [_plain(key, depth - 1), _plain(value[key], depth - 1)]
+            for key in sorted(value, key=lambda key: _encode(_plain(key, depth - 1)))
+        ]
+    if isinstance(value, Set):
+        return sorted((_plain(each, depth - 1) for each in value), key=_encode)
+    if isinstance(value, list | tuple):
+        return [_plain(each, depth - 1) for each in value]
+    return _any.dump_python(value, mode="json")  # raises for what pydantic does not know either
