@@ -7,8 +7,9 @@ runs a coroutine, which can stand still between two rounds.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -246,8 +247,8 @@ class LiveScript(_Script):
         #: How many entries of the journal the coroutine has been given.
         self._given = 0
         self._closed = False
-        #: Keys of what the coroutine has made and not awaited yet.
-        self._expected: dict[str, None] = {}
+        #: What the coroutine has made and not awaited yet, by key.
+        self._expected: dict[str, Coroutine[Any, Any, Any]] = {}
 
     def begin(self, coroutine: Any) -> None:
         """Run the coroutine from its beginning, up to where its journal ends.
@@ -301,13 +302,17 @@ class LiveScript(_Script):
 
     @property
     def left_out(self) -> list[str]:
-        """The keys of what the coroutine has asked for and never awaited, or not to its end."""
-        unfinished = (key for key, (_, future) in self._waiting.items() if not future.done())
-        return [*self._expected, *unfinished]
+        """The keys of what the coroutine has asked for and never awaited, or not to its end.
 
-    def expect(self, request: Request) -> None:
+        What was cancelled is not among them.
+        """
+        forgotten = (key for key, each in self._expected.items() if is_unbegun(each))
+        unfinished = (key for key, (_, future) in self._waiting.items() if not future.done())
+        return [*forgotten, *unfinished]
+
+    def expect(self, request: Request, awaited: Coroutine[Any, Any, Any]) -> None:
         """Note that the coroutine is going to await a request."""
-        self._expected[request.key] = None
+        self._expected[request.key] = awaited
 
     def ask_for(self, requests: Sequence[Request]) -> asyncio.Future[Any]:
         """Return the future of what the coroutine asks for: one request."""
@@ -357,6 +362,11 @@ class LiveScript(_Script):
             ends = self._task.cancelled()
         self._loop.close()
         return ends
+
+
+def is_unbegun(coroutine: Coroutine[Any, Any, Any]) -> bool:
+    """Return whether nobody has awaited a coroutine, and no task of it was cancelled."""
+    return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 
 def _name_of(key: str) -> str:

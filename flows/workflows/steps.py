@@ -43,7 +43,7 @@ def running(steps: AsyncSteps) -> Iterator[None]:
 class AwaitedScript(Script, Protocol):
     """The coroutine that is being run, with its journal. What ``AsyncSteps`` asks."""
 
-    def expect(self, request: Request) -> None: ...
+    def expect(self, request: Request, awaited: Awaited) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -303,8 +303,9 @@ class AsyncSteps(BaseSteps):
         return self._one(self._map(flow, items, name, wait, options))
 
     def _one(self, request: Request) -> Awaited:
-        self._live.expect(request)
-        return self._awaited(request)
+        awaited = self._awaited(request)
+        self._live.expect(request, awaited)
+        return awaited
 
     async def _awaited(self, request: Request) -> Any:
         return await self._live.ask_for([request])
