@@ -53,6 +53,7 @@ from perdure.flows.names import ONLY, OPEN_ASKS, REMARKS, is_name
 from perdure.flows.notes import NO_NOTES, NoteAccess, Notes
 from perdure.flows.outcomes import ASK, SAY, Command, Turn
 from perdure.flows.providers import ALL_MAY_ASK, Endpoint, Providers
+from perdure.flows.retry import Retry
 from perdure.flows.waits import (
     Mailbox,
     ReceivedSignal,
@@ -62,7 +63,7 @@ from perdure.flows.waits import (
 )
 
 
-def _no_retry(error: BaseException) -> bool:
+def _no_retry(error: BaseException, own: Retry | None = None) -> bool:
     return False
 
 
@@ -153,7 +154,7 @@ class RoundContext(Generic[Deps]):
         retried: text that is another one after each retry of the run by a person. Empty before the
             first.
         may_retry: whether the round is tried again if it fails with an error, as far as its retry
-            policies say.
+            policies say. A second argument is the policy of a step, in place of the round's.
         kept: what the flow keeps in this process between two rounds.
         live_text: where text is shown before the round is over. See ``stream``.
         earlier: the runs before this one in its thread. See ``conversation``.
@@ -161,6 +162,8 @@ class RoundContext(Generic[Deps]):
         model: the model that the submission chose for this run, or None.
         files: references to the files that were submitted with the run. See ``file``.
         attached: what this round stored with ``attach``, by name.
+        attaching: the names of what was stored by the step that has this context.
+        scope: begins the names of what a step records that is carried out beside others.
         origins: of a fork, the runs that played its first turns, oldest first: each with the number
             of turns up to which it played them.
         deps: what the lifespan of the flow has opened in this process. See ``lifespan``.
@@ -200,7 +203,7 @@ class RoundContext(Generic[Deps]):
     whole: History | None = None
     providers: Providers = ALL_MAY_ASK
     retried: str = ""
-    may_retry: Callable[[BaseException], bool] = _no_retry
+    may_retry: Callable[..., bool] = _no_retry
     kept: Kept = NOTHING_KEPT
     live_text: LiveText = NOT_WATCHED
     earlier: Earlier = NOTHING_EARLIER
@@ -208,6 +211,8 @@ class RoundContext(Generic[Deps]):
     model: str | None = None
     files: tuple[FileReference, ...] = ()
     attached: dict[str, File] = field(default_factory=dict)
+    attaching: list[str] = field(default_factory=list)
+    scope: str = ""
     origins: Sequence[tuple[str, int]] = ()
     deps: Deps = NO_DEPS
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
@@ -419,18 +424,19 @@ class RoundContext(Generic[Deps]):
                 f"once({name!r}, ...): expected a name of letters, digits, '_', '.' or '-', "
                 "at most 100"
             )
-        text = self.journal.recorded.get(name)
+        own = f"{self.scope}{name}"
+        text = self.journal.recorded.get(own)
         if text is None:
-            self.journal.check_room(name)
-            attached = len(self.attached)
+            self.journal.check_room(own)
+            attached = len(self.attaching)
             result = function()
-            if len(self.attached) > attached:
+            if len(self.attaching) > attached:
                 raise InvalidFlow(
                     f"once({name!r}, ...): the function attached a file, which only the commit of "
                     "the round stores. Attach files outside of once"
                 )
             text = self.journal.record(
-                name, canonical(storable(result, f"the result recorded as {name!r}"))
+                own, canonical(storable(result, f"the result recorded as {name!r}"))
             )
         return json.loads(text)
 
@@ -442,7 +448,7 @@ class RoundContext(Generic[Deps]):
         Returns:
             ``default`` if no attempt of the step has recorded a result under the name.
         """
-        text = self.journal.recorded.get(name)
+        text = self.journal.recorded.get(f"{self.scope}{name}")
         return default if text is None else json.loads(text)
 
     def attach(self, file: File) -> dict[str, Any]:
@@ -462,10 +468,14 @@ class RoundContext(Generic[Deps]):
             check_together([*files, file])
         number = 1
         # Steps that run at once may attach files of one name.
-        while (
-            self.attached.setdefault(name := numbered(self.step, number, file.name), file) != file
-        ):
+        while True:
+            name = numbered(self.step, number, file.name)
+            kept = self.attached.setdefault(name, file)
+            if kept == file:
+                break
             number += 1
+        if kept is file and name not in self.attaching:
+            self.attaching.append(name)
         if self.committed.get(ONLY):
             # It carries out a command of its parent, whose model reads the reference.
             name = f"{self.run_id}/{name}"

@@ -13,8 +13,11 @@ from typing import Any
 from perdure.flows.budgets import sum_of
 from perdure.flows.errors import FatalError
 
-#: Results of ``once`` and ended waits of one step (``MOST`` in record_result.lua).
+#: Results of ``once`` and ended waits of one step (``MOST`` in record_result.lua). Of a workflow's
+#: steps that a round carries out at the same time, each may record as many.
 MOST_RESULTS = 64
+#: Ends the scope with which the name of a record begins. No name that a user gives has it.
+SCOPE = ":"
 #: Field of a recorded JSON object: the attempt that recorded it, and what that had spent for it.
 SPENT = "~spent"
 
@@ -40,6 +43,12 @@ def spent_by_lost(recorded: Iterable[str], reported: int) -> dict[str, float]:
     told = (json.loads(text) for text in recorded if f'"{SPENT}":[' in text)
     noted = (each[SPENT] for each in told if isinstance(each, dict) and SPENT in each)
     return sum_of(amounts for attempt, amounts in noted if attempt > reported)
+
+
+def scope_of(name: str) -> str:
+    """Return what the name of a record begins with: the step that records it, or nothing."""
+    scope, colon, _ = name.partition(SCOPE)
+    return f"{scope}{SCOPE}" if colon else ""
 
 
 class Journal:
@@ -121,6 +130,12 @@ class Journal:
                 self.withdraw(line.partition(" ")[0])  # Nothing may begin without a stored intent.
                 raise
 
+    def begin(self, name: str, is_idempotent: bool) -> None:
+        """Note that this attempt of the round begins to carry out a command."""
+        with self._lock:
+            self.carried_out = name
+            self.is_repeatable = is_idempotent and self.is_repeatable is not False
+
     def withdraw(self, key: str) -> None:
         """Withdraw the intent to carry out a command that reports that it did nothing.
 
@@ -147,10 +162,12 @@ class Journal:
         Raises:
             FatalError: the result could not be recorded, so its effect must not happen.
         """
-        if len(self.recorded) >= MOST_RESULTS:
+        scope = scope_of(name)
+        if sum(scope_of(each) == scope for each in list(self.recorded)) >= MOST_RESULTS:
             raise FatalError(
-                f"once({name!r}, ...): the step has recorded {MOST_RESULTS} results, as many as it "
-                "may; nothing was called. Record one result for many effects, or return in between"
+                f"once({name.removeprefix(scope)!r}, ...): the step has recorded {MOST_RESULTS} "
+                "results, as many as it may; nothing was called. Record one result for many "
+                "effects, or return in between"
             )
 
     def record(self, name: str, text: str) -> str:

@@ -225,6 +225,18 @@ class Mailbox:
         """Return the next unused signal of this name that was sent to the run, or None."""
         return self._take_first([checked_signal(name)])
 
+    def next_after(self, name: str, number: int) -> ReceivedSignal | None:
+        """Return the next unused signal of this name behind the one of this number, or None.
+
+        It stays unused.
+        """
+        used = self.used
+        self.used = {**used, name: max(number, self._used(name))}
+        try:
+            return next(iter(self.unread([name])), None)
+        finally:
+            self.used = used
+
     def hear(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
         """Take all unread signals of these names, at most ``most``, in the order of arrival.
 

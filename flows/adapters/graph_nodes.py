@@ -180,11 +180,7 @@ class GraphRound:
                     self._told.add(name)
                     return result
             context.journal.intend(key)
-        with self._lock:
-            context.journal.carried_out = name
-            context.journal.is_repeatable = (
-                is_idempotent and context.journal.is_repeatable is not False
-            )
+        context.journal.begin(name, is_idempotent)
         try:
             with no_waits(WAITS.format(name)):
                 if _is_plain(inner):

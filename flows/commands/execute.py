@@ -127,8 +127,7 @@ def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> 
         named["context"] = inside
     if inside.traces_content:
         inside.traced[TOOL_ARGUMENTS] = canonical(dict(command.args))[:MOST_CONTENT]
-    inside.journal.carried_out = spec.name
-    inside.journal.is_repeatable = spec.idempotent and inside.journal.is_repeatable is not False
+    inside.journal.begin(spec.name, spec.idempotent)
     try:
         with nullcontext() if spec.idempotent or spec.waits else no_waits(WAITS.format(spec.name)):
             result = call(spec.function, inside, named=named)

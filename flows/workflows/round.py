@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import contextvars
+import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from time import time_ns
+from time import time, time_ns
 from typing import Any, NoReturn
 
+from perdure.flows.commands.calls import playing
 from perdure.flows.commands.execute import carry_out
 from perdure.flows.commands.in_doubt import is_before_retry, retry_mark
 from perdure.flows.context import RoundContext, RoundPart, altered
 from perdure.flows.errors import (
     FatalError,
+    OutcomeUnknown,
     PerdureError,
     RetryableError,
     RoundStopped,
     UnstorableValue,
 )
-from perdure.flows.journal import with_spent
-from perdure.flows.json_values import storable
+from perdure.flows.journal import SCOPE
+from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import Role
 from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
+from perdure.flows.retry import Retry
 from perdure.flows.summaries import shown
 from perdure.flows.waits import no_waits
 from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored, entry_of
 from perdure.flows.workflows.questions import FAULTS, answered, ask_all, interrupt_of
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
+from perdure.flows.workflows.sibling import Sibling, StepSignals, TimeLimits, put_together
 
 #: The node of each role.
 NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
@@ -35,6 +41,8 @@ NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
 PLAN = "_next"
 #: Steps that are carried out at the same time.
 TOGETHER = 16
+#: Attempts of a round whose steps have their own limits.
+UNLIMITED = 1_000_000
 #: Characters of an argument in the history, and in a question.
 SHOWN, ASKED = 200, 10_000
 WAITS = (
@@ -47,6 +55,12 @@ class Refused(PerdureError):
     """A person refused a step, or said of a step in doubt that it has failed."""
 
     code = "step-refused"
+
+
+class StepTimedOut(OutcomeUnknown):
+    """A step took longer than its time limit. It may have happened, as a whole or in part."""
+
+    code = "step-timed-out"
 
 
 class WorkflowRound:
@@ -184,20 +198,7 @@ class WorkflowRound:
         if len(steps) == 1:
             got = [self._carry_out_alone(steps[0])]
         else:
-            # Each has its own account of what it spends, since two threads must not add to one.
-            contexts = [altered(context, spent={}, told={}, traced={}) for _ in steps]
-            with ThreadPoolExecutor(len(steps), "perdure-step") as pool:
-                futures = [
-                    pool.submit(contextvars.copy_context().run, self._carry_out_apart, each, own)
-                    for each, own in zip(steps, contexts, strict=True)
-                ]
-            for own in contexts:
-                context.spend(**own.spent)
-                context.told.update(own.told)
-            errors = [error for each in futures if (error := each.exception()) is not None]
-            if errors:
-                raise next((each for each in errors if not isinstance(each, Exception)), errors[0])
-            got = [each.result() for each in futures]
+            got = self._carry_out_together(steps)
         entries = []
         for each in got:
             if isinstance(each, Interrupt):
@@ -210,22 +211,58 @@ class WorkflowRound:
 
         Otherwise the trace would show a round without an error.
         """
-        began = time_ns()
-        got = self._carry_out(step, self._context, apart=False)
+        began, context = time_ns(), self._context
+        if step.timeout is not None:
+            context = altered(context, signals=StepSignals(context.signals))
+        with TimeLimits([(step, context)]):
+            got = self._carry_out(step, context)
         if isinstance(got, JournalEntry) and got.error is not None:
             part = RoundPart(f"step {step.key}", {}, began, time_ns(), got.error[0])
             self._context.parts.append(part)
         return got
 
-    def _carry_out_apart(
-        self, step: StepRequest, context: RoundContext
-    ) -> JournalEntry | Interrupt:
-        """Carry out one of several steps, and note how long it took."""
+    def _carry_out_together(self, steps: Sequence[StepRequest]) -> list[JournalEntry | Interrupt]:
+        """Carry out several steps at the same time.
+
+        Raises:
+            Exception: what the first step raised that is to be tried again.
+        """
+        lock = threading.RLock()
+        siblings = [Sibling(each, self._context, lock) for each in steps]
+        limits = TimeLimits([(each.step, each.context) for each in siblings])
+        with limits, ThreadPoolExecutor(len(steps), "perdure-step") as pool:
+            futures = [
+                pool.submit(contextvars.copy_context().run, self._carry_out_beside, each)
+                for each in siblings
+            ]
+        put_together(self._context, siblings)
+        errors = [error for each in futures if (error := each.exception()) is not None]
+        if errors:
+            raise next((each for each in errors if not isinstance(each, Exception)), errors[0])
+        return [each.result() for each in futures]
+
+    def _carry_out_beside(self, sibling: Sibling) -> JournalEntry | Interrupt:
+        """Carry out one of several steps, or return what an earlier attempt has recorded of it.
+
+        The result is recorded at once, since other steps may take longer.
+        """
+        step, context = sibling.step, sibling.context
+        for name in (step.key, *self._names_of_failure(step)):
+            if name in context.journal.recorded:
+                told = self._context.recorded(name)
+                sibling.take_over(told)
+                if name != step.key and not step.idempotent:
+                    self.unchecked.append(step.key)
+                return entry_of(step.key, told, context.artifact)
         began, failed = time_ns(), ""
         try:
-            got = self._carry_out(step, context, apart=True)
+            got = self._carry_out(step, context)
             failed = got.error[0] if isinstance(got, JournalEntry) and got.error else ""
-            return got
+            # Files are stored by the commit of the round. A result that refers to them must not be
+            # stored before.
+            if isinstance(got, Interrupt) or context.attaching:
+                return got
+            return self._recorded(got, sibling)
         except BaseException as error:
             failed = type(error).__name__
             raise
@@ -233,65 +270,64 @@ class WorkflowRound:
             part = RoundPart(f"step {step.key}", context.traced, began, time_ns(), failed)
             context.parts.append(part)
 
-    def _carry_out(
-        self, step: StepRequest, context: RoundContext, apart: bool
-    ) -> JournalEntry | Interrupt:
-        """Carry out a step, or return what an earlier attempt of the round has recorded.
+    def _names_of_failure(self, step: StepRequest) -> tuple[str, ...]:
+        """Return the names under which a failure of a step is recorded, the newest first.
 
-        Args:
-            apart: whether the result is recorded at once, since other steps may take longer.
+        A retry of the run by a person tries a failed step again, so its failure has another name.
         """
-        # A retry by a person tries a failed step again, so its failure has a name of its own.
-        failed = f"{step.key}-failed{context.retried}"
-        for name in (step.key, failed):
-            if name in context.journal.recorded:
-                if name == failed and not step.idempotent:
-                    self.unchecked.append(step.key)
-                return entry_of(step.key, context.once(name, dict), context.artifact)
+        retried = self._context.retried
+        return f"{SCOPE}{step.key} failed{retried}", f"{step.key}-failed{retried}"
+
+    def _recorded(self, entry: JournalEntry, sibling: Sibling) -> JournalEntry:
+        """Record the entry of a step before its round's commit, and return what is recorded."""
+        step, context = sibling.step, sibling.context
+        name = step.key if entry.error is None else self._names_of_failure(step)[0]
+        text = canonical(sibling.with_beside(entry.told()))
+        try:
+            told = json.loads(context.journal.record(name, text))
+        except UnstorableValue:
+            return entry  # Too large to be recorded. The commit keeps it as an artifact.
+        return replace(entry_of(step.key, told, context.artifact), args=entry.args)
+
+    def _carry_out(self, step: StepRequest, context: RoundContext) -> JournalEntry | Interrupt:
+        """Carry out a step."""
         args = step.facts(SHOWN)
-        attached = len(context.attached)
         context = _with_valid_decision(context, step)
         try:
             with no_waits(WAITS.format(step.key)):
-                result = carry_out(step, {}, context, _refuse)
+                result = _in_time(step, context)
             if isinstance(result, Interrupt):
                 return _explained(result, step, context)
             stored = as_stored(_accepted(step, result, context))
-            entry = JournalEntry(step.key, "step", stored, None, args, of=step.of)
+            return JournalEntry(step.key, "step", stored, None, args, of=step.of)
         except RoundStopped:
             raise
         except Exception as error:
-            if not self._is_over(step, error):
+            if not self._is_over(step, error, context):
                 raise
-            entry = JournalEntry.failed(step.key, "step", error, args, step.of)
             if not step.idempotent and not isinstance(error, Refused):
                 self.unchecked.append(step.key)
-        # Files are stored by the commit of the round. A result that refers to them must not be
-        # stored before.
-        if not apart or len(context.attached) > attached:
-            return entry
-        try:
-            told = context.once(
-                step.key if entry.error is None else failed,
-                lambda: with_spent(entry.told(), context.attempt, context.spent),
-            )
-        except UnstorableValue:
-            return entry  # Too large to be recorded. The commit keeps it as an artifact.
-        return replace(entry_of(step.key, told, context.artifact), args=args)
+            return JournalEntry.failed(step.key, "step", error, args, step.of)
 
-    def _is_over(self, step: StepRequest, error: Exception) -> bool:
-        """Return whether a step that raised this error is not tried again."""
-        context = self._context
+    def _is_over(self, step: StepRequest, error: Exception, own: RoundContext) -> bool:
+        """Return whether a step that raised this error is not tried again.
+
+        Args:
+            own: the context of the step.
+        """
+        context, policy = self._context, step.retry or Retry()
         if context.cancelled.is_set():
             return False
-        if not step.idempotent and not isinstance(error, UnstorableValue):
+        if not step.idempotent and not isinstance(error, UnstorableValue | OutcomeUnknown):
             # The exception says that the step failed, so it is not in doubt.
             context.journal.withdraw(context.key_of(Command(step.key)))
-        if isinstance(error, RetryableError):
-            return not context.may_retry(error)
-        named = step.retry is not None and step.retry.names(step.retry.on, error)
-        retried = (step.idempotent or named) and not isinstance(error, FatalError)
-        return not (retried and context.may_retry(error))
+        if isinstance(error, Refused):
+            return True  # The answer is the same in each attempt.
+        if not isinstance(error, RetryableError):
+            retried = step.idempotent or policy.names(policy.on, error)
+            if not retried or isinstance(error, FatalError):
+                return True
+        return not context.may_retry(error, policy) or _is_out_of_time(step, own)
 
     def _ask_or_wait(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
         """Ask what a function asks people at the same time, or else begin its first wait."""
@@ -343,9 +379,60 @@ def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
     """Return what the runtime has to know before a round that carries out these steps."""
     plans = [step.plan() for step in steps]
     limits = [plan["timeout"] for plan in plans if "timeout" in plan]
-    retries = [plan["retry"] for plan in plans if "retry" in plan]
     timeout = {"timeout": max(limits)} if len(limits) == len(plans) else {}
-    return {**timeout, **({"retry": retries[0]} if retries else {})}
+    retries = [step.retry for step in steps if step.retry is not None]
+    if not retries:
+        return timeout
+    retry = retries[0] if len(steps) == 1 else _retry_of_all(retries)
+    return {**timeout, "retry": retry.to_data()}
+
+
+def _retry_of_all(retries: Sequence[Retry]) -> Retry:
+    """Return the policy of a round that carries out several steps, some with their own policies.
+
+    Each step says by its own policy whether it is tried again (``WorkflowRound._is_over``), so that
+    of the round never ends it. The waits are the longest that a step wants.
+    """
+
+    def longest(name: str) -> Any:
+        return max((value for each in retries if (value := getattr(each, name))), default=None)
+
+    waits = {name: longest(name) for name in ("initial", "maximum", "multiplier", "jitter")}
+    return Retry(max_attempts=UNLIMITED, **waits)
+
+
+def _is_out_of_time(step: StepRequest, context: RoundContext) -> bool:
+    """Return whether one of several steps was tried for as long as its policy says (``within``).
+
+    For the only step of a round, the commit sees to it.
+    """
+    within = None if step.retry is None else step.retry.patience
+    if within is None or not context.scope:
+        return False
+    name, now = f"{SCOPE}{step.key} failing", time()
+    began = context.journal.recorded.get(name) or context.journal.record(name, str(now))
+    return now - float(began) >= within
+
+
+def _in_time(step: StepRequest, context: RoundContext) -> Any:
+    """Carry out a step.
+
+    Raises:
+        StepTimedOut: it was cancelled because it took longer than its time limit.
+    """
+    signals = context.signals
+    if not isinstance(signals, StepSignals):
+        return carry_out(step, {}, context, _refuse)
+    try:
+        with playing(signals.cancelled):
+            return carry_out(step, {}, context, _refuse)
+    except RoundStopped as error:
+        if signals.of_round.is_cancelled or not signals.is_late:
+            raise
+        raise StepTimedOut(
+            f"run {context.run_id}, step {context.step}: step {step.key} took longer than its "
+            f"time limit ({step.timeout:g} s), and was cancelled"
+        ) from error
 
 
 def answered_key(context: RoundContext) -> str | None:

@@ -100,9 +100,8 @@ class WorkflowFlow(Flow):
         return own.over(self.retry) if own is not None else self.retry
 
     def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
-        """Return the seconds that the next step may take."""
-        own: float | None = (values.get(PLAN) or {}).get("timeout")
-        return self.round_timeout_seconds if own is None else own
+        """Return the seconds that a round may take. A step's own limit is the step's alone."""
+        return self.round_timeout_seconds
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
         """Return the end, with status ``unfinished``, of a run that has used up its cycles."""

@@ -84,12 +84,19 @@ def failure(
     )
 
 
-def may_retry(record: Record, settings: Settings, flow: Flow, error: BaseException) -> bool:
+def may_retry(
+    record: Record, settings: Settings, flow: Flow, error: BaseException, own: Retry | None = None
+) -> bool:
     """Return whether a round would be tried again if it failed with this error.
 
     A time limit of the retry policies (``within``) is left to the commit.
+
+    Args:
+        own: The policy of one of several steps of the round, which counts in place of the round's.
     """
     retry, bounds = flow.retry_of(record.node, record.values), record.json("retry", None)
+    if own is not None:
+        retry = own if flow.retry is None else own.over(flow.retry)
     options = failure(record, error, settings, 0.0, retry, tightening(bounds)).options
     if "fatal" in options:
         return False

@@ -107,6 +107,7 @@ def context_of(
         "note_access": RunNotes(store, settings, record, flow, claim.token, claim.id, broken),
         "traces_content": settings.trace_content,
         "attached": {},
+        "attaching": [],
         "remembered": {},
         "spent": {},
         "told": {},

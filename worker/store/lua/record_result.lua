@@ -17,8 +17,12 @@
 -- next worker of the step must know it. Every later claim of the step gets the results. The commit
 -- of the step deletes them (commit_round.lua).
 --@ parts/run.lua
--- Results per step, since claims read the whole hash and each result is a field of it.
+-- Results per step, since claims read the whole hash and each result is a field of it. Of the steps
+-- of a workflow that a round carries out at the same time, each has its own: "STEP:NAME".
 local MOST = 64
+local function scope_of(name)
+  return string.match(name, '^@?([^:]*:)') or ''
+end
 local k = keys_of_one_run()
 local run, refusal = read_run(k)
 if not run then return refusal end
@@ -26,9 +30,12 @@ if not run then return refusal end
 if run.nonce ~= arg.nonce or run.step ~= arg.step then return { 'stale' } end
 local small, large = run['o:' .. arg.name], run['o:@' .. arg.name]
 if small or large then return { small and 'ok' or 'large', small or large } end
-local names = {}
-for name in string.gmatch(run.once or '', '[^\n]+') do names[#names + 1] = name end
-if #names >= MOST then return { 'full' } end
+local names, scope, count = {}, scope_of(arg.name), 0
+for name in string.gmatch(run.once or '', '[^\n]+') do
+  names[#names + 1] = name
+  if scope_of(name) == scope then count = count + 1 end
+end
+if count >= MOST then return { 'full' } end
 local name = (arg.artifact and '@' or '') .. arg.name
 names[#names + 1] = name
 if arg.artifact then

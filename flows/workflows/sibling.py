@@ -1,0 +1,236 @@
+"""What belongs to one of several steps that a round of a workflow carries out at the same time.
+
+Each has its own context: what it records, remembers, spends and says, the signals that it takes,
+and its time limit. The round puts them together when all steps are done.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from perdure.flows.cancellation import CancelToken, Signals
+from perdure.flows.context import RoundContext, altered
+from perdure.flows.errors import FatalError
+from perdure.flows.journal import SCOPE, Journal, with_spent
+from perdure.flows.live_text import LiveText
+from perdure.flows.waits import Mailbox, ReceivedSignal, checked_signal
+from perdure.flows.workflows.requests import StepRequest
+
+#: Fields of a step's record, beside its result, with what the step has left in its context.
+REMEMBERED, TOLD, REPLIES = "~remembered", "~told", "~replies"
+
+
+class Sibling:
+    """A step that is carried out beside others, with the context that is its own.
+
+    Attributes:
+        step: what is carried out.
+        context: what the step sees of the round.
+        mailbox: what it sees of the run's signals.
+    """
+
+    def __init__(self, step: StepRequest, context: RoundContext, lock: threading.RLock) -> None:
+        self.step = step
+        scope = f"{step.key}{SCOPE}"
+        self.mailbox = SiblingMailbox(context.mailbox, context.journal, scope, lock)
+        self.context = altered(
+            context,
+            scope=scope,
+            mailbox=self.mailbox,
+            live_text=_PartOf(context.live_text, step.key),
+            signals=StepSignals(context.signals),
+            spent={},
+            told={},
+            traced={},
+            remembered={},
+            attaching=[],
+        )
+
+    def with_beside(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a record of the step, with what it has left in its context beside its result.
+
+        A later attempt of the round does not carry the step out again, and needs it.
+        """
+        context = self.context
+        replies = [[name, number, text] for (name, number), text in self.mailbox.replies.items()]
+        beside = {REMEMBERED: context.remembered, TOLD: context.told, REPLIES: replies}
+        return {
+            **with_spent(told, context.attempt, context.spent),
+            **{name: value for name, value in beside.items() if value},
+        }
+
+    def take_over(self, told: Mapping[str, Any]) -> None:
+        """Put into the context what the step has left there in an earlier attempt."""
+        self.context.remembered.update(told.get(REMEMBERED, {}))
+        self.context.told.update(told.get(TOLD, {}))
+        replies = {(name, number): text for name, number, text in told.get(REPLIES, ())}
+        self.mailbox.replies = {**replies, **self.mailbox.replies}
+
+
+def put_together(context: RoundContext, siblings: Sequence[Sibling]) -> None:
+    """Put what several steps have left in their contexts into that of their round, in order."""
+    for each in siblings:
+        context.spend(**each.context.spent)
+        context.told.update(each.context.told)
+        context.remembered.update(each.context.remembered)
+        context.attaching.extend(each.context.attaching)
+        replies = context.mailbox.replies
+        context.mailbox.replies = {**each.mailbox.replies, **replies}
+    if siblings and (taken := _taken(context.journal)):
+        context.mailbox.used = {**context.mailbox.used, **taken}
+
+
+class StepSignals(Signals):
+    """The cancel token of a step: it is cancelled with its round, or by its own time limit.
+
+    Attributes:
+        is_late: whether the step took longer than its time limit.
+    """
+
+    def __init__(self, of_round: Signals) -> None:
+        super().__init__(_cancelled=CancelToken())
+        self.of_round = of_round
+        self.is_late = False
+
+    def __getattribute__(self, name: str) -> Any:
+        """Return what the heartbeat and the round exchange from the signals of the round."""
+        if name in ("stop_requested", "progress"):
+            return getattr(self.of_round, name)
+        return super().__getattribute__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set what the heartbeat and the round exchange in the signals of the round."""
+        if name in ("stop_requested", "progress") and "of_round" in vars(self):
+            setattr(self.of_round, name, value)
+        else:
+            super().__setattr__(name, value)
+
+
+#: Seconds between two looks whether a round was cancelled or a step's time is over.
+POLL_SECONDS = 0.05
+
+
+class TimeLimits:
+    """Cancels steps whose time is over, or whose round is cancelled, while the block runs.
+
+    Args:
+        steps: what is carried out, each with its context.
+    """
+
+    def __init__(self, steps: Sequence[tuple[StepRequest, RoundContext]]) -> None:
+        self._steps = [
+            (step.timeout, context.signals)
+            for step, context in steps
+            if isinstance(context.signals, StepSignals)
+        ]
+        self._are_done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        if self._steps:
+            self._thread = threading.Thread(target=self._watch, name="perdure-step-limits")
+            self._thread.start()
+
+    def __exit__(self, *raised: object) -> None:
+        self._are_done.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        began = monotonic()
+        while not self._are_done.wait(POLL_SECONDS):
+            late = monotonic() - began
+            for limit, signals in self._steps:
+                if signals.is_cancelled:
+                    continue
+                if signals.of_round.is_cancelled:
+                    signals.cancelled.set()
+                elif limit is not None and late >= limit:
+                    signals.is_late = True
+                    signals.cancelled.set()
+
+
+class _PartOf(LiveText):
+    """The live text of a step. Texts of several steps are told apart by the steps' keys."""
+
+    def __init__(self, shared: LiveText, key: str) -> None:
+        self._shared, self._key = shared, key
+
+    def write(self, text: str, kind: str, part: str) -> None:
+        """Show a piece of text."""
+        self._shared.write(text, kind, f"{self._key}.{part}" if part else self._key)
+
+
+class SiblingMailbox(Mailbox):
+    """The mailbox of a run as a step sees it that is carried out beside others.
+
+    A signal goes to one step. It is recorded at once that the step has it, so another attempt of
+    the step gets the same signal, and no other step does.
+    """
+
+    def __init__(
+        self, shared: Mailbox, journal: Journal, scope: str, lock: threading.RLock
+    ) -> None:
+        super().__init__(journal)
+        self._shared, self._scope, self._both = shared, scope, lock
+        self._count: dict[str, int] = {}
+
+    @property
+    def where(self) -> str:
+        """The run and the step of the round, for error messages."""
+        return self._shared.where
+
+    def hook(self, name: str) -> str:
+        """Return the address of a hook of the run."""
+        with self._both:
+            return self._shared.hook(name)
+
+    def listen(self, topic: str) -> None:
+        """Take a topic for the run."""
+        with self._both:
+            self._shared.listen(topic)
+
+    def take(self, name: str) -> ReceivedSignal | None:
+        """Return the next signal of this name that no step has, or None."""
+        checked_signal(name)
+        with self._both:
+            count = self._count.get(name, 0) + 1
+            own = f"{self._scope}{TAKEN}{name} {count}"
+            recorded = self._journal.recorded.get(own)
+            if recorded is not None:
+                found = self._shared.next_after(name, json.loads(recorded) - 1)
+            else:
+                found = self._shared.next_after(name, _taken(self._journal).get(name, 0))
+                if found is not None:
+                    self._journal.record(own, str(found.number))
+            self._count[name] = count if found is not None else count - 1
+            return found
+
+    def wait_for(
+        self, signals: Sequence[str], timeout: Any, name: str | None
+    ) -> ReceivedSignal | None:
+        """Raise FatalError: a step holds a worker, so it must not wait."""
+        raise FatalError(
+            f"{self.where}: a step waits for the signal {' or '.join(signals)}. Steps that are "
+            "carried out at the same time must not wait. Use context.take, or steps.wait_for in "
+            "the function of the workflow"
+        )
+
+
+#: Begins the names of records that say which signal a step has taken, in its scope.
+TAKEN = "~take "
+
+
+def _taken(journal: Journal) -> dict[str, int]:
+    """Return the number of the newest signal that a step of the round has taken, by name."""
+    taken: dict[str, int] = {}
+    for key, text in list(journal.recorded.items()):
+        _, is_taken, rest = key.partition(f"{SCOPE}{TAKEN}")
+        if is_taken:
+            name = rest.partition(" ")[0]
+            taken[name] = max(taken.get(name, 0), json.loads(text))
+    return taken
