@@ -169,6 +169,22 @@ class BadReply(PerdureError):
 TOLD_TO_END = signal.SIGTERM - 256
 
 
+def text_of(error: BaseException) -> str:
+    """Return the message of an exception that the code of a flow raised.
+
+    Its class may be the user's. If the message cannot be made, the text says so.
+    """
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"its message cannot be made ({type(broken).__name__})"
+
+
+def described(error: BaseException) -> str:
+    """Return the class of an exception, and its message: ``ValueError: its message``."""
+    return f"{type(error).__name__}: {text_of(error)}"
+
+
 class ProcessEnd(BaseException):
     """The simulated end of a process in a test. No code may catch it and continue."""
 

@@ -23,7 +23,7 @@ from contextlib import (
 from typing import Any, Generic, Protocol, TypeVar, overload
 from weakref import WeakSet
 
-from perdure.flows.errors import FatalError, InvalidFlow, RetryableError
+from perdure.flows.errors import FatalError, InvalidFlow, RetryableError, described
 from perdure.flows.event_loop import event_loop, submit
 from perdure.flows.names import Names
 from perdure.flows.summaries import safe_text
@@ -178,7 +178,7 @@ class Lifespan(Generic[D]):
         except Exception as error:
             raise LifespanFailed(
                 f"the lifespan {self.name!r} could not be opened on {_here()}: "
-                f"{safe_text(f'{type(error).__name__}: {error}', 2000)}"
+                f"{safe_text(described(error), 2000)}"
             ) from error
 
     def _manager(self) -> AbstractContextManager[Any] | AbstractAsyncContextManager[Any]:

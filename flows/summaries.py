@@ -22,6 +22,14 @@ def safe_text(text: str, limit: int) -> str:
     return short.encode("utf-8", "replace").decode("utf-8")
 
 
+def safe_repr(value: Any) -> str:
+    """Return the ``repr`` of a value. If its class cannot make one, the text names the class."""
+    try:
+        return repr(value)
+    except Exception as broken:
+        return f"<{type(value).__name__}: its repr raises {type(broken).__name__}>"
+
+
 def shown(value: Any) -> str:
     """Return a stored value as a short text for people: text unchanged, any other value as JSON."""
     return safe_text(value if isinstance(value, str) else canonical(value), SHOWN_CHARACTERS)

@@ -30,6 +30,7 @@ from perdure.flows.errors import (
     RetryableError,
     RoundStopped,
     UnstorableValue,
+    described,
 )
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Command, Interrupt
@@ -247,7 +248,7 @@ class GraphRound:
             name = self._withdraw_returned()
         if not name or self.is_idempotent(name):
             return error
-        failure = safe_text(f"{type(error).__name__}: {error}", 2000)
+        failure = safe_text(described(error), 2000)
         if name in self._told:
             return FatalError(
                 f"run {context.run_id}, step {context.step}: the graph refuses what a person said "

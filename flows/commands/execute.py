@@ -13,7 +13,13 @@ from perdure.flows.commands.calls import call
 from perdure.flows.commands.in_doubt import CarryOut, settled
 from perdure.flows.commands.signature import Signature
 from perdure.flows.context import RoundContext, altered
-from perdure.flows.errors import FatalError, OutcomeUnknown, RetryableError, UnstorableValue
+from perdure.flows.errors import (
+    FatalError,
+    OutcomeUnknown,
+    RetryableError,
+    UnstorableValue,
+    described,
+)
 from perdure.flows.files import with_references
 from perdure.flows.genai_attributes import (
     EXECUTE_TOOL,
@@ -178,7 +184,7 @@ def check_repeatable(
     context.journal.withdraw(context.key_of(Command(spec.name, dict(args))))
     if spec.retry is not None and spec.retry.names(spec.retry.on, error):
         return
-    failure = safe_text(f"{type(error).__name__}: {error}", 2000)
+    failure = safe_text(described(error), 2000)
     raise FatalError(
         f"run {context.run_id}, step {context.step}: command {spec.name!r} failed: {failure}. "
         "It is not idempotent, so it is not retried automatically. Check whether it has happened. "

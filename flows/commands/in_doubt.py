@@ -14,7 +14,14 @@ from typing import Any
 
 from perdure.flows.commands.calls import call
 from perdure.flows.context import RoundContext
-from perdure.flows.errors import FatalError, InvalidFlow, InvalidInput, RetryableError, RoundStopped
+from perdure.flows.errors import (
+    FatalError,
+    InvalidFlow,
+    InvalidInput,
+    RetryableError,
+    RoundStopped,
+    described,
+)
 from perdure.flows.json_values import storable
 from perdure.flows.outcomes import Command, Interrupt
 
@@ -196,5 +203,5 @@ def _reconcile(
     except Exception as error:
         raise RetryableError(
             f"run {context.run_id}, step {context.step}: command {command.name!r} is in doubt, "
-            f"and its reconciling function failed: {type(error).__name__}: {error}"
+            f"and its reconciling function failed: {described(error)}"
         ) from error

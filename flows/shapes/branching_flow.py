@@ -15,6 +15,7 @@ from perdure.flows.errors import (
     InvalidInput,
     RetryableError,
     RoundStopped,
+    described,
     ends_process,
 )
 from perdure.flows.flow import Flow
@@ -187,4 +188,4 @@ def told(error: BaseException) -> dict[str, str]:
     if isinstance(error, ChildFailed) and error.ended is not None:
         what = safe_text(f"ChildFailed: {error.observed}", TOLD_CHARACTERS)
         return {"error": what, "run": error.ended.run_id}
-    return {"error": safe_text(f"{type(error).__name__}: {error}", TOLD_CHARACTERS)}
+    return {"error": safe_text(described(error), TOLD_CHARACTERS)}

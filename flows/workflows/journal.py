@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perdure.flows.errors import FatalError, PerdureError
+from perdure.flows.errors import FatalError, PerdureError, text_of
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Command, Turn
 from perdure.flows.summaries import safe_text
@@ -87,7 +87,7 @@ class JournalEntry:
         of: str = "",
     ) -> JournalEntry:
         """Return the entry for an exception."""
-        told = type(error).__name__, safe_text(str(error), 4000)
+        told = type(error).__name__, safe_text(text_of(error), 4000)
         return cls(key, kind, None, told, args, error, of)
 
     def told(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from perdure.flows.errors import BadReply, PerdureError
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import Role
 from perdure.flows.retry import Retry
-from perdure.flows.summaries import safe_text
+from perdure.flows.summaries import safe_repr, safe_text
 from perdure.flows.workflows.journal import Kind
 
 
@@ -166,7 +166,7 @@ def _fact(value: Any, most: int) -> Any:
         plain = storable(value, "an argument")
         text = canonical(plain)
     except PerdureError:
-        plain = text = repr(value)
+        plain = text = safe_repr(value)
     return plain if len(text) <= most else safe_text(text, most)
 
 

@@ -22,6 +22,7 @@ from perdure.flows.errors import (
     InvalidFlow,
     RoundStopped,
     UnstorableValue,
+    described,
     ends_process,
 )
 from perdure.flows.flow import Flow
@@ -209,7 +210,7 @@ class WorkflowFlow(Flow):
         what = (
             str(error)
             if isinstance(error, StepFailed)
-            else f"the workflow raised {type(error).__name__}: {error}"
+            else f"the workflow raised {described(error)}"
         )
         unchecked = [key for key in this_round.unchecked if key in what]
         check = (

@@ -9,7 +9,13 @@ import math
 from typing import cast
 
 from perdure.flows.durations import duration
-from perdure.flows.errors import FatalError, InvalidFlow, RetryableError
+from perdure.flows.errors import (
+    FatalError,
+    InvalidFlow,
+    RetryableError,
+    described,
+    text_of,
+)
 from perdure.flows.flow import Flow
 from perdure.flows.retry import Retry, tightening
 from perdure.worker.domain.record import Record
@@ -42,9 +48,9 @@ def failure(
         bounds: The submission's policy, which can only tighten it.
     """
     text = (
-        str(error)
+        text_of(error)
         if isinstance(error, FatalError | InvalidFlow | RetryableError)
-        else f"{type(error).__name__}: {error}"
+        else described(error)
     )
     where = f"run {record.id}, step {record.step}"
     error_text = text if text.startswith(where) else f"{where}, node {record.node}: {text}"

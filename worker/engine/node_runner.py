@@ -20,7 +20,9 @@ from perdure.flows.errors import (
     RetryableError,
     RoundStopped,
     UnstorableValue,
+    described,
     ends_process,
+    text_of,
 )
 from perdure.flows.files import artifacts_of
 from perdure.flows.flow import Flow
@@ -270,7 +272,26 @@ class NodeRunner:
             return self._failure(loaded, error)
 
     def _failure(self, loaded: LoadedRound, error: BaseException) -> Settlement:
-        """Log a node's error, and return what it means for the run: a retry, its end, or a stop."""
+        """Log a node's error, and return what it means for the run: a retry, its end, or a stop.
+
+        The error, its cause and the retry policy are of the user's classes. Whatever they raise,
+        the round settles.
+        """
+        try:
+            return self._failure_of(loaded, error)
+        except Exception:
+            record = loaded.record
+            logger.exception(
+                "run %s, step %d, node %s: what follows from %s cannot be decided, so the run ends",
+                record.id, record.step, record.node, type(error).__name__,
+            )  # fmt: skip
+            plain = FatalError(
+                f"{type(error).__name__} was raised, and what follows from it could not be "
+                "decided: the worker's log has the reason"
+            )
+            return failure(record, plain, self._settings, 0.0)
+
+    def _failure_of(self, loaded: LoadedRound, error: BaseException) -> Settlement:
         record, lease, flow = loaded.record, loaded.lease, loaded.flow
         where = f"run {record.id}, step {record.step}, node {record.node}"
         cause = error
@@ -279,17 +300,19 @@ class NodeRunner:
                 f"the round took longer than its limit ({lease.time_limit or 0.0:g} s)"
             )
         elif isinstance(error, RoundStopped):
-            logger.info("%s: the round was cancelled, its result is not wanted: %s", where, error)
+            logger.info(
+                "%s: the round was cancelled, its result is not wanted: %s", where, text_of(error)
+            )
             if lease.lost or lease.signals.stop_requested:
                 # The store turns it into the requested stop, or fences it.
                 return GIVE_BACK
-            error = RetryableError(f"RoundStopped was raised, but no stop was requested: {error}")
-        elif isinstance(error, RetryableError) and not error.counts:
-            logger.info("%s: waits for its provider: %s", where, error)
-        else:
-            logger.warning(
-                "%s: the round failed: %s: %s", where, type(error).__name__, error, exc_info=error
+            error = RetryableError(
+                f"RoundStopped was raised, but no stop was requested: {text_of(error)}"
             )
+        elif isinstance(error, RetryableError) and not error.counts:
+            logger.info("%s: waits for its provider: %s", where, text_of(error))
+        else:
+            logger.warning("%s: the round failed: %s", where, described(error), exc_info=error)
         try:
             retry = flow.retry_of(record.node, record.values)
             bounds = tightening(record.json("retry", None))
