@@ -34,9 +34,14 @@ def traceback_of(error: BaseException, settings: Settings) -> str:
     """Return the traceback of a failed round as text, short and without secrets.
 
     Returns:
-        An empty text if an error of Perdure's own says all and no frame is the flow's.
+        An empty text if an error of Perdure's own says all and no frame is the flow's, or if
+        Python cannot format the exception.
     """
-    chain = list(_chain(traceback.TracebackException.from_exception(error, capture_locals=False)))
+    try:
+        whole = traceback.TracebackException.from_exception(error, capture_locals=False)
+    except Exception:  # The class of the exception is the user's.
+        return ""
+    chain = list(_chain(whole))
     if (
         isinstance(error, FatalError | RetryableError)
         and len(chain) == 1
