@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, get_args, get_type_hints
 
 from langgraph.pregel import Pregel
 from pydantic import BaseModel
 
-from perdure.flows.errors import InvalidFlow
+from perdure.flows.adapters.graph_checkpoints import Namespace, is_under_way
+from perdure.flows.errors import FatalError, InvalidFlow
 
 
 def all_graphs(graph: Pregel[Any, Any, Any, Any]) -> Iterable[Pregel[Any, Any, Any, Any]]:
@@ -19,6 +20,50 @@ def all_graphs(graph: Pregel[Any, Any, Any, Any]) -> Iterable[Pregel[Any, Any, A
     for node in graph.nodes.values():
         if isinstance(node.bound, Pregel):
             yield from all_graphs(node.bound)
+
+
+def check_fits(graph: Pregel[Any, Any, Any, Any], spaces: Mapping[str, Namespace]) -> None:
+    """Raise FatalError if a graph has no node any more that its run has come to.
+
+    The library leaves out the task of such a node, so the graph would end without it.
+
+    Args:
+        spaces: the checkpoints of the run, by namespace.
+    """
+    graphs = dict(_by_path(graph))
+    for name, space in spaces.items():
+        path = "|".join(part.partition(":")[0] for part in name.split("|"))
+        if path not in graphs or not is_under_way(space, spaces):
+            continue
+        tasks = [each.node for each in space.tasks.values() if each.node and not each.is_finished]
+        next_nodes = [
+            channel.removeprefix(BRANCH)
+            for channel, stored in space.channels.items()
+            if channel.startswith(BRANCH) and stored.texts is not None
+        ]
+        known = graphs[path].nodes
+        for node in [*tasks, *next_nodes]:
+            if node not in known:
+                here = ", ".join(each for each in known if not each.startswith("__"))
+                raise FatalError(
+                    f"the run has come to the node {node!r}, which the graph does not have any "
+                    f"more; it has: {here}. Nothing was carried out. Deploy a version that has the "
+                    "node, then retry the run"
+                )
+
+
+#: Begins the channel by which a node is the next one.
+BRANCH = "branch:to:"
+
+
+def _by_path(
+    graph: Pregel[Any, Any, Any, Any], path: str = ""
+) -> Iterator[tuple[str, Pregel[Any, Any, Any, Any]]]:
+    """Return a graph and its subgraphs, at any depth, by the names of the nodes that lead there."""
+    yield path, graph
+    for name, node in graph.nodes.items():
+        if isinstance(node.bound, Pregel):
+            yield from _by_path(node.bound, f"{path}|{name}" if path else name)
 
 
 def check_graph(name: str, graph: Pregel[Any, Any, Any, Any]) -> None:

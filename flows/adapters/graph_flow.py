@@ -24,6 +24,7 @@ from perdure.flows.adapters.graph_checkpoints import (
     TaskWrites,
     resumed,
 )
+from perdure.flows.adapters.graph_checks import check_fits
 from perdure.flows.adapters.graph_nodes import TOGETHER, GraphRound, stepping
 from perdure.flows.adapters.graph_saver import RunSaver
 from perdure.flows.adapters.graph_start import FORK, ForkInput, fork_input
@@ -113,6 +114,7 @@ class GraphFlow(Flow):
             this_round = GraphRound(context, self.max_rounds, self.idempotent, pool)
             saver = self._saver(context, this_round.tasks)
             saver.load(context.kept.take())
+            check_fits(type(self).graph, saver.namespaces)
             index = context.committed.get(INDEX) or {}
             if "answer" in index:
                 saver.answered = index["answer"]["id"]

@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from statistics import median
 from typing import Annotated, Any
@@ -35,6 +36,7 @@ from perdure import (
     RunStatus,
     Settings,
 )
+from perdure.flows import registry
 from perdure.flows.adapters.graph_checkpoints import JOINED, MOST_PARTS, StoredChannel
 from perdure.flows.adapters.graph_history import RECORDS
 from perdure.flows.adapters.langgraph import graph_of, register_graph
@@ -253,6 +255,59 @@ def test_a_coroutine_is_cancelled_with_its_round() -> None:
 def test_the_crash_lab_plays_graphs(flow: str) -> None:
     # The ids of messages are random.
     assert crash_lab(flow, "go", same_answer=flow != "graph_of_tools").stories > 20
+
+
+def registered_chain(*names: str, asks: str = "", nested: bool = False) -> None:
+    """Register a graph of nodes that follow one another, anew, as a deployment does."""
+
+    def node(name: str) -> Any:
+        def run(state: Farm) -> Farm:
+            if name == asks:
+                interrupt(f"{name}?")
+            return {"log": [effect(name)]}
+
+        return run
+
+    chain = StateGraph(Farm)
+    for name in names:
+        chain.add_node(name, node(name))
+    chain.add_edge(START, names[0])
+    for before, after in pairwise(names):
+        chain.add_edge(before, after)
+    graph = chain
+    if nested:
+        graph = StateGraph(Farm)
+        graph.add_node("inner", chain.compile())
+        graph.add_edge(START, "inner")
+    registry._sources.pop("graph_deployed", None)
+    register_graph("graph_deployed", graph)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("asks", ["", "ask"])
+def test_a_graph_whose_next_node_is_gone_does_not_end_as_if_it_were_done(
+    client: Client, driver: Driver, settings: Settings, asks: str, nested: bool
+) -> None:
+    registered_chain("look", "ask", "pay", asks=asks, nested=nested)
+    run = client.submit("graph_deployed", "go")
+    while "look" not in DONE or (asks and not client.inbox().waiting):
+        assert play_one(driver)
+    registered_chain("look", "asked", "pay", asks=asks, nested=nested)
+    if asks:
+        client.resume(run.id, "yes")
+    with driving(settings) as other:
+        done = play(other, run)
+    assert done.status is RunStatus.ERRORED and "pay" not in DONE, done.answer
+    assert done.error is not None and "has come to the node 'ask'" in done.error
+    assert "look, asked, pay" in done.error
+    registered_chain("look", "ask", "pay", asks=asks, nested=nested)  # The deployment is undone.
+    client.retry(run.id)
+    with driving(settings) as another:
+        done = play(another, run)
+        if done.status is RunStatus.INTERRUPTED:
+            client.resume(run.id, "yes")
+            done = play(another, run)
+    assert done.status is RunStatus.COMPLETED and DONE["pay"] == DONE["look"] == 1
 
 
 # People
