@@ -239,7 +239,7 @@ class _Stepping:
     def _approval(self, tool: FunctionTool) -> Callable[..., Awaitable[bool]]:
         """Return the rule by which a call of a tool needs approval.
 
-        A call about which a person was asked is decided by the answer, and one that was carried out
+        A call about which a person was asked is decided by the answer. A call that was carried out
         needs none, also if the tool's own rule says something else by now.
         """
 

@@ -30,10 +30,10 @@ from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome,
 from perdure.flows.retry import Retry
 from perdure.flows.summaries import shown
 from perdure.flows.waits import no_waits
+from perdure.flows.workflows.concurrent_steps import Sibling, StepSignals, TimeLimits, put_together
 from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored, entry_of
 from perdure.flows.workflows.questions import FAULTS, answered, ask_all, interrupt_of
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
-from perdure.flows.workflows.sibling import Sibling, StepSignals, TimeLimits, put_together
 
 #: The node of each role.
 NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
@@ -418,21 +418,25 @@ def _in_time(step: StepRequest, context: RoundContext) -> Any:
     """Carry out a step.
 
     Raises:
-        StepTimedOut: it was cancelled because it took longer than its time limit.
+        StepTimedOut: it took longer than its time limit.
     """
     signals = context.signals
     if not isinstance(signals, StepSignals):
         return carry_out(step, {}, context, _refuse)
+    late = (
+        f"run {context.run_id}, step {context.step}: step {step.key} took longer than its time "
+        f"limit ({step.timeout or 0:g} s)"
+    )
     try:
         with playing(signals.cancelled):
-            return carry_out(step, {}, context, _refuse)
+            result = carry_out(step, {}, context, _refuse)
     except RoundStopped as error:
         if signals.of_round.is_cancelled or not signals.is_late:
             raise
-        raise StepTimedOut(
-            f"run {context.run_id}, step {context.step}: step {step.key} took longer than its "
-            f"time limit ({step.timeout:g} s), and was cancelled"
-        ) from error
+        raise StepTimedOut(f"{late}, and was cancelled") from error
+    if signals.is_late and not isinstance(result, Interrupt):
+        raise StepTimedOut(f"{late}. It did not look at context.cancelled, and went on to its end")
+    return result
 
 
 def answered_key(context: RoundContext) -> str | None:

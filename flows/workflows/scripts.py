@@ -365,7 +365,7 @@ class LiveScript(_Script):
 
 
 def is_unbegun(coroutine: Coroutine[Any, Any, Any]) -> bool:
-    """Return whether nobody has awaited a coroutine, and no task of it was cancelled."""
+    """Return whether a coroutine was never awaited, and no task of it was cancelled."""
     return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 

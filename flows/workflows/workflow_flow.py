@@ -39,6 +39,9 @@ from perdure.flows.workflows.steps import AsyncSteps, Steps, running
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: Seconds after a step's time limit, until its round is cancelled too.
+AFTER_STEP = 2.0
+
 
 class WorkflowFlow(Flow):
     """A function whose steps are rounds. ``@workflow`` makes a class of it for each function.
@@ -101,8 +104,13 @@ class WorkflowFlow(Flow):
         return own.over(self.retry) if own is not None else self.retry
 
     def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
-        """Return the seconds that a round may take. A step's own limit is the step's alone."""
-        return self.round_timeout_seconds
+        """Return the seconds that a round may take.
+
+        A step whose time is over is cancelled by its round (``TimeLimits``). If it does not look at
+        that, the round is cancelled a moment later, and loses its lease.
+        """
+        own: float | None = (values.get(PLAN) or {}).get("timeout")
+        return self.round_timeout_seconds if own is None else own + AFTER_STEP
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
         """Return the end, with status ``unfinished``, of a run that has used up its cycles."""

@@ -20,6 +20,7 @@ from perdure import (
     Steps,
     workflow,
 )
+from tests.support.redis_servers import until
 from tests.support.round_driver import Driver
 from tests.support.workflow_effects import DEADLY, DONE, effect, nothing_done, play
 
@@ -233,6 +234,27 @@ def test_a_step_that_took_too_long_and_may_have_happened_asks_a_person(
     client.resume(run.id, {"result": "seen"})
     assert play(driver, run).answer == ["seen", "quick 0 is done"]
     assert DONE["slow"] == 1
+
+
+def ignores(context: RoundContext) -> str:
+    """Go on when the time is over, as a function does that never looks."""
+    until(context.cancelled.is_set, "the end of the step's time")
+    return effect("ignores")
+
+
+@workflow("siblings_ignores")
+def ignoring(steps: Steps) -> str:
+    try:
+        return str(steps.step(ignores, timeout=0.1, idempotent=True, retry=Retry(1)))
+    except StepFailed as error:
+        return error.error
+
+
+def test_the_result_of_a_step_that_goes_on_behind_its_time_limit_is_not_used(
+    client: Client, driver: Driver
+) -> None:
+    assert play(driver, client.submit("siblings_ignores")).answer == "StepTimedOut"
+    assert DONE["ignores"] == 1
 
 
 @workflow("siblings_refused")

@@ -316,7 +316,7 @@ def test_a_retryable_error_is_retried_while_attempts_are_left() -> None:
         make("tried").play("Executor", context())
 
 
-def test_the_next_step_s_retry_policy_is_known_before_its_round() -> None:
+def test_the_next_step_s_time_limit_and_retry_policy_are_known_before_its_round() -> None:
     def order(steps: Steps) -> None:
         steps.step(did, "a")
         steps.step(did, "b", timeout="2m", idempotent=True, retry={"max_attempts": 7})
@@ -326,8 +326,11 @@ def test_the_next_step_s_retry_policy_is_known_before_its_round() -> None:
     flow = make("tried")
     [first, second, _] = [outcome for _, outcome in run.rounds]
     assert isinstance(first, Advance) and isinstance(second, Advance)
+    limit = flow.time_limit("Executor", first.values)
+    assert limit is not None and 120 < limit < 130  # The step itself is cancelled before.
     retry = flow.retry_of("Executor", first.values)
     assert retry is not None and retry.max_attempts == 7
+    assert flow.time_limit("Executor", second.values) is None
     assert flow.retry_of("Executor", second.values) is None
 
 
