@@ -6,35 +6,62 @@ import asyncio
 from random import Random
 from typing import Any
 
-from perdure import AsyncSteps, Client, Run, RunStatus, Step, StepFailed, Steps, workflow
+from perdure import (
+    AsyncSteps,
+    Client,
+    RoundContext,
+    Run,
+    RunStatus,
+    Step,
+    StepFailed,
+    Steps,
+    workflow,
+)
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver
 from tests.support.workflow_effects import BEGUN, Killed, journal, let_time_pass, play_one
 
 Op = tuple[Any, ...]
+#: What a program is made of. The last ones are of coroutine functions alone.
+#: A `loop` repeats others. `records` are steps at once that record results of their own with `once`.
+#: `policies` are steps at once with their own retry policies. `late` exceeds its time limit.
+#: `restart` begins the function anew with the rest of the program.
+ALPHABET = (
+    "step", "once", "fail", "gather", "sleep", "ask", "chance", "child", "loop",
+    "records", "policies", "late", "restart",
+)  # fmt: skip
+#: `tasks` are coroutines of two steps, taken from a set or from what asyncio makes one of.
+OF_COROUTINES = ("tasks", "cancelled")
+WAYS = ("wait", "first", "as_completed", "set", "group")
 
 
-def program(random: Random, depth: int = 2) -> list[Op]:
-    kinds = ["step", "once", "fail", "gather", "sleep", "ask", "chance", "child"]
-    kinds += ["loop"] * (depth > 0)
+def program(random: Random, depth: int = 2, is_live: bool = False) -> list[Op]:
+    """Return a random program of the alphabet."""
+    kinds = [*ALPHABET, *(OF_COROUTINES if is_live else ())]
     made: list[Op] = []
     for _ in range(random.randint(1, 4)):
         kind = random.choice(kinds)
-        if kind == "loop":
-            made.append((kind, random.randint(1, 3), program(random, depth - 1)))
+        if kind == "loop" and depth > 0:
+            made.append((kind, random.randint(1, 3), program(random, depth - 1, is_live)))
         elif kind == "gather":
             made.append((kind, [random.random() < 0.6 for _ in range(random.randint(2, 4))]))
-        else:
+        elif kind == "tasks":
+            made.append((kind, random.choice(WAYS), random.randint(2, 5)))
+        elif kind == "restart" and depth < MOST_DEPTH:
+            made.append(("step",))  # Only the whole program can begin anew.
+        elif kind != "loop":
             made.append((kind,))
     return made
+
+
+MOST_DEPTH = 2
 
 
 class Told:
     """Numbers what a program does, in the order of its lines."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.said: list[Any] = []
+    def __init__(self, count: int, said: list[Any]) -> None:
+        self.count, self.said = count, list(said)
 
     def next(self) -> str:
         self.count += 1
@@ -55,6 +82,26 @@ def chancy(name: str, fails: bool = False) -> str:
     return f"did {name}"
 
 
+def records(name: str, context: RoundContext) -> str:
+    """A step with results of its own, each of which is made once."""
+    first = context.once("first", lambda: chancy(f"once {name} a"))
+    return f"{first}, {context.once(name.replace(' ', '_'), lambda: chancy(f'{name} b'))}"
+
+
+def fails_often(name: str) -> None:
+    """A step that fails each time."""
+    BEGUN[f"try {name}"] += 1
+    raise ValueError(name)
+
+
+async def hangs(name: str) -> None:
+    """A step that exceeds its time limit."""
+    await asyncio.sleep(3600)
+
+
+#: Retry policies of steps at once.
+POLICIES = ({"max_attempts": 1}, {"max_attempts": 3, "initial": 0, "maximum": 0}, None)
+
 #: By which steps of random programs die. Empty: none dies.
 CHANCE: list[Random] = []
 
@@ -65,15 +112,36 @@ def leaf(steps: Steps, name: str) -> str:
 
 
 @workflow("workflow_by_chance", retry={"max_attempts": 1})
-def by_chance(steps: Steps, code: list[Any]) -> list[Any]:
-    told = Told()
+def by_chance(steps: Steps, code: list[Any], count: int = 0, said: list[Any] = []) -> list[Any]:  # noqa: B006
+    told = Told(count, said)
     _obey(steps, code, told)
     return told.said
 
 
 def _obey(steps: Steps, code: list[Any], told: Told) -> None:
-    for op in code:
+    for place, op in enumerate(code):
         match op:
+            case ["restart"]:
+                told.said.append(steps.step(chancy, told.next(), idempotent=True))
+                rest = {"code": code[place + 1 :], "count": told.count, "said": told.said}
+                steps.restart(rest)
+            case ["records"]:
+                told.said += steps.gather(
+                    Step(records, told.next(), name="records", idempotent=True) for _ in range(3)
+                )
+            case ["policies"]:
+                try:
+                    steps.gather(
+                        Step(fails_often, told.next(), idempotent=True, retry=policy)
+                        for policy in POLICIES
+                    )
+                except StepFailed as error:
+                    told.said.append(error.reason)
+            case ["late"]:
+                try:
+                    steps.step(hangs, told.next(), idempotent=True, timeout=0.01)
+                except StepFailed as error:
+                    told.said.append(error.error)
             case ["loop", times, body]:
                 for _ in range(times):
                     _obey(steps, body, told)
@@ -102,15 +170,75 @@ def _obey(steps: Steps, code: list[Any], told: Told) -> None:
 
 
 @workflow("workflow_live_by_chance", retry={"max_attempts": 1})
-async def live_by_chance(steps: AsyncSteps, code: list[Any]) -> list[Any]:
-    told = Told()
+async def live_by_chance(
+    steps: AsyncSteps,
+    code: list[Any],
+    count: int = 0,
+    said: list[Any] = [],  # noqa: B006
+) -> list[Any]:
+    told = Told(count, said)
     await _aobey(steps, code, told)
     return told.said
 
 
+async def _two_steps(steps: AsyncSteps, name: str) -> list[str]:
+    first = await steps.step(chancy, name, name="first", idempotent=True)
+    return [first, await steps.step(chancy, f"{name} too", name="second", idempotent=True)]
+
+
+async def _tasks(steps: AsyncSteps, way: str, names: list[str]) -> list[Any]:
+    """Return what several coroutines came to, in the order in which a set has them."""
+    works = [_two_steps(steps, name) for name in names]
+    if way == "as_completed":
+        return [await each for each in asyncio.as_completed(works)]
+    if way == "group":
+        async with asyncio.TaskGroup() as group:
+            made = {group.create_task(work) for work in works}
+        return [each.result() for each in made]
+    tasks = {asyncio.ensure_future(work) for work in works}
+    if way == "set":
+        return [await each for each in tasks]
+    found: list[Any] = []
+    while tasks:
+        until_first = asyncio.FIRST_COMPLETED if way == "first" else asyncio.ALL_COMPLETED
+        done, tasks = await asyncio.wait(tasks, return_when=until_first)
+        for each in done:
+            found.append(each.result())
+            await steps.step(chancy, f"behind {each.result()[0]}", name="behind", idempotent=True)
+    return found
+
+
 async def _aobey(steps: AsyncSteps, code: list[Any], told: Told) -> None:
-    for op in code:
+    for place, op in enumerate(code):
         match op:
+            case ["restart"]:
+                told.said.append(await steps.step(chancy, told.next(), idempotent=True))
+                rest = {"code": code[place + 1 :], "count": told.count, "said": told.said}
+                steps.restart(rest)
+            case ["tasks", way, many]:
+                told.said += await _tasks(steps, way, [told.next() for _ in range(many)])
+            case ["cancelled"]:
+                task = asyncio.ensure_future(steps.step(chancy, f"cancelled {told.next()}"))
+                await asyncio.sleep(0)
+                task.cancel()
+            case ["records"]:
+                works = (
+                    steps.step(records, told.next(), name="records", idempotent=True)
+                    for _ in range(3)
+                )
+                told.said += await asyncio.gather(*works)
+            case ["policies"]:
+                tries = [
+                    steps.step(fails_often, told.next(), idempotent=True, retry=policy)
+                    for policy in POLICIES
+                ]
+                failed = await asyncio.gather(*tries, return_exceptions=True)
+                told.said += [str(each) for each in failed]
+            case ["late"]:
+                try:
+                    await steps.step(hangs, told.next(), idempotent=True, timeout=0.01)
+                except StepFailed as error:
+                    told.said.append(error.error)
             case ["loop", times, body]:
                 for _ in range(times):
                     await _aobey(steps, body, told)
@@ -171,8 +299,9 @@ def compared(client: Client, drivers: list[Driver], first: int, count: int) -> i
     before = Killed.count
     for seed in range(first, first + count):
         random = Random(seed)
-        code = program(random)
-        flow = random.choice(["workflow_by_chance", "workflow_live_by_chance"])
+        is_live = random.random() < 0.5
+        code = program(random, MOST_DEPTH, is_live)
+        flow = "workflow_live_by_chance" if is_live else "workflow_by_chance"
         CHANCE.clear()
         calm = client.submit(flow, "go", {"code": code})
         answer, entries = played_by_chance(drivers, client, calm, None)
@@ -181,7 +310,12 @@ def compared(client: Client, drivers: list[Driver], first: int, count: int) -> i
         wild = client.submit(flow, "go", {"code": code})
         told, kept = played_by_chance(drivers, client, wild, random)
         assert told == answer, code
-        assert sorted(map(str, kept)) == sorted(map(str, entries)), code
-        assert all(times == 1 for name, times in BEGUN.items() if name.startswith("once")), code
+        named = [
+            sorted(str(each).replace(run.id, "RUN") for each in entries_of_run)
+            for run, entries_of_run in ((wild, kept), (calm, entries))
+        ]
+        assert named[0] == named[1], code
+        assert all(times == 1 for name, times in BEGUN.items() if name.startswith("once ")), code
+        assert not any(name.startswith("cancelled") for name in BEGUN), code
     CHANCE.clear()
     return Killed.count - before
