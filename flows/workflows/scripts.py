@@ -355,6 +355,8 @@ class LiveScript(_Script):
     def close(self) -> bool:
         """End the coroutine, wherever it stands. Return whether it let itself be ended."""
         self._closed = True
+        for awaited in self._expected.values():
+            awaited.close()  # The round says what was never awaited. Python need not warn of it.
         ends = True
         if self._task is not None and not self._task.done():
             self._task.cancel()
