@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,6 +31,7 @@ from mcp.types import Tool as MCPTool
 from pydantic import TypeAdapter, ValidationError
 
 from perdure.flows.adapters.approvals import arguments, decision, was_asked, was_called
+from perdure.flows.adapters.heard import HeardWords
 from perdure.flows.adapters.openai_models import SteppingModel, SteppingProvider
 from perdure.flows.adapters.openai_nested import (
     OUTER,
@@ -130,7 +132,8 @@ def register_agent(
 
     Args:
         name: of the flow.
-        idempotent, model_provider, stream, thread: as for ``run_agent``.
+        idempotent, model_provider, stream, thread: as for ``run_agent``. With the thread ``text``,
+            the agent also goes on with what people have said to the run until it answered.
         settings: those of ``workflow``.
 
     Raises:
@@ -139,14 +142,13 @@ def register_agent(
     check_thread(thread, f"agent {name!r}")
 
     async def answer(steps: AsyncSteps, goal: str) -> Any:
-        result = await run_agent(
-            agent,
-            goal,
-            idempotent=idempotent,
-            model_provider=model_provider,
-            stream=stream,
-            thread=thread,
+        ask = partial(
+            run_agent, idempotent=idempotent, model_provider=model_provider, stream=stream
         )
+        result, heard = await ask(agent, goal, thread=thread), HeardWords(steps)
+        while thread == "text" and (words := await heard.next()):
+            said: TResponseInputItem = {"role": "user", "content": words}
+            result = await ask(result.last_agent, [*result.to_input_list(), said])
         return result.final_output
 
     answer.__doc__ = f"The agent {agent.name or name}."
@@ -255,8 +257,8 @@ class _Stepping:
     def _approval(self, tool: FunctionTool) -> Callable[..., Awaitable[bool]]:
         """Return the rule by which a call of a tool needs approval.
 
-        A call about which a person was asked is decided by the answer, and a call that was carried out
-        needs none, also if the tool's own rule says something else by now.
+        A call about which a person was asked is decided by the answer. A call that was carried out
+        needs none. Both hold if the tool's own rule says something else by now.
         """
 
         async def is_needed(context: Any, args: dict[str, Any], call_id: str) -> bool:

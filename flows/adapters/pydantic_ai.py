@@ -37,6 +37,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.tools import RunContext
 
 from perdure.flows.adapters.approvals import arguments, was_asked
+from perdure.flows.adapters.heard import HeardWords
 from perdure.flows.adapters.prompts import ThreadUse, check_thread, prompt_parts
 from perdure.flows.adapters.pydantic_approvals import deciding
 from perdure.flows.adapters.pydantic_models import ModelStep, can_stream, said, show
@@ -318,7 +319,8 @@ def register_agent(
     Args:
         name: of the flow.
         agent: with ``PerdureDurability`` among its capabilities.
-        thread: as for ``run_agent``.
+        thread: as for ``run_agent``. With ``text``, the agent also goes on with what people have
+            said to the run until it answered.
         settings: those of ``workflow``.
 
     Raises:
@@ -328,7 +330,10 @@ def register_agent(
     check_thread(thread, f"agent {name!r}")
 
     async def answer(steps: AsyncSteps, goal: str) -> Any:
-        return (await run_agent(agent, goal, thread=thread)).output
+        result, heard = await run_agent(agent, goal, thread=thread), HeardWords(steps)
+        while thread == "text" and (words := await heard.next()):
+            result = await run_agent(agent, words, message_history=result.all_messages())
+        return result.output
 
     answer.__doc__ = f"The agent {agent.name or name}."
     answer.__qualname__ = answer.__name__ = name

@@ -110,7 +110,7 @@ def _read(content: Any) -> Any:
     for part in content:
         data = part.get("image_url") or part.get("file_data")
         read.append(part["text"] if data is None else base64.b64decode(data.partition(",")[2]))
-    return read
+    return read if len(read) > 1 else read[0]
 
 
 openai_chat = OpenAIAgent(name="chat", model=Answers(), instructions="Be short.")
@@ -202,3 +202,33 @@ def test_an_unknown_use_of_the_thread_is_refused() -> None:
         pydantic_ai.register_agent("thread_wrong", pydantic_chat, thread=unknown)
     with pytest.raises(InvalidFlow, match="expected 'text' or 'none'"):
         openai_agents.register_agent("thread_wrong", openai_chat, thread=unknown)
+
+
+@pytest.mark.parametrize("flow", AGENTS)
+@pytest.mark.parametrize("dies", [False, True])
+def test_an_agent_goes_on_with_what_people_said_until_it_answered(
+    client: Client, driver: Driver, settings: Settings, flow: str, dies: bool
+) -> None:
+    run = client.get(client.send("ada", "I am Ann", flow=flow).run_id)
+    assert play_one(driver)
+    for text in ("I have a hat", "and a cat"):
+        assert client.send("ada", text).run_id == run.id
+    for _ in range(3 if dies else 0):
+        assert play_one(driver, before_its_commit=True)
+        assert play_one(driver)
+    assert play_anywhere(settings, run).status is RunStatus.COMPLETED
+    heard = [
+        ("system", "Be short."),
+        ("user", "I am Ann"),
+        ("assistant", "answer 2"),
+        ("user", "I have a hat\n\nand a cat"),
+    ]
+    assert SEEN[-1] == heard and client.get(run.id).answer == "answer 4"
+    say(client, driver, "who am I?", flow)
+    assert [content for _, content in SEEN[-1][1:]] == [
+        "I am Ann",
+        "I have a hat",
+        "and a cat",
+        "answer 4",
+        "who am I?",
+    ]
