@@ -31,12 +31,13 @@ from perdure.flows.adapters.graph_thread import (
     FILES,
     MESSAGES,
     add_messages,
+    answer_of,
     check_files,
     message_of,
     replies_to_asks,
     state_artifacts,
     take_state,
-    without_bytes,
+    words_in,
     words_of,
 )
 from perdure.flows.adapters.graph_usage import UsageCounter
@@ -87,6 +88,8 @@ class GraphFlow(Flow):
         graph_context: the ``context`` with which the graph is invoked.
         keeps_history: whether runs keep the state after each superstep.
         streams: whether all models are asked for streams.
+        follows_thread: whether a run begins with what the runs before it in its thread have left,
+            and hears what people say.
     """
 
     graph: ClassVar[CompiledStateGraph[Any, Any, Any, Any]]
@@ -96,6 +99,7 @@ class GraphFlow(Flow):
     graph_context: ClassVar[Any] = None
     keeps_history: ClassVar[bool] = True
     streams: ClassVar[bool] = False
+    follows_thread: ClassVar[bool] = True
 
     @property
     def nodes(self) -> Mapping[str, Role]:
@@ -156,7 +160,7 @@ class GraphFlow(Flow):
         """Return what the graph is given in this round: its input, an answer, words, or nothing."""
         index = context.committed.get(INDEX)
         if index is None:
-            return self._input(context, take_state(saver, context))
+            return self._input(context, take_state(saver, context) if self.follows_thread else [])
         if answer := index.get("answer"):
             return Resume(resume={answer["id"]: answer["value"]})
         return {MESSAGES: words_of(heard.turns)} if heard.turns else None
@@ -207,13 +211,14 @@ class GraphFlow(Flow):
         if is_done:
             if isinstance(output, dict):
                 output = {name: each for name, each in output.items() if name != "__interrupt__"}
-            answer = _answer(output)
+            answer = answer_of(output)
             index, artifacts = saver.commit()
             own = artifacts if self.keeps_history else {}
-            own = {**own, **state_artifacts(saver, context)}
+            if self.follows_thread:
+                own = {**own, **state_artifacts(saver, context)}
             values = replies_to_asks(answer, context)
             end = End(answer, {}, turns, values, summary, own)
-            if MESSAGES not in self._keys():
+            if not self.follows_thread or MESSAGES not in self._keys():
                 return end
             again = {**values, INDEX: {**index, AGAIN: True}}
             advance = Advance(NODE, turns, again, bool(done), summary, artifacts)
@@ -326,20 +331,19 @@ def _again(saver: RunSaver, error: BaseException) -> Advance:
 
 def _turn(task: TaskWrites, saver: RunSaver) -> Turn:
     """Return the entry of a task in the history, for people. No round reads it."""
-    wrote = {
-        channel: _shown(saver.value(text, channel))
+    values = {
+        channel: saver.value(text, channel)
         for channel, text in task.writes
         if channel not in TOLD and not channel.startswith(("__", "branch:"))
     }
+    words = safe_text("; ".join(words_in(values.values())), SHOWN)
+    extras = {"thought": words} if words else {}
+    wrote = {channel: _shown(value) for channel, value in values.items()}
     text = canonical(wrote)
-    return Turn(Command(task.node), wrote if len(text) <= SHOWN else safe_text(text, SHOWN))
+    return Turn(
+        Command(task.node, extras=extras), wrote if len(text) <= SHOWN else safe_text(text, SHOWN)
+    )
 
 
 def _shown(value: Any) -> Any:
     return storable(to_jsonable_python(value, fallback=repr), "what a node shows")
-
-
-def _answer(output: Any) -> Any:
-    """Return the output of a graph as JSON data."""
-    plain = without_bytes(to_jsonable_python(output, fallback=str))
-    return storable(plain, "the graph's output")

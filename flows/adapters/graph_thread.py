@@ -7,10 +7,11 @@ the library does with a checkpointer and one ``thread_id``.
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic_core import to_jsonable_python
 
 from perdure.flows.adapters.graph_saver import RunSaver
 from perdure.flows.adapters.graph_start import packed, unpacked
@@ -19,6 +20,7 @@ from perdure.flows.context import RoundContext
 from perdure.flows.conversation import ThreadMessage, text_of
 from perdure.flows.errors import FatalError, InvalidInput, UnstorableValue
 from perdure.flows.files import File
+from perdure.flows.json_values import canonical, storable
 from perdure.flows.outcomes import ASK, Turn
 from perdure.flows.remarks import after_replies, open_asks
 from perdure.flows.waits import ReceivedSignal
@@ -128,6 +130,21 @@ def words_of(turns: Sequence[Turn]) -> list[BaseMessage]:
     return [HumanMessage(text_of(turn.said)) for turn in turns]
 
 
+def words_in(values: Iterable[Any]) -> list[str]:
+    """Return what models say in the messages that a node has written: their texts and calls."""
+    words: list[str] = []
+    for value in values:
+        for message in value if isinstance(value, list) else [value]:
+            if isinstance(message, AIMessage):
+                calls = [f"{call['name']} {_as_json(call['args'])}" for call in message.tool_calls]
+                words += [each for each in (str(message.text), *calls) if each]
+    return words
+
+
+def _as_json(args: Any) -> str:
+    return canonical(to_jsonable_python(args, fallback=repr))
+
+
 def replies_to_asks(answer: Any, context: RoundContext) -> dict[str, Any]:
     """Reply to the questions that the graph has heard, with the text of its answer.
 
@@ -139,14 +156,20 @@ def replies_to_asks(answer: Any, context: RoundContext) -> dict[str, Any]:
     return after_replies(context)
 
 
-def without_bytes(value: Any) -> Any:
+def answer_of(output: Any) -> Any:
+    """Return the output of a graph as JSON data, which is the answer of its run."""
+    plain = _without_bytes(to_jsonable_python(output, fallback=str))
+    return storable(plain, "the graph's output")
+
+
+def _without_bytes(value: Any) -> Any:
     """Return JSON data without the bytes of pictures and documents in messages, for an answer."""
     if isinstance(value, list):
-        return [without_bytes(each) for each in value]
+        return [_without_bytes(each) for each in value]
     if not isinstance(value, dict):
         return value
     data = value.get("base64")
     if isinstance(data, str) and isinstance(value.get("mime_type"), str):
         others = {name: each for name, each in value.items() if name != "base64"}
         return {**others, "bytes": len(data) * 3 // 4 - data[-2:].count("=")}
-    return {name: without_bytes(each) for name, each in value.items()}
+    return {name: _without_bytes(each) for name, each in value.items()}

@@ -23,7 +23,7 @@ from perdure.flows.journal import with_spent
 from perdure.flows.json_values import storable
 from perdure.flows.names import Role
 from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
-from perdure.flows.summaries import shown
+from perdure.flows.summaries import safe_text, shown
 from perdure.flows.waits import no_waits
 from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored, entry_of
 from perdure.flows.workflows.questions import FAULTS, answered, ask_all, interrupt_of
@@ -35,6 +35,8 @@ NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
 PLAN = "_next"
 #: Steps that are carried out at the same time.
 TOGETHER = 16
+#: Characters of a result in words, in the history.
+MOST_WORDS = 4_000
 #: Characters of an argument in the history, and in a question.
 SHOWN, ASKED = 200, 10_000
 WAITS = (
@@ -143,9 +145,20 @@ class WorkflowRound:
         artifacts: dict[str, str] = {}
         for entry in (*self.marks, *self.new):
             turn, kept = entry.turn(f"{entry.key}-{self._context.step}")
-            turns.append(turn)
+            turns.append(self._explained(turn, entry))
             artifacts |= kept
         return tuple(turns), artifacts
+
+    def _explained(self, turn: Turn, entry: JournalEntry) -> Turn:
+        """Return a turn with its result in words, if the step has a summary for people.
+
+        The result of a model's step is the object of its library, which people cannot read.
+        """
+        if entry.error is not None or entry.key not in self._summaries or turn.command is None:
+            return turn
+        words = safe_text(str(self._watched(entry)), MOST_WORDS)
+        extras = {"thought": words} if words else {}
+        return replace(turn, command=replace(turn.command, extras=extras))
 
     def summary(self) -> dict[str, Any]:
         """Return a short summary of this round, for people who watch the run."""

@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from typing_extensions import TypedDict
 
-from perdure import Client, File, Run, RunStatus, Settings
+from perdure import Client, File, InvalidFlow, Run, RunStatus, Settings
 from perdure.flows.adapters import graph_thread
 from perdure.flows.adapters.graph_thread import STATE
 from perdure.flows.adapters.langgraph import register_graph
@@ -55,6 +55,7 @@ chat.add_node("answer", answer)
 chat.add_edge(START, "answer")
 register_graph("thread_graph", chat, idempotent=True)
 register_graph("thread_other_graph", chat, idempotent=True)
+register_graph("thread_no_graph", chat, idempotent=True, thread="none")
 register_graph("thread_forgetful_graph", chat, idempotent=True, history=False)
 
 
@@ -246,3 +247,36 @@ def test_words_that_a_graph_has_no_place_for_stay_unread(client: Client, driver:
     client.send("ada", "b")
     assert play(driver, run).status is RunStatus.COMPLETED
     assert client.unread(run.id) == {"say": 1}
+
+
+def calls(state: MessagesState) -> dict[str, Any]:
+    call = {"name": "look", "args": {"city": "Oslo"}, "id": "1", "type": "tool_call"}
+    return {"messages": [AIMessage("I look", tool_calls=[call])]}
+
+
+calling = StateGraph(MessagesState)
+calling.add_node("calls", calls)
+calling.add_edge(START, "calls")
+register_graph("thread_calling", calling, idempotent=True)
+
+
+def test_a_transcript_tells_what_a_model_said_and_called(client: Client, driver: Driver) -> None:
+    run = client.submit("thread_calling", "look")
+    play(driver, run)
+    [turn] = client.transcript(run.id)["history"]
+    assert turn["command"]["thought"] == 'I look; look {"city":"Oslo"}'
+
+
+def test_thread_none_begins_each_run_anew(client: Client, driver: Driver) -> None:
+    run = client.get(client.send("ada", "I am Ann", flow="thread_no_graph").run_id)
+    assert play_one(driver)
+    client.send("ada", "I have a hat")
+    assert play(driver, run).status is RunStatus.COMPLETED
+    say(client, driver, "who am I?")
+    assert SEEN == [["I am Ann"], ["who am I?"]] and STATE not in client.artifacts(run.id)
+
+
+def test_an_unknown_use_of_the_thread_is_refused() -> None:
+    unknown: Any = "text"
+    with pytest.raises(InvalidFlow, match="expected 'state' or 'none'"):
+        register_graph("thread_wrong_graph", chat, thread=unknown)

@@ -262,9 +262,11 @@ class Searches(Model):
 register_agent("openai_searcher", Agent(name="searcher", model=Searches()))
 
 
-def test_a_call_without_a_name_is_shown_by_its_type(client: Client, driver: Driver) -> None:
+def test_a_call_without_a_name_is_told_by_its_type(client: Client, driver: Driver) -> None:
     run = client.submit("openai_searcher", "go")
     done = play(driver, run)
     assert (done.status, done.answer) == (RunStatus.COMPLETED, "done")
     told = [str(event.to_dict()) for event in client.events(run.id)]
     assert any('tool_search {"query":"hen"}' in each for each in told)
+    thoughts = [turn["command"]["thought"] for turn in client.transcript(run.id)["history"]]
+    assert thoughts == ['tool_search {"query":"hen"}', "done"]

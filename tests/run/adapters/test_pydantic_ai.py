@@ -330,3 +330,15 @@ def test_an_agent_without_steps_is_refused() -> None:
     bare = Agent(TestModel(), name="bare")
     with pytest.raises(InvalidFlow, match=r"capabilities=\[PerdureDurability\(\)\]"):
         register_agent("pydantic_bare", bare)
+
+
+def test_a_transcript_tells_what_a_model_said_and_called(client: Client, driver: Driver) -> None:
+    run = client.submit("pydantic_farmer", "buy both")
+    play(driver, run)
+    turns = client.transcript(run.id)["history"]
+    assert [turn["command"].get("thought") for turn in turns] == [
+        'buy_one {"animal":"hen"}; buy_one {"animal":"cow"}',
+        None,
+        None,
+        "bought one hen, bought one cow",
+    ]
