@@ -258,7 +258,7 @@ class _Stepping:
         """Return the rule by which a call of a tool needs approval.
 
         A call about which a person was asked is decided by the answer. A call that was carried out
-        needs none. Both hold if the tool's own rule says something else by now.
+        needs none, also if the tool's own rule says something else by now.
         """
 
         async def is_needed(context: Any, args: dict[str, Any], call_id: str) -> bool:

@@ -35,14 +35,14 @@ NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
 PLAN = "_next"
 #: Steps that are carried out at the same time.
 TOGETHER = 16
-#: Characters of a result in words, in the history.
-MOST_WORDS = 4_000
 #: Characters of an argument in the history, and in a question.
 SHOWN, ASKED = 200, 10_000
 WAITS = (
     "step {!r} waits. A step holds a worker, so it must not. Wait in the function of the workflow: "
     "steps.sleep(...), steps.wait_for(...), steps.child(...)"
 )
+#: Characters of a result in words, in the history.
+MOST_WORDS = 4_000
 
 
 class Refused(PerdureError):
