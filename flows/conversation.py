@@ -11,6 +11,8 @@ from perdure.flows.json_values import canonical
 
 #: The artifact with the messages of the runs before a run.
 ARTIFACT = "conversation"
+#: The artifact with what people said to a run while its agent worked.
+HEARD = "heard"
 #: Messages that a run gets of the runs before it, and characters of them. The newest are kept.
 MOST_MESSAGES, MOST_CHARACTERS = 100, 60_000
 
@@ -56,12 +58,46 @@ def unpacked(text: str) -> list[ThreadMessage]:
 
 
 def text_of(answer: Any) -> str:
-    """Return an answer as the text of a message."""
-    return answer if isinstance(answer, str) else canonical(answer)
+    """Return an answer as the text of a message: its spoken text, or else JSON."""
+    text = spoken_text(answer)
+    return canonical(answer) if text is None else text
+
+
+def spoken_text(answer: Any) -> str | None:
+    """Return the text of an answer for people, or None if it has only data.
+
+    A text is its own. Of messages as LangChain has them, it is the last text of the model.
+    """
+    if isinstance(answer, str):
+        return answer
+    found = answer.get("messages") if isinstance(answer, Mapping) else None
+    messages: list[Any] = found if isinstance(found, list) else []
+    for message in reversed(messages):
+        is_of_model = isinstance(message, Mapping) and message.get("type") == "ai"
+        if is_of_model and (text := _content_text(message.get("content"))):
+            return text
+    return None
+
+
+def _content_text(content: Any) -> str:
+    """Return the text of a message's content, which may be a list of blocks."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else ()
+    texts = (
+        each if isinstance(each, str) else each.get("text")
+        for each in blocks
+        if isinstance(each, str) or (isinstance(each, Mapping) and each.get("type") == "text")
+    )
+    return "".join(each for each in texts if isinstance(each, str))
 
 
 def _nothing() -> list[ThreadMessage]:
     return []
+
+
+def _no_artifact(name: str) -> tuple[str, str] | None:
+    return None
 
 
 @dataclass(eq=False)
@@ -71,10 +107,19 @@ class Earlier:
     Attributes:
         read: returns their messages, oldest first.
         artifacts: what the commit of the round keeps, after they were read the first time.
+        is_thread: whether a later run may follow this one in a thread.
+        last_artifact: returns the id of the last completed run of this flow, and one of its
+            artifacts by name. None if there is no such run, or if it has no such artifact.
     """
 
     read: Callable[[], list[ThreadMessage]] = _nothing
     artifacts: Mapping[str, str] = field(default_factory=dict)
+    is_thread: bool = False
+    last_artifact: Callable[[str], tuple[str, str] | None] = _no_artifact
+
+    def keep(self, name: str, text: str) -> None:
+        """Keep an artifact with the commit of the round."""
+        self.artifacts = {**self.artifacts, name: text}
 
 
 #: Of a run that begins a conversation, or belongs to none.

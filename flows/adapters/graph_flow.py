@@ -7,11 +7,10 @@ soon as it is done. ``graph_checkpoints`` stores, ``graph_nodes`` decides which 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, get_type_hints
 
-from langchain_core.messages import HumanMessage
 from langgraph import errors
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command as Resume
@@ -29,15 +28,30 @@ from perdure.flows.adapters.graph_nodes import TOGETHER, GraphRound, stepping
 from perdure.flows.adapters.graph_saver import RunSaver
 from perdure.flows.adapters.graph_start import FORK, ForkInput, fork_input
 from perdure.flows.adapters.graph_text import show_custom, text_handler
+from perdure.flows.adapters.graph_thread import (
+    FILES,
+    MESSAGES,
+    add_messages,
+    answer_of,
+    check_files,
+    message_of,
+    replies_to_asks,
+    state_artifacts,
+    take_state,
+    words_in,
+    words_of,
+)
 from perdure.flows.adapters.graph_usage import UsageCounter
 from perdure.flows.adapters.graph_values import StateSerializer
 from perdure.flows.commands.calls import call
 from perdure.flows.context import RoundContext
+from perdure.flows.conversation import ThreadMessage
 from perdure.flows.errors import FatalError, InvalidInput
 from perdure.flows.flow import Flow
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import Role
 from perdure.flows.outcomes import Advance, Command, End, Interrupt, Outcome, Turn
+from perdure.flows.remarks import MOST_CHARACTERS, NOTHING, Heard, hear, put_off, with_heard
 from perdure.flows.summaries import safe_text
 
 #: The one node of such a flow.
@@ -48,8 +62,10 @@ SHOWN = 2_000
 ASKS = "interrupt"
 #: Keys of a question's value that hold its text.
 TEXTS = ("question", "message", "description", "text")
-#: The state's keys that get the goal.
-GOAL, MESSAGES = "goal", "messages"
+#: Mark in the index of a graph that has ended, and is run again with what people said.
+AGAIN = "again"
+#: The state's key that gets the goal.
+GOAL = "goal"
 
 
 def keys_of(graph: CompiledStateGraph[Any, Any, Any, Any]) -> set[str]:
@@ -73,6 +89,8 @@ class GraphFlow(Flow):
         graph_context: the ``context`` with which the graph is invoked.
         keeps_history: whether runs keep the state after each superstep.
         streams: whether all models are asked for streams.
+        follows_thread: whether a run begins with what the runs before it in its thread have left,
+            and hears what people say.
     """
 
     graph: ClassVar[CompiledStateGraph[Any, Any, Any, Any]]
@@ -82,6 +100,7 @@ class GraphFlow(Flow):
     graph_context: ClassVar[Any] = None
     keeps_history: ClassVar[bool] = True
     streams: ClassVar[bool] = False
+    follows_thread: ClassVar[bool] = True
 
     @property
     def nodes(self) -> Mapping[str, Role]:
@@ -122,8 +141,12 @@ class GraphFlow(Flow):
                 return _ask(*asked[0], context)  # No earlier attempt of this step ran the graph.
             this_round.waiting = saver.waiting()
             this_round.resumed = resumed(saver.namespaces)
+            heard = hear(context, MOST_CHARACTERS)[0] if index.get(AGAIN) else NOTHING
+            given = self._given(context, saver, heard)
             try:
-                output, is_done = call(self._superstep, context, saver, this_round, usage, context)
+                output, is_done = call(
+                    self._superstep, context, given, saver, this_round, usage, context
+                )
             except BaseException as error:
                 if isinstance(error, Exception) and _is_invalid_answer(error):
                     return _again(saver, error)
@@ -133,22 +156,26 @@ class GraphFlow(Flow):
                 raise found from error
         if this_round.question is not None:
             return this_round.question
-        return self._outcome(context, saver, this_round, output, is_done)
+        return with_heard(self._outcome(context, saver, this_round, output, is_done), heard)
+
+    def _given(self, context: RoundContext, saver: RunSaver, heard: Heard) -> Any:
+        """Return what the graph is given in this round: its input, an answer, words, or nothing."""
+        index = context.committed.get(INDEX)
+        if index is None:
+            return self._input(context, take_state(saver, context) if self.follows_thread else [])
+        if answer := index.get("answer"):
+            return Resume(resume={answer["id"]: answer["value"]})
+        return {MESSAGES: words_of(heard.turns)} if heard.turns else None
 
     async def _superstep(
         self,
+        given: Any,
         saver: RunSaver,
         this_round: GraphRound,
         usage: UsageCounter,
         context: RoundContext,
     ) -> tuple[Any, bool]:
         """Run the graph until its next superstep; return its output, and whether it has ended."""
-        index = context.committed.get(INDEX)
-        given: Any = None
-        if index is None:
-            given = self._input(context)
-        elif answer := index.get("answer"):
-            given = Resume(resume={answer["id"]: answer["value"]})
         graph = stepping(type(self).graph, this_round)
         graph.checkpointer = saver
         config = {
@@ -179,15 +206,25 @@ class GraphFlow(Flow):
         this_round: GraphRound,
         output: Any,
         is_done: bool,
-    ) -> Outcome:
+    ) -> Advance | End:
         done = [task for _, task in saver.written if task.is_finished and task.node]
         turns = tuple(_turn(task, saver) for task in done)
         summary = {"did": [task.node for task in done]} if done else {}
         if is_done:
             if isinstance(output, dict):
                 output = {name: each for name, each in output.items() if name != "__interrupt__"}
-            artifacts = saver.commit()[1] if self.keeps_history else {}
-            return End(_answer(output), turns=turns, summary=summary, artifacts=artifacts)
+            answer = answer_of(output)
+            index, artifacts = saver.commit()
+            own = artifacts if self.keeps_history else {}
+            if self.follows_thread:
+                own = {**own, **state_artifacts(saver, context)}
+            values = replies_to_asks(answer, context)
+            end = End(answer, {}, turns, values, summary, own)
+            if not self.follows_thread or MESSAGES not in self._keys():
+                return end
+            again = {**values, INDEX: {**index, AGAIN: True}}
+            advance = Advance(NODE, turns, again, bool(done), summary, artifacts)
+            return put_off(end, advance, None, context.committed)
         index, artifacts = saver.commit(this_round.is_partial)
         before = context.committed.get(INDEX)
         if before is not None and index["namespaces"] == before["namespaces"]:
@@ -229,14 +266,24 @@ class GraphFlow(Flow):
     def _saver(self, context: RoundContext, tasks: RoundTasks) -> RunSaver:
         return RunSaver(context, StateSerializer(self.types), tasks, self.keeps_history)
 
-    def _input(self, context: RoundContext) -> dict[str, Any]:
-        """Return the input of the graph: the run's inputs, with the goal where it has a place."""
+    def _input(self, context: RoundContext, earlier: Sequence[ThreadMessage]) -> dict[str, Any]:
+        """Return the input of the graph: the run's inputs, with the goal where it has a place.
+
+        Args:
+            earlier: messages of the thread that the state of the graph does not have.
+        """
         given = dict(context.inputs)
         keys = self._keys()
-        if GOAL in keys:
+        check_files(keys, context)
+        is_goal = GOAL in keys
+        if is_goal:
             given.setdefault(GOAL, context.goal)
-        elif MESSAGES in keys and context.goal:
-            given.setdefault(MESSAGES, [HumanMessage(context.goal)])
+        if FILES in keys and context.files:
+            given.setdefault(FILES, [each.data for each in context.files])
+        text = "" if is_goal else context.goal
+        if MESSAGES in keys and (text or context.files):
+            given.setdefault(MESSAGES, [message_of(text, context)])
+        add_messages(given, keys, earlier, context)
         return given
 
     def _keys(self) -> set[str]:
@@ -286,19 +333,19 @@ def _again(saver: RunSaver, error: BaseException) -> Advance:
 
 def _turn(task: TaskWrites, saver: RunSaver) -> Turn:
     """Return the entry of a task in the history, for people. No round reads it."""
-    wrote = {
-        channel: _shown(saver.value(text, channel))
+    values = {
+        channel: saver.value(text, channel)
         for channel, text in task.writes
         if channel not in TOLD and not channel.startswith(("__", "branch:"))
     }
+    words = safe_text("; ".join(words_in(values.values())), SHOWN)
+    extras = {"thought": words} if words else {}
+    wrote = {channel: _shown(value) for channel, value in values.items()}
     text = canonical(wrote)
-    return Turn(Command(task.node), wrote if len(text) <= SHOWN else safe_text(text, SHOWN))
+    return Turn(
+        Command(task.node, extras=extras), wrote if len(text) <= SHOWN else safe_text(text, SHOWN)
+    )
 
 
 def _shown(value: Any) -> Any:
     return storable(to_jsonable_python(value, fallback=repr), "what a node shows")
-
-
-def _answer(output: Any) -> Any:
-    """Return the output of a graph as JSON data."""
-    return storable(to_jsonable_python(output, fallback=str), "the graph's output")

@@ -101,6 +101,16 @@ class RunSaver(StateReader):
                 self.namespaces[told["namespace"]].tasks[id_] = task
                 self.written.append((told["namespace"], task))
 
+    def begin_with(self, namespaces: dict[str, Namespace]) -> None:
+        """Begin a run with the state in which another one has ended.
+
+        Raises:
+            UnstorableValue: it has a value of a type that is not one of the graph's state.
+        """
+        for name, space in namespaces.items():
+            self._tuple(name, space)  # reads each value
+        self.namespaces = namespaces
+
     def commit(self, is_partial: bool = False) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the index of the checkpoints, and the artifacts that this round adds.
 

@@ -48,17 +48,7 @@ class ForkInput(BaseModel):
         Raises:
             InvalidInput: the state was not made by ``packed``.
         """
-        try:
-            unpacker = zlib.decompressobj()
-            text = unpacker.decompress(base64.b64decode(self.state), MOST_BYTES)
-            if unpacker.unconsumed_tail:
-                raise ValueError(f"it takes more than {MOST_BYTES} bytes")
-            return {name: _namespace(data) for name, data in json.loads(text).items()}
-        except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
-            raise InvalidInput(
-                f"the state of a fork of run {self.run} cannot be read: {error}. Expected the "
-                "input that fork(...) makes"
-            ) from error
+        return unpacked(self.state, self.run)
 
 
 def fork_input(data: Any) -> ForkInput:
@@ -91,6 +81,28 @@ def packed(spaces: Mapping[str, Namespace]) -> str:
         for name, space in spaces.items()
     }
     return base64.b64encode(zlib.compress(canonical(data).encode(), 9)).decode()
+
+
+def unpacked(state: str, run_id: str) -> dict[str, Namespace]:
+    """Return the checkpoints of a state, of which nothing is stored yet.
+
+    Args:
+        run_id: the run whose state it is.
+
+    Raises:
+        InvalidInput: the state was not made by ``packed``.
+    """
+    try:
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(base64.b64decode(state), MOST_BYTES)
+        if unpacker.unconsumed_tail:
+            raise ValueError(f"it takes more than {MOST_BYTES} bytes")
+        return {name: _namespace(data) for name, data in json.loads(text).items()}
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+        raise InvalidInput(
+            f"the state of run {run_id} cannot be read: {error}. Expected the state that a run has "
+            "stored, or the input that fork(...) makes"
+        ) from error
 
 
 def _namespace(data: Mapping[str, Any]) -> Namespace:

@@ -7,7 +7,7 @@ from one of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -40,6 +40,7 @@ def register_graph(
     context: Any = None,
     history: bool = True,
     stream: bool = False,
+    thread: Literal["state", "none"] = "state",
     **settings: Any,
 ) -> type[GraphFlow]:
     """Register a graph as a flow. Its output is the answer of the run.
@@ -58,6 +59,8 @@ def register_graph(
         history: whether runs keep the state after each superstep, for ``graph_of`` and ``fork``.
         stream: whether all models of the graph are asked for streams, to show their replies while
             they come in. False: only those that stream by themselves.
+        thread: ``none`` if a run in a thread begins without the state of the run before it, without
+            earlier messages, and hears nothing of what people say.
         settings: attributes of the flow: ``budgets``, ``retry``, ``max_rounds``, ``Inputs``, ...
 
     Raises:
@@ -75,6 +78,8 @@ def register_graph(
             raise InvalidFlow(
                 f"graph {name!r} has no setting {setting!r}; it has {', '.join(_SETTINGS)}"
             )
+    if thread not in ("state", "none"):
+        raise InvalidFlow(f"graph {name!r}: thread is {thread!r}; expected 'state' or 'none'")
     graphs = list(all_graphs(graph))
     for each in graphs:
         check_graph(name, each)
@@ -94,6 +99,7 @@ def register_graph(
         "graph_context": context,
         "keeps_history": history,
         "streams": stream,
+        "follows_thread": thread == "state",
         "description": f"The graph {graph.name or name}.",
         "needs_goal": takes_goal(graph),
         "__module__": __name__,

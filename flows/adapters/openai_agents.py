@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,6 +31,7 @@ from mcp.types import Tool as MCPTool
 from pydantic import TypeAdapter, ValidationError
 
 from perdure.flows.adapters.approvals import arguments, decision, was_asked, was_called
+from perdure.flows.adapters.heard import HeardWords
 from perdure.flows.adapters.openai_models import SteppingModel, SteppingProvider
 from perdure.flows.adapters.openai_nested import (
     OUTER,
@@ -38,7 +40,9 @@ from perdure.flows.adapters.openai_nested import (
     inner_of,
     run_in_workflow,
 )
+from perdure.flows.adapters.openai_prompts import with_thread
 from perdure.flows.adapters.openai_results import fingerprint, listed_tools, result_type
+from perdure.flows.adapters.prompts import ThreadUse, check_thread
 from perdure.flows.commands.approval import Approved
 from perdure.flows.errors import FatalError
 from perdure.flows.json_values import canonical
@@ -66,6 +70,7 @@ async def run_agent(
     model_provider: ModelProvider | None = None,
     run_config: RunConfig | None = None,
     stream: bool = True,
+    thread: ThreadUse = "none",
     **options: Any,
 ) -> RunResult:
     """Run an agent in a workflow, and ask a person about calls of tools that need approval.
@@ -80,14 +85,20 @@ async def run_agent(
         model_provider: makes the models. None: that of ``run_config``.
         run_config: of ``Runner.run``. Its tracing is off.
         stream: whether a reply is shown while it comes in, if its model can stream.
+        thread: ``text`` if the agent gets the earlier messages of the run's thread before
+            ``input``, and with it the files of the submission.
         options: the other arguments of ``Runner.run``: ``context``, ``max_turns``, ...
 
     Raises:
+        InvalidFlow: ``thread`` is not a known word.
         FatalError: no workflow runs, or the agent has what a workflow cannot carry out.
     """
     steps = current_steps()
     if steps is None:
         raise FatalError("run_agent: expected to be called in a coroutine function of @workflow")
+    check_thread(thread, "run_agent")
+    if thread == "text":
+        input = with_thread(input, steps)  # noqa: A001
     copies = _Stepping(steps, frozenset(idempotent), model_provider, stream)
     own, config = copies.agent(starting_agent), copies.config(run_config)
     before = OUTER.set(None)  # A guardrail of an agent that is a tool may run an agent by itself.
@@ -114,23 +125,30 @@ def register_agent(
     idempotent: Collection[str] = (),
     model_provider: ModelProvider | None = None,
     stream: bool = True,
+    thread: ThreadUse = "text",
     **settings: Any,
 ) -> None:
     """Register an agent as a flow: the goal is its prompt, and its final output the run's answer.
 
     Args:
         name: of the flow.
-        idempotent, model_provider, stream: as for ``run_agent``.
+        idempotent, model_provider, stream, thread: as for ``run_agent``. With the thread ``text``,
+            the agent also goes on with what people have said to the run until it answered.
         settings: those of ``workflow``.
 
     Raises:
         InvalidFlow: the name or a setting is not valid.
     """
+    check_thread(thread, f"agent {name!r}")
 
     async def answer(steps: AsyncSteps, goal: str) -> Any:
-        result = await run_agent(
-            agent, goal, idempotent=idempotent, model_provider=model_provider, stream=stream
+        ask = partial(
+            run_agent, idempotent=idempotent, model_provider=model_provider, stream=stream
         )
+        result, heard = await ask(agent, goal, thread=thread), HeardWords(steps)
+        while thread == "text" and (words := await heard.next()):
+            said: TResponseInputItem = {"role": "user", "content": words}
+            result = await ask(result.last_agent, [*result.to_input_list(), said])
         return result.final_output
 
     answer.__doc__ = f"The agent {agent.name or name}."

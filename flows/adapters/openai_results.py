@@ -50,7 +50,10 @@ def said(told: Any) -> str:
     parts = []
     for item in told["output"]:
         if "arguments" in item:
-            parts.append(f"{item['name']} {item['arguments']}")
+            # A call of OpenAI's own tools may have arguments and no name (`tool_search_call`).
+            args = item["arguments"]
+            text = args if isinstance(args, str) else canonical(args)
+            parts.append(f"{item.get('name') or item['type'].removesuffix('_call')} {text}")
         texts = [part.get("text", "") for part in item.get("content") or ()]
         parts += [text for text in texts if text]
     return "; ".join(parts)

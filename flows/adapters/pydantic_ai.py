@@ -7,17 +7,19 @@ for Temporal does.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import Any, ClassVar, Literal
 
-from pydantic import ValidationError
-from pydantic_ai import Agent, ApprovalRequired, ModelRetry
+from pydantic_ai import Agent, ApprovalRequired
 from pydantic_ai._utils import disable_threads
 from pydantic_ai.agent import AgentRunResult, EventStreamHandler
-from pydantic_ai.capabilities import WrapRunHandler
+from pydantic_ai.capabilities import (
+    HandleDeferredToolCalls,
+    ReinjectSystemPrompt,
+    WrapRunHandler,
+)
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
@@ -30,17 +32,16 @@ from pydantic_ai.durable_exec import (
     ToolsetCallToolId,
     ToolsetGetToolsId,
 )
-from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.messages import UserContent
 from pydantic_ai.models import Model
-from pydantic_ai.tools import (
-    DeferredToolRequests,
-    RunContext,
-    ToolDefinition,
-)
+from pydantic_ai.tools import RunContext
 
 from perdure.flows.adapters.approvals import arguments, was_asked
-from perdure.flows.adapters.pydantic_approvals import check_edit, decide_and_go_on
+from perdure.flows.adapters.heard import HeardWords
+from perdure.flows.adapters.prompts import ThreadUse, check_thread, prompt_parts
+from perdure.flows.adapters.pydantic_approvals import deciding
 from perdure.flows.adapters.pydantic_models import ModelStep, can_stream, said, show
+from perdure.flows.adapters.pydantic_prompts import history_of, with_files
 from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
@@ -232,24 +233,6 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         )
         return _Backend(agent_name=self.name, default_model_id=self.default_model_id, config=config)
 
-    async def on_tool_validate_error(
-        self,
-        ctx: RunContext[Any],
-        *,
-        call: ToolCallPart,
-        tool_def: ToolDefinition,
-        args: Any,
-        error: ValidationError | ModelRetry,
-    ) -> NoReturn:
-        """Raise what is wrong with a call's arguments, which the model hears.
-
-        Raises:
-            UnfitEdit: a person has given these arguments, and is asked again.
-        """
-        if ctx.tool_call_approved:
-            check_edit(call, error)
-        raise error
-
     def get_default_run_id(self) -> str | None:
         """Return an id for a run of the agent, the same whenever the workflow is run again."""
         steps = current_steps()
@@ -285,7 +268,13 @@ def _check_durable(agent: Agent[Any, Any]) -> None:
         )
 
 
-async def run_agent(agent: Agent[Any, Any], prompt: str, **options: Any) -> AgentRunResult[Any]:
+async def run_agent(
+    agent: Agent[Any, Any],
+    prompt: str | Sequence[UserContent],
+    *,
+    thread: ThreadUse = "none",
+    **options: Any,
+) -> AgentRunResult[Any]:
     """Run an agent in a workflow, and ask a person about calls of tools that need approval.
 
     The person approves the call, refuses it with words for the model, or changes its arguments, as
@@ -293,47 +282,58 @@ async def run_agent(agent: Agent[Any, Any], prompt: str, **options: Any) -> Agen
 
     Args:
         agent: with ``PerdureDurability`` among its capabilities.
+        prompt: what the agent is asked.
+        thread: ``text`` if the agent gets the earlier messages of the run's thread, and with the
+            prompt the files of the submission.
         options: of ``Agent.run``: ``deps``, ``usage_limits``, ...
 
     Raises:
-        InvalidFlow: the agent has no ``PerdureDurability``.
+        InvalidFlow: the agent has no ``PerdureDurability``, or ``message_history`` is given beside
+            ``thread``.
         FatalError: no workflow runs, or the agent calls a tool that is carried out elsewhere.
     """
     steps = current_steps()
     if steps is None:
         raise FatalError("run_agent: expected to be called in a coroutine function of @workflow")
     _check_durable(agent)
-    options = {"output_type": [agent.output_type, DeferredToolRequests], **options}
-    result = await agent.run(prompt, **options)
-    while isinstance(result.output, DeferredToolRequests):
-        if result.output.calls:
-            names = ", ".join(call.tool_name for call in result.output.calls)
-            raise FatalError(
-                f"run {steps.run_id}: the agent calls tools that are carried out elsewhere "
-                f"({names}); a workflow has no place for their results. Give the agent a function"
-            )
-        # Limits, and the usage of the result, are of all requests before and after the approval.
-        going_on = {"usage": result.usage, **options}
-        go_on = partial(agent.run, message_history=result.all_messages(), **going_on)
-        result = await decide_and_go_on(steps, result.output.approvals, go_on)
-    return result
+    check_thread(thread, "run_agent")
+    capabilities = [*(options.pop("capabilities", None) or ())]
+    capabilities.append(HandleDeferredToolCalls(deciding(steps)))
+    if thread == "text":
+        if options.get("message_history") is not None:
+            raise InvalidFlow("run_agent: expected thread='text' or message_history, got both")
+        messages, files = prompt_parts(steps)
+        if messages:
+            options["message_history"] = history_of(messages)
+            # The library takes its system prompt to be part of a history.
+            capabilities.append(ReinjectSystemPrompt())
+        prompt = with_files(prompt, files, steps.context)
+    return await agent.run(prompt, capabilities=capabilities, **options)
 
 
-def register_agent(name: str, agent: Agent[Any, Any], **settings: Any) -> None:
+def register_agent(
+    name: str, agent: Agent[Any, Any], *, thread: ThreadUse = "text", **settings: Any
+) -> None:
     """Register an agent as a flow: the goal is its prompt, and its output the run's answer.
 
     Args:
         name: of the flow.
         agent: with ``PerdureDurability`` among its capabilities.
+        thread: as for ``run_agent``. With ``text``, the agent also goes on with what people have
+            said to the run until it answered.
         settings: those of ``workflow``.
 
     Raises:
         InvalidFlow: the name or a setting is not valid, or the agent has no ``PerdureDurability``.
     """
     _check_durable(agent)
+    check_thread(thread, f"agent {name!r}")
 
     async def answer(steps: AsyncSteps, goal: str) -> Any:
-        return (await run_agent(agent, goal)).output
+        result, heard = await run_agent(agent, goal, thread=thread), HeardWords(steps)
+        while thread == "text" and (words := await heard.next()):
+            result = await run_agent(agent, words, message_history=result.all_messages())
+        return result.output
 
     answer.__doc__ = f"The agent {agent.name or name}."
     answer.__qualname__ = answer.__name__ = name

@@ -1,79 +1,69 @@
-"""Approvals of an agent's tool calls in Pydantic AI, and arguments that a person has changed.
-
-The library validates arguments when the agent goes on. What it finds wrong with those of a person
-is for the person, not for the model.
-"""
+"""Approvals of an agent's tool calls in Pydantic AI, and arguments that a person has changed."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextvars import ContextVar
-from typing import TypeVar
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from pydantic import ValidationError
-from pydantic_ai import ModelRetry, ToolApproved, ToolDenied
+from pydantic_ai import ModelRetry, RunContext, ToolApproved, ToolDenied
 from pydantic_ai.messages import ToolCallPart
-from pydantic_ai.tools import DeferredToolResults
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 
 from perdure.flows.adapters.approvals import decision
 from perdure.flows.commands.approval import Approved
+from perdure.flows.errors import FatalError
 from perdure.flows.validation import faults_text
 from perdure.flows.workflows.steps import AsyncSteps
 
-T = TypeVar("T")
-
-#: The ids of calls whose arguments a person has changed.
-_edited: ContextVar[frozenset[str]] = ContextVar("perdure_edited", default=frozenset())
+#: Decides about the calls that an agent leaves to others.
+Decide = Callable[[RunContext[Any], DeferredToolRequests], Awaitable[DeferredToolResults]]
 
 
-class UnfitEdit(Exception):
-    """A person has changed the arguments of a call, and its tool does not accept them.
+def deciding(steps: AsyncSteps) -> Decide:
+    """Return what asks a person about the calls of an agent that need approval.
 
-    Attributes:
-        call_id: the id of the call.
+    A person whose arguments do not fit their tool is asked again, and the model hears nothing of
+    them. No call is carried out before all arguments fit.
     """
 
-    def __init__(self, call_id: str, fault: str) -> None:
-        super().__init__(fault)
-        self.call_id = call_id
+    async def decide(
+        context: RunContext[Any], requests: DeferredToolRequests
+    ) -> DeferredToolResults:
+        if requests.calls:
+            names = ", ".join(call.tool_name for call in requests.calls)
+            raise FatalError(
+                f"run {steps.run_id}: the agent calls tools that are carried out elsewhere "
+                f"({names}); a workflow has no place for their results. Give the agent a function"
+            )
+        decisions = {call.tool_call_id: await _decision(steps, call) for call in requests.approvals}
+        for call in requests.approvals:
+            while fault := await _fault(context, call, decisions[call.tool_call_id]):
+                decisions[call.tool_call_id] = await _decision(steps, call, fault)
+        return DeferredToolResults(approvals=dict(decisions))
+
+    return decide
 
 
-def check_edit(call: ToolCallPart, error: ValidationError | ModelRetry) -> None:
-    """Raise UnfitEdit if a person has given the arguments with which a call failed."""
-    if call.tool_call_id in _edited.get():
-        fault = faults_text(error) if isinstance(error, ValidationError) else error.message
-        raise UnfitEdit(call.tool_call_id, f"{call.tool_name} does not accept it: {fault}")
-
-
-async def decide_and_go_on(
-    steps: AsyncSteps,
-    calls: Sequence[ToolCallPart],
-    go_on: Callable[..., Awaitable[T]],
-) -> T:
-    """Ask a person about calls that need approval, and let the agent go on with the decisions.
-
-    A person whose arguments do not fit their tool is asked again. No call is carried out before all
-    arguments fit.
-
-    Args:
-        go_on: runs the agent with ``deferred_tool_results``, the decisions.
-    """
-    decisions = {call.tool_call_id: await _decision(steps, call) for call in calls}
-    while True:
-        results = DeferredToolResults(approvals=dict(decisions))
-        edited = (
-            call_id
-            for call_id, decided in decisions.items()
-            if isinstance(decided, ToolApproved) and decided.override_args is not None
+async def _fault(
+    context: RunContext[Any], call: ToolCallPart, decided: ToolApproved | ToolDenied
+) -> str:
+    """Return why a call's tool does not accept the arguments of a person, or an empty text."""
+    if not isinstance(decided, ToolApproved) or decided.override_args is None:
+        return ""
+    args: Mapping[str, Any] = decided.override_args
+    edited = replace(call, args=json.dumps(args))
+    assert context.tool_manager is not None, "the agent that asks has its tools"
+    try:
+        await context.tool_manager.validate_tool_call(
+            edited, approved=True, wrap_validation_errors=False
         )
-        before = _edited.set(frozenset(edited))
-        try:
-            return await go_on(deferred_tool_results=results)
-        except UnfitEdit as error:
-            [call] = [call for call in calls if call.tool_call_id == error.call_id]
-            decisions[error.call_id] = await _decision(steps, call, str(error))
-        finally:
-            _edited.reset(before)
+    except (ValidationError, ModelRetry) as error:
+        fault = faults_text(error) if isinstance(error, ValidationError) else error.message
+        return f"{call.tool_name} does not accept it: {fault}"
+    return ""
 
 
 async def _decision(

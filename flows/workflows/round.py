@@ -28,7 +28,7 @@ from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import Role
 from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
 from perdure.flows.retry import Retry
-from perdure.flows.summaries import shown
+from perdure.flows.summaries import safe_text, shown
 from perdure.flows.waits import no_waits
 from perdure.flows.workflows.concurrent_steps import Sibling, StepSignals, TimeLimits, put_together
 from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored, entry_of
@@ -49,6 +49,8 @@ WAITS = (
     "step {!r} waits. A step holds a worker, so it must not. Wait in the function of the workflow: "
     "steps.sleep(...), steps.wait_for(...), steps.child(...)"
 )
+#: Characters of a result in words, in the history.
+MOST_WORDS = 4_000
 
 
 class Refused(PerdureError):
@@ -157,9 +159,20 @@ class WorkflowRound:
         artifacts: dict[str, str] = {}
         for entry in (*self.marks, *self.new):
             turn, kept = entry.turn(f"{entry.key}-{self._context.step}")
-            turns.append(turn)
+            turns.append(self._explained(turn, entry))
             artifacts |= kept
         return tuple(turns), artifacts
+
+    def _explained(self, turn: Turn, entry: JournalEntry) -> Turn:
+        """Return a turn with its result in words, if the step has a summary for people.
+
+        The result of a model's step is the object of its library, which people cannot read.
+        """
+        if entry.error is not None or entry.key not in self._summaries or turn.command is None:
+            return turn
+        words = safe_text(str(self._watched(entry)), MOST_WORDS)
+        extras = {"thought": words} if words else {}
+        return replace(turn, command=replace(turn.command, extras=extras))
 
     def summary(self) -> dict[str, Any]:
         """Return a short summary of this round, for people who watch the run."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perdure.flows.conversation import ARTIFACT, Earlier, ThreadMessage, packed
-from perdure.worker.domain.record import Record
+from perdure.worker.domain.record import FOLLOWS, Record
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store import Store, StoreUnavailable
-from perdure.worker.store.thread_messages import earlier_messages
+from perdure.worker.store.thread_messages import earlier_messages, is_in_thread, last_artifact
 
 
 class StoredEarlier(Earlier):
@@ -22,7 +22,9 @@ class StoredEarlier(Earlier):
     """
 
     def __init__(self, store: Store, record: Record, broken: Callable[[Exception], None]) -> None:
-        super().__init__(self._read)
+        super().__init__(
+            self._read, is_thread=is_in_thread(record), last_artifact=self._last_artifact
+        )
         self._store, self._record, self._broken = store, record, broken
         self._messages: list[ThreadMessage] | None = None
 
@@ -37,6 +39,13 @@ class StoredEarlier(Earlier):
 
     def _load(self) -> list[ThreadMessage]:
         messages, kept = earlier_messages(self._store, self._record)
-        if not kept:
-            self.artifacts = {ARTIFACT: packed(messages)}
+        if not kept and FOLLOWS in self._record.fields:
+            self.keep(ARTIFACT, packed(messages))
         return messages
+
+    def _last_artifact(self, name: str) -> tuple[str, str] | None:
+        try:
+            return last_artifact(self._store, self._record, name)
+        except StoreUnavailable as error:
+            self._broken(error)
+            raise

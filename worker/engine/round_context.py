@@ -20,7 +20,6 @@ from perdure.worker.domain.failed_attempt import may_retry
 from perdure.worker.domain.fork import origins_of
 from perdure.worker.domain.record import (
     FILES,
-    FOLLOWS,
     FORKED,
     RETRIED,
     VALUE,
@@ -37,6 +36,7 @@ from perdure.worker.logs import round_logger
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store, StoreUnavailable
 from perdure.worker.store.lookups import is_below
+from perdure.worker.store.thread_messages import is_in_thread
 
 _endpoint = cache(Endpoint)  # a worker has one endpoint
 
@@ -127,7 +127,7 @@ def context_of(
         fields["budgets"] = account_of(record, claim, journal, above).budgets()
     if RETRIED in stored:
         fields["retried"] = stored[RETRIED]
-    if FOLLOWS in stored:
+    if is_in_thread(record):
         fields["earlier"] = StoredEarlier(store, record, broken)
     if "model" in stored:
         fields["model"] = stored["model"]

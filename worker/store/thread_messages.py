@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from perdure.flows.conversation import ARTIFACT, ThreadMessage, newest_of, text_of, unpacked
+from perdure.flows.conversation import ARTIFACT, HEARD, ThreadMessage, newest_of, text_of, unpacked
 from perdure.flows.names import REMARKS
 from perdure.flows.outcomes import SAY
 from perdure.worker.domain.record import ARRIVED, FOLLOWS, Record, unpack_turns
@@ -27,6 +27,32 @@ def earlier_messages(store: Store, record: Record) -> tuple[list[ThreadMessage],
     if text is not None:
         return unpacked(text), True
     return newest_of(thread_messages(store, record.fields[FOLLOWS], kept=True)), False
+
+
+def is_in_thread(record: Record) -> bool:
+    """Return whether a run follows another one in a thread, or may be followed by one."""
+    fields = record.fields
+    return FOLLOWS in fields or ("topic" in fields and "thread_id" in fields)
+
+
+def last_artifact(store: Store, record: Record, name: str) -> tuple[str, str] | None:
+    """Return the last completed run of the same flow before a run in its thread, and an artifact.
+
+    Returns:
+        The id of that run and the text of its artifact. None if there is no such run, or if it has
+        no such artifact.
+    """
+    run_id = record.fields.get(FOLLOWS)
+    for _ in range(MOST_RUNS):
+        fields = None if run_id is None else store.fields(run_id)
+        if run_id is None or fields is None:
+            return None
+        is_same = fields.get("flow") == record.fields["flow"]
+        if is_same and status_of(fields) is RunStatus.COMPLETED:
+            text = store.artifact(run_id, name)
+            return None if text is None else (run_id, text)
+        run_id = fields.get(FOLLOWS)
+    return None
 
 
 def thread_messages(store: Store, newest: str | None, kept: bool = False) -> list[ThreadMessage]:
@@ -75,7 +101,8 @@ def run_messages(store: Store, record: Record) -> list[ThreadMessage]:
 def _heard(store: Store, record: Record) -> list[str]:
     places = [place for place in record.values.get(REMARKS, ()) if place >= record.forgotten]
     if not places:
-        return []
+        text = store.artifact(record.id, HEARD) if ARRIVED in record.fields else None
+        return [] if text is None else [each.text for each in unpacked(text)]
     first, last = places[0] - record.forgotten, places[-1] - record.forgotten
     turns = unpack_turns(record.id, store.memory(record.id, first, last + 1))
     said = [turns[place - places[0]].observation for place in places]

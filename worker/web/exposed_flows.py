@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from starlette.concurrency import run_in_threadpool
 
+from perdure.flows.conversation import spoken_text
 from perdure.worker.client.connection import not_found
 from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.fleet import FlowInfo
@@ -150,9 +151,10 @@ async def _settled(runs: AuthorizedClient, hub: EventHub, run_id: str, until: fl
 
 
 def answer_text(run: Run) -> str:
-    """Return the answer of a completed run as a text: itself, or as JSON.
+    """Return the answer of a completed run as a text: its spoken text, or as JSON.
 
     A run without an answer has its output.
     """
     answer = run.output if run.answer is None else run.answer
-    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    text = spoken_text(answer)
+    return json.dumps(answer, ensure_ascii=False) if text is None else text

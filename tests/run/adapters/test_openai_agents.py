@@ -8,8 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
-from agents import Agent, RunContextWrapper, function_tool
+from agents import Agent, Model, ModelResponse, RunContextWrapper, Usage, function_tool
 from openai import InternalServerError
+from openai.types.responses import (
+    ResponseOutputMessage,
+    ResponseOutputText,
+    ResponseToolSearchCall,
+)
 
 from perdure import (
     AsyncSteps,
@@ -229,3 +234,39 @@ def test_an_error_of_a_tool(
     assert not RAISED
     assert run.status is status, run.error
     assert told in str(run.answer or run.error)
+
+
+class Searches(Model):
+    """Searches for tools, which OpenAI carries out, then answers."""
+
+    async def get_response(self, *args: Any, **named: Any) -> ModelResponse:
+        ASKED["searcher"] += 1
+        found: Any = ResponseToolSearchCall(
+            id="ts_1",
+            type="tool_search_call",
+            arguments={"query": "hen"},
+            execution="server",
+            status="completed",
+        )
+        if ASKED["searcher"] > 1:
+            text = ResponseOutputText(type="output_text", text="done", annotations=[], logprobs=[])
+            found = ResponseOutputMessage(
+                id="m", type="message", role="assistant", status="completed", content=[text]
+            )
+        return ModelResponse(output=[found], usage=Usage(requests=1), response_id=None)
+
+    def stream_response(self, *args: Any, **named: Any) -> Any:
+        raise NotImplementedError
+
+
+register_agent("openai_searcher", Agent(name="searcher", model=Searches()))
+
+
+def test_a_call_without_a_name_is_told_by_its_type(client: Client, driver: Driver) -> None:
+    run = client.submit("openai_searcher", "go")
+    done = play(driver, run)
+    assert (done.status, done.answer) == (RunStatus.COMPLETED, "done")
+    told = [str(event.to_dict()) for event in client.events(run.id)]
+    assert any('tool_search {"query":"hen"}' in each for each in told)
+    thoughts = [turn["command"]["thought"] for turn in client.transcript(run.id)["history"]]
+    assert thoughts == ['tool_search {"query":"hen"}', "done"]

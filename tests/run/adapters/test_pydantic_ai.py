@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, ModelRetry, RunContext
+from pydantic_ai import Agent, CallDeferred, ModelRetry, RunContext
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -94,6 +94,52 @@ async def delegate(animal: str) -> str:
 
 
 register_agent("pydantic_boss", boss)
+
+
+def pays_and_looks(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    if found := returns(messages):
+        return ModelResponse(parts=[TextPart(", ".join(map(str, found)))])
+    calls = [ToolCallPart("pay_now", {"amount": 12}), ToolCallPart("look", {})]
+    return ModelResponse(parts=list(calls))
+
+
+checked = Agent(FunctionModel(pays_and_looks), name="checked", capabilities=[PerdureDurability()])
+
+
+@checked.tool_plain(requires_approval=True)
+def pay_now(amount: int) -> str:
+    return effect(f"pay {amount}")
+
+
+@checked.tool_plain
+def look() -> str:
+    return effect("look")
+
+
+@checked.output_validator
+def check_output(output: str) -> str:
+    ASKED["validator"] += 1
+    if ASKED["validator"] == 1:
+        raise ModelRetry("say it again")
+    return output
+
+
+register_agent("pydantic_checked", checked)
+
+
+def calls_the_caller(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[ToolCallPart("locate", {})])
+
+
+caller = Agent(FunctionModel(calls_the_caller), name="caller", capabilities=[PerdureDurability()])
+
+
+@caller.tool_plain
+def locate() -> str:
+    raise CallDeferred
+
+
+register_agent("pydantic_caller", caller)
 
 
 @pytest.fixture(autouse=True)
@@ -200,6 +246,31 @@ def test_of_two_approvals_only_the_one_that_does_not_fit_is_asked_again(
     assert DONE["pay 12"] == DONE["pay 7"] == 1
 
 
+def test_an_agent_may_have_output_validators(client: Client, driver: Driver) -> None:
+    run = client.submit("pydantic_checked", "pay")
+    assert play(driver, run).status is RunStatus.INTERRUPTED
+    client.resume(run.id, "approve")
+    done = play(driver, run)
+    assert (done.status, done.answer) == (RunStatus.COMPLETED, "pay 12 is done, look is done")
+    assert [name for name, _ in journal(client, run)] == [
+        "checked.model",
+        "look",
+        "approve",
+        "pay_now",
+        "checked.model.2",
+        "checked.model.3",
+    ]
+    assert DONE == {"look": 1, "pay 12": 1}
+
+
+def test_a_tool_that_its_caller_carries_out_is_refused_by_name(
+    client: Client, driver: Driver
+) -> None:
+    run = client.submit("pydantic_caller", "where am I?")
+    assert play(driver, run).status is RunStatus.ERRORED
+    assert "carried out elsewhere (locate)" in str(client.why(run.id))
+
+
 @pytest.mark.parametrize("deadly", [["buy hen"], ["buy cow"], ["buy hen", "buy cow"]])
 def test_of_two_calls_at_once_none_is_made_again_unasked(
     client: Client, driver: Driver, deadly: list[str]
@@ -259,3 +330,15 @@ def test_an_agent_without_steps_is_refused() -> None:
     bare = Agent(TestModel(), name="bare")
     with pytest.raises(InvalidFlow, match=r"capabilities=\[PerdureDurability\(\)\]"):
         register_agent("pydantic_bare", bare)
+
+
+def test_a_transcript_tells_what_a_model_said_and_called(client: Client, driver: Driver) -> None:
+    run = client.submit("pydantic_farmer", "buy both")
+    play(driver, run)
+    turns = client.transcript(run.id)["history"]
+    assert [turn["command"].get("thought") for turn in turns] == [
+        'buy_one {"animal":"hen"}; buy_one {"animal":"cow"}',
+        None,
+        None,
+        "bought one hen, bought one cow",
+    ]

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic_core import from_json
 
+from perdure.flows.conversation import spoken_text
 from perdure.worker.domain.event import LAST
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
@@ -104,7 +105,8 @@ class UiResponse:
         if pending is not None:
             yield from self._ask(pending)
         elif run.status is RunStatus.COMPLETED:
-            answer = run.answer
+            text = spoken_text(run.answer)
+            answer = run.answer if text is None else text
             is_shown = isinstance(answer, str) and answer.strip() in self._last_text
             yield from self._writer.finish(run, None if is_shown else answer)
         elif run.status is RunStatus.ERRORED:

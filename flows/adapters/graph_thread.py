@@ -1,0 +1,175 @@
+"""A LangGraph graph in a thread: its state continues from one run of the thread to the next.
+
+A run that completes stores the state of its graph. The next run of the thread begins with it, as
+the library does with a checkpointer and one ``thread_id``.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic_core import to_jsonable_python
+
+from perdure.flows.adapters.graph_saver import RunSaver
+from perdure.flows.adapters.graph_start import packed, unpacked
+from perdure.flows.adapters.prompts import pieces_of
+from perdure.flows.context import RoundContext
+from perdure.flows.conversation import ThreadMessage, text_of
+from perdure.flows.errors import FatalError, InvalidInput, UnstorableValue
+from perdure.flows.files import File
+from perdure.flows.json_values import canonical, storable
+from perdure.flows.outcomes import ASK, Turn
+from perdure.flows.remarks import after_replies, open_asks
+from perdure.flows.waits import ReceivedSignal
+
+#: The artifact with the state of a completed run.
+STATE = "thread-state"
+#: Characters of it. A state may hold a picture, as a file of a submission.
+MOST_CHARACTERS = 8 * 1024 * 1024
+#: The keys of the input that get earlier messages, and references to files.
+MESSAGES, FILES = "messages", "files"
+
+
+def state_artifacts(saver: RunSaver, context: RoundContext) -> dict[str, str]:
+    """Return the artifact with which a later run of the thread begins. Call it after a commit."""
+    if not context.earlier.is_thread:
+        return {}
+    text = packed(saver.namespaces)
+    if len(text) > MOST_CHARACTERS:
+        context.tell(
+            thread_as_text=f"the state takes {len(text)} characters; the limit is "
+            f"{MOST_CHARACTERS}. The next run of the thread gets messages only"
+        )
+        return {}
+    return {STATE: text}
+
+
+def take_state(saver: RunSaver, context: RoundContext) -> list[ThreadMessage]:
+    """Begin with the state of the thread's last completed run of this flow, if there is one.
+
+    Returns:
+        The messages of the thread that are not part of this state.
+    """
+    messages = context.conversation
+    found = context.earlier.last_artifact(STATE) if messages else None
+    if found is None:
+        return messages
+    run_id, text = found
+    try:
+        saver.begin_with(unpacked(text, run_id))
+    except (InvalidInput, UnstorableValue) as error:
+        context.tell(thread_as_text=f"the state of run {run_id} does not fit the graph: {error}")
+        return messages
+    ends = [
+        place
+        for place, each in enumerate(messages)
+        if (each.run_id, each.role) == (run_id, "assistant")
+    ]
+    return messages[ends[-1] + 1 :] if ends else messages
+
+
+def add_messages(
+    given: dict[str, Any],
+    keys: Collection[str],
+    messages: Sequence[ThreadMessage],
+    context: RoundContext,
+) -> None:
+    """Add earlier messages of the thread to the input of a graph.
+
+    A graph without the key ``messages`` has no place for them, which an event tells.
+    """
+    if not messages:
+        return
+    if MESSAGES in keys:
+        before = [
+            HumanMessage(each.text) if each.role == "user" else AIMessage(each.text)
+            for each in messages
+            if each.text
+        ]
+        own = given.get(MESSAGES, [])
+        given[MESSAGES] = [*before, *(own if isinstance(own, list) else [own])]
+        return
+    context.tell(
+        thread_left_out=f"{len(messages)} earlier messages: the graph has no key {MESSAGES!r}"
+    )
+
+
+def message_of(text: str, context: RoundContext) -> BaseMessage:
+    """Return a message of a person with the files of the submission below its text."""
+    if not context.files:
+        return HumanMessage(text)
+    blocks: list[Any] = [_block(each) for each in pieces_of(text, context.files, context)]
+    return HumanMessage(blocks)
+
+
+def _block(piece: str | File) -> dict[str, str]:
+    if isinstance(piece, str):
+        return {"type": "text", "text": piece}
+    data = base64.b64encode(piece.content).decode()
+    kind = "image" if piece.media_type.startswith("image/") else "file"
+    named = {} if kind == "image" else {"filename": piece.name}
+    return {"type": kind, "base64": data, "mime_type": piece.media_type, **named}
+
+
+def check_files(keys: Collection[str], context: RoundContext) -> None:
+    """Raise FatalError if files were submitted, and the graph has no place for them."""
+    if context.files and MESSAGES not in keys and FILES not in keys:
+        names = ", ".join(each.name for each in context.files)
+        raise FatalError(
+            f"run {context.run_id}, step {context.step}: files were submitted ({names}), and the "
+            f"input of the graph has no place for them. Give its state the key {MESSAGES!r}, which "
+            f"gets them as content blocks, or {FILES!r}, which gets references"
+        )
+
+
+def words_of(turns: Sequence[Turn]) -> list[BaseMessage]:
+    """Return what people said to a run while its graph worked, or asked it, as messages."""
+    return [HumanMessage(text_of(turn.said)) for turn in turns]
+
+
+def words_in(values: Iterable[Any]) -> list[str]:
+    """Return what models say in the messages that a node has written: their texts and calls."""
+    words: list[str] = []
+    for value in values:
+        for message in value if isinstance(value, list) else [value]:
+            if isinstance(message, AIMessage):
+                calls = [f"{call['name']} {_as_json(call['args'])}" for call in message.tool_calls]
+                words += [each for each in (str(message.text), *calls) if each]
+    return words
+
+
+def _as_json(args: Any) -> str:
+    return canonical(to_jsonable_python(args, fallback=repr))
+
+
+def replies_to_asks(answer: Any, context: RoundContext) -> dict[str, Any]:
+    """Reply to the questions that the graph has heard, with the text of its answer.
+
+    Returns:
+        What the round writes into the run's values for them.
+    """
+    for number in open_asks(context):
+        context.reply(ReceivedSignal(ASK, number), text_of(answer))
+    return after_replies(context)
+
+
+def answer_of(output: Any) -> Any:
+    """Return the output of a graph as JSON data, which is the answer of its run."""
+    plain = _without_bytes(to_jsonable_python(output, fallback=str))
+    return storable(plain, "the graph's output")
+
+
+def _without_bytes(value: Any) -> Any:
+    """Return JSON data without the bytes of pictures and documents in messages, for an answer."""
+    if isinstance(value, list):
+        return [_without_bytes(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    data = value.get("base64")
+    if isinstance(data, str) and isinstance(value.get("mime_type"), str):
+        others = {name: each for name, each in value.items() if name != "base64"}
+        return {**others, "bytes": len(data) * 3 // 4 - data[-2:].count("=")}
+    return {name: _without_bytes(each) for name, each in value.items()}

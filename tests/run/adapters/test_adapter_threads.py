@@ -1,0 +1,234 @@
+"""Agents of other libraries in a thread: they get its earlier messages, and the files of their run."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from agents import Agent as OpenAIAgent
+from agents import Model as OpenAIModel
+from agents import ModelResponse as OpenAIResponse
+from agents import Usage
+from openai.types.responses import ResponseOutputMessage, ResponseOutputText
+from pydantic_ai import Agent
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from perdure import Client, File, InvalidFlow, RunStatus, Settings
+from perdure.flows.adapters import openai_agents, pydantic_ai
+from tests.support.round_driver import Driver, driving
+from tests.support.workflow_effects import nothing_done, play, play_anywhere, play_one
+
+__all__ = ["nothing_done"]
+PICTURE = File("hat.png", b"\x89PNG\r\n\x1a\n1")
+#: By run, what each request of its agent was asked: role and content of each message.
+SEEN: list[list[tuple[str, Any]]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen() -> None:
+    SEEN.clear()
+
+
+def answers(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    seen: list[tuple[str, Any]] = []
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, SystemPromptPart):
+                seen.append(("system", part.content))
+            elif isinstance(part, UserPromptPart | TextPart):
+                role = "user" if isinstance(message, ModelRequest) else "assistant"
+                seen.append((role, _plain(part.content)))
+    SEEN.append(seen)
+    is_called = any(isinstance(message, ModelResponse) for message in messages[-2:])
+    if str(seen[-1][1]).startswith("look up") and not is_called:
+        return ModelResponse(parts=[ToolCallPart("look_up", {})])
+    return ModelResponse(parts=[TextPart(f"answer {len(seen)}")])
+
+
+def _plain(content: Any) -> Any:
+    if isinstance(content, str):
+        return content
+    return [each.data if isinstance(each, BinaryContent) else each for each in content]
+
+
+pydantic_chat = Agent(
+    FunctionModel(answers),
+    name="chat",
+    system_prompt="Be short.",
+    capabilities=[pydantic_ai.PerdureDurability()],
+)
+
+
+@pydantic_chat.tool_plain(metadata={"idempotent": True})
+def look_up() -> str:
+    return "found"
+
+
+pydantic_ai.register_agent("thread_pydantic", pydantic_chat)
+pydantic_ai.register_agent("thread_pydantic_alone", pydantic_chat, thread="none")
+
+
+class Answers(OpenAIModel):
+    """Says how many messages it has read."""
+
+    async def get_response(
+        self,
+        system_instructions: str | None,
+        input: Any,  # noqa: A002
+        *args: Any,
+        **named: Any,
+    ) -> OpenAIResponse:
+        items = [{"role": "user", "content": input}] if isinstance(input, str) else input
+        seen = [(each["role"], _read(each["content"])) for each in items]
+        SEEN.append([("system", system_instructions), *seen])
+        text = f"answer {len(seen) + 1}"
+        part = ResponseOutputText(type="output_text", text=text, annotations=[], logprobs=[])
+        message = ResponseOutputMessage(
+            id="m", type="message", role="assistant", status="completed", content=[part]
+        )
+        return OpenAIResponse(output=[message], usage=Usage(requests=1), response_id=None)
+
+    def stream_response(self, *args: Any, **named: Any) -> Any:
+        raise NotImplementedError
+
+
+def _read(content: Any) -> Any:
+    if isinstance(content, str):
+        return content
+    read: list[Any] = []
+    for part in content:
+        data = part.get("image_url") or part.get("file_data")
+        read.append(part["text"] if data is None else base64.b64decode(data.partition(",")[2]))
+    return read if len(read) > 1 else read[0]
+
+
+openai_chat = OpenAIAgent(name="chat", model=Answers(), instructions="Be short.")
+openai_agents.register_agent("thread_openai", openai_chat)
+openai_agents.register_agent("thread_openai_alone", openai_chat, thread="none")
+
+AGENTS = ["thread_pydantic", "thread_openai"]
+
+
+def say(client: Client, driver: Driver, text: str, flow: str) -> Any:
+    sent = client.send("ada", text, flow=flow)
+    return play(driver, client.get(sent.run_id)).answer
+
+
+@pytest.mark.parametrize("flow", AGENTS)
+def test_an_agent_gets_the_earlier_messages_of_its_thread(
+    client: Client, driver: Driver, flow: str
+) -> None:
+    for text in ("I am Ann", "I have a hat", "who am I?"):
+        say(client, driver, text, flow)
+    assert SEEN[-1] == [
+        ("system", "Be short."),
+        ("user", "I am Ann"),
+        ("assistant", "answer 2"),
+        ("user", "I have a hat"),
+        ("assistant", "answer 4"),
+        ("user", "who am I?"),
+    ]
+
+
+@pytest.mark.parametrize("flow", AGENTS)
+def test_another_attempt_on_another_worker_sends_the_same_messages(
+    client: Client, driver: Driver, settings: Settings, flow: str
+) -> None:
+    first = client.get(client.send("ada", "I am Ann", flow=flow).run_id)
+    play(driver, first)
+    second = client.get(client.send("ada", "who am I?").run_id)
+    assert play_one(driver)  # It finds out which role the first step has.
+    assert play_one(driver, before_its_commit=True)
+    with driving(settings) as other:
+        assert play(other, second).status is RunStatus.COMPLETED
+    assert SEEN[1] == SEEN[2] and len(SEEN[2]) == 4
+
+
+@pytest.mark.parametrize("flow", AGENTS)
+def test_thread_none_leaves_the_earlier_messages_out(
+    client: Client, driver: Driver, flow: str
+) -> None:
+    for text in ("I am Ann", "who am I?"):
+        say(client, driver, text, f"{flow}_alone")
+    assert SEEN[-1] == [("system", "Be short."), ("user", "who am I?")]
+
+
+@pytest.mark.parametrize("flow", AGENTS)
+def test_an_agent_gets_the_files_of_its_submission(
+    client: Client, driver: Driver, flow: str
+) -> None:
+    files = [
+        PICTURE,
+        File("a.pdf", b"%PDF-1"),
+        File("a.csv", b"1,2"),
+        File("a.bin", b"1", "application/octet-stream"),
+    ]
+    run = client.submit(flow, "look", files=files)
+    assert play(driver, run).status is RunStatus.COMPLETED
+    [_, (role, content)] = SEEN[-1]
+    lines = [each for each in content if isinstance(each, str)]
+    assert role == "user" and lines[0].startswith("look")
+    assert [each for each in content if isinstance(each, bytes)] == [PICTURE.content, b"%PDF-1"]
+    assert any("1,2" in line for line in lines)
+    assert "[File a.bin: application/octet-stream, 1 bytes, not shown]" in "\n".join(lines)
+
+
+def test_a_run_that_an_older_release_began_goes_on_without_the_thread(
+    client: Client, driver: Driver, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(client, driver, "I am Ann", "thread_pydantic")
+    run = client.get(client.send("ada", "look up who I am").run_id)
+    with monkeypatch.context() as older:
+        older.setattr(pydantic_ai, "prompt_parts", lambda steps: ([], ()))
+        assert play_one(driver) and play_one(driver)
+    assert play_anywhere(settings, run).status is RunStatus.COMPLETED
+    assert SEEN[1] == SEEN[2] == [("system", "Be short."), ("user", "look up who I am")]
+
+
+def test_an_unknown_use_of_the_thread_is_refused() -> None:
+    unknown: Any = "all"
+    with pytest.raises(InvalidFlow, match="expected 'text' or 'none'"):
+        pydantic_ai.register_agent("thread_wrong", pydantic_chat, thread=unknown)
+    with pytest.raises(InvalidFlow, match="expected 'text' or 'none'"):
+        openai_agents.register_agent("thread_wrong", openai_chat, thread=unknown)
+
+
+@pytest.mark.parametrize("flow", AGENTS)
+@pytest.mark.parametrize("dies", [False, True])
+def test_an_agent_goes_on_with_what_people_said_until_it_answered(
+    client: Client, driver: Driver, settings: Settings, flow: str, dies: bool
+) -> None:
+    run = client.get(client.send("ada", "I am Ann", flow=flow).run_id)
+    assert play_one(driver)
+    for text in ("I have a hat", "and a cat"):
+        assert client.send("ada", text).run_id == run.id
+    for _ in range(3 if dies else 0):
+        assert play_one(driver, before_its_commit=True)
+        assert play_one(driver)
+    assert play_anywhere(settings, run).status is RunStatus.COMPLETED
+    heard = [
+        ("system", "Be short."),
+        ("user", "I am Ann"),
+        ("assistant", "answer 2"),
+        ("user", "I have a hat\n\nand a cat"),
+    ]
+    assert SEEN[-1] == heard and client.get(run.id).answer == "answer 4"
+    say(client, driver, "who am I?", flow)
+    assert [content for _, content in SEEN[-1][1:]] == [
+        "I am Ann",
+        "I have a hat",
+        "and a cat",
+        "answer 4",
+        "who am I?",
+    ]
