@@ -8,6 +8,7 @@ equivalent, for servers that give no reason.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,24 @@ def lacks_reason_only(error: ModelAPIError) -> bool:
     )
 
 
+#: Reasons of servers that the library does not know. The reply was cut, or did not end well. All
+#: others, such as ``eos``, ``end`` and ``stop_sequence``, end a whole reply.
+_CUT = re.compile(r"length|max|limit|truncat|context", re.IGNORECASE)
+_NOT_WHOLE = re.compile(
+    r"abort|cancel|error|fail|unload|overload|time.?out|filter|safety|block|refus|sensitive"
+    r"|recitation|other|unspecified|unknown|malformed|unexpected|insufficient|resource"
+    r"|tool|function|userstop|user_stop",
+    re.IGNORECASE,
+)
+
+
+def _meaning_of(raw: str) -> str:
+    """Return the meaning of a server's own reason: ``stop``, ``length``, or else the reason."""
+    if _CUT.search(raw):
+        return "length"
+    return raw if _NOT_WHOLE.search(raw) else "stop"
+
+
 def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
     """Return why a model's streamed reply ended, such as ``stop`` or ``length``.
 
@@ -161,7 +180,7 @@ def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
         return response.finish_reason
     # The provider may give a reason that the library does not know.
     if raw := (response.provider_details or {}).get("finish_reason"):
-        return str(raw)
+        return _meaning_of(str(raw))
     if response.state == "suspended":  # it continues in another request
         return "stop"
     if is_done:
