@@ -64,14 +64,18 @@ def bound(response: httpx2.Response) -> None:
 
 
 class _Decoder(codecs.BufferedIncrementalDecoder):
-    """UTF-8. A line of more than ``MOST_BYTES`` characters ends the session and is dropped."""
+    """UTF-8. A line of more than ``MOST_BYTES`` characters ends the session and is dropped.
+
+    Bytes that are no UTF-8 become U+FFFD. An error would stop the client library's reader (mcp
+    2.3) without an end of the session, so that no later answer would be read.
+    """
 
     def __init__(self, errors: str = "strict") -> None:
         super().__init__(errors)
         self._length = 0
 
     def _buffer_decode(self, data: Any, errors: str, final: bool) -> tuple[str, int]:
-        return codecs.utf_8_decode(data, errors, final)
+        return codecs.utf_8_decode(data, "replace", final)
 
     def decode(self, data: Any, final: bool = False) -> str:
         """Decode output of an MCP server's program, or end the session if its line is too long."""
