@@ -355,7 +355,8 @@ def _reply(
         [ToolCall(part.tool_call_id, part.tool_name, _arguments(part)) for part in made]
     )
     said = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
-    text, thoughts = without_thoughts(said)
+    # Beside calls, all of the text is only shown to people.
+    text, thoughts = (said, "") if calls else without_thoughts(said)
     thinking = [
         part.content
         for part in response.parts

@@ -155,7 +155,7 @@ _CUT = re.compile(r"length|max|limit|truncat|context", re.IGNORECASE)
 _NOT_WHOLE = re.compile(
     r"abort|cancel|error|fail|unload|overload|time.?out|filter|safety|block|refus|sensitive"
     r"|recitation|other|unspecified|unknown|malformed|unexpected|insufficient|resource"
-    r"|tool|function|userstop|user_stop",
+    r"|tool|function|userstop|user_stop|pause|suspend|incomplete|pending|queue|progress",
     re.IGNORECASE,
 )
 

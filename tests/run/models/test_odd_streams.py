@@ -252,7 +252,16 @@ def ended(answer: Sends) -> Any:
 
 
 REASONS = ["stop", "eos", "end", "end_turn", "stop_sequence", "eos_token", "COMPLETE", "eosFound"]
-NO_END = ["length", "max_output_tokens", "abort", "error", "OTHER", "timeout"]
+NO_END = [
+    "pause_turn",
+    "incomplete",
+    "length",
+    "max_output_tokens",
+    "abort",
+    "error",
+    "OTHER",
+    "timeout",
+]
 
 
 def test_a_whole_text_is_the_answer_under_any_reason_that_ends(each_case: Each) -> None:
