@@ -255,10 +255,13 @@ def test_a_program_that_hangs_is_replaced_after_a_ping_without_an_answer(
 ) -> None:
     monkeypatch.setattr(session, "PING_SECONDS", 0.5)
     mark = tmp_path / "hung"
+    before = servers_of(os.getpid(), "odd_mcp_program")
     with pytest.raises(OutcomeUnknown, match=r"no answer within 0.5 s"):
         odd_tool("hang", str(mark), seconds=0.5).carry_out({}, context)
     assert mark.exists()
+    [hung] = set(servers_of(os.getpid(), "odd_mcp_program")) - set(before)
     assert odd_tool("hang", str(mark)).carry_out({}, context) == "ok"
+    until(lambda: ended(hung), "the end of the program that hangs")
 
 
 @pytest.mark.slow

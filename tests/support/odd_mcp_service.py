@@ -37,6 +37,7 @@ class OddService:
     Attributes:
         answer: what it answers to a call of a tool; None: nothing, before the test ends.
         tools: what it lists.
+        next_cursor: the cursor of each of its lists.
         pongs: whether it answers a ping.
         lost: what it answers with a session that it does not know.
         asked: the methods, in order.
@@ -45,6 +46,7 @@ class OddService:
 
     answer: Callable[[dict[str, Any]], Answer | None] = lambda asked: result()
     tools: list[Any] = field(default_factory=lambda: [TOOL])
+    next_cursor: str | None = None
     pongs: bool = True
     lost: Answer = field(default_factory=lambda: error(-32001, "Session not found", 404))
     asked: list[str] = field(default_factory=list)
@@ -73,7 +75,8 @@ class OddService:
         if session not in self.sessions:
             return self.lost
         if method == "tools/list":
-            return Answer({"result": {"tools": self.tools}})
+            more = {} if self.next_cursor is None else {"nextCursor": self.next_cursor}
+            return Answer({"result": {"tools": self.tools, **more}})
         if method == "ping":
             return Answer({"result": {}}) if self.pongs else None
         return self.answer(asked)

@@ -7,6 +7,7 @@ equivalent, for servers that give no reason.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import AsyncIterator
@@ -71,7 +72,7 @@ class DoneMarker:
     async def watch(self, response: httpx2.Response) -> None:
         """Watch the bytes of a model server's response for the end of the reply.
 
-        The bytes are passed on unchanged.
+        The bytes are passed on unchanged, without a byte order mark at their beginning.
         """
         self.is_seen, self.body, self.refused_call = False, b"", None
         self.is_stream = response.status_code >= 300 or any(
@@ -83,7 +84,7 @@ class DoneMarker:
             """Yield the chunks of a model server's response, and look for the reply's end."""
             last = b"\n"
             line = b""
-            async for piece in pieces(chunk_size):
+            async for piece in _without_mark(pieces(chunk_size)):
                 *lines, line = (line + piece).split(b"\n")
                 line = line[:EVENT]
                 for each in lines:
@@ -108,6 +109,24 @@ class DoneMarker:
         error = event.get("error") if isinstance(event, dict) else None
         if isinstance(error, dict) and error.get("code") == "tool_use_failed":
             self.refused_call = error
+
+
+async def _without_mark(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the pieces of a stream without a byte order mark (BOM) at its beginning.
+
+    The providers' clients would take it for a part of the first event's name, and drop that event.
+    """
+    head: bytes | None = b""
+    async for piece in pieces:
+        if head is None:
+            yield piece
+            continue
+        head += piece
+        if len(head) >= len(codecs.BOM_UTF8) or not codecs.BOM_UTF8.startswith(head):
+            yield head.removeprefix(codecs.BOM_UTF8)
+            head = None
+    if head:
+        yield head
 
 
 def refusal_in(response: ModelResponse) -> str:

@@ -73,6 +73,7 @@ class _Decoder(codecs.BufferedIncrementalDecoder):
     def __init__(self, errors: str = "strict") -> None:
         super().__init__(errors)
         self._length = 0
+        self._is_start = True
 
     def _buffer_decode(self, data: Any, errors: str, final: bool) -> tuple[str, int]:
         return codecs.utf_8_decode(data, "replace", final)
@@ -80,6 +81,8 @@ class _Decoder(codecs.BufferedIncrementalDecoder):
     def decode(self, data: Any, final: bool = False) -> str:
         """Decode output of an MCP server's program, or end the session if its line is too long."""
         text = super().decode(data, final)
+        if self._is_start and text:  # a program on Windows may begin with a byte order mark
+            text, self._is_start = text.removeprefix("\ufeff"), False
         _, newline, last = text.rpartition("\n")
         self._length = len(last) if newline else self._length + len(text)
         if self._length <= MOST_BYTES:

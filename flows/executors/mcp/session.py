@@ -102,6 +102,8 @@ class McpSession:
                 self._tools = await tools_of(client)
         except Exception as error:
             self._is_list_old = True
+            if isinstance(error, TimeoutError):
+                self._check_alive(client)
             fault = self._judged(error, served, "list of tools", seconds)
             # Listing tools has no effect, so nothing is in doubt.
             is_final = isinstance(fault, FatalError) or type(fault) is RetryableError
@@ -184,6 +186,8 @@ class McpSession:
     async def close(self) -> None:
         """End the session with the MCP server, and the program that was started for it."""
         self._unwanted.set()
+        if self._ping is not None:
+            self._ping.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.wait({self._life})
 

@@ -24,9 +24,10 @@ async def tools_of(client: Client) -> dict[str, Tool]:
         page = await client.list_tools(cursor=cursor, cache_mode="refresh")
         for tool in page.tools:
             tools[tool.name] = Tool.of(tool)
-        cursor = page.next_cursor
-        if cursor is None:
+        # Some servers end their list with an empty cursor, or repeat the last one.
+        if not page.next_cursor or page.next_cursor == cursor:
             break
+        cursor = page.next_cursor
     return tools
 
 

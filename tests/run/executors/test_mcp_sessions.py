@@ -121,6 +121,14 @@ def test_a_list_that_changed_is_read_again_before_arguments_are_checked(
             command.check({"x": 1})
 
 
+@pytest.mark.parametrize("cursor", ["", "same"])
+def test_a_cursor_that_leads_nowhere_ends_the_list(cursor: str, context: RoundContext) -> None:
+    with odd_service() as service:
+        service.next_cursor = cursor
+        assert tool_of(service).carry_out({}, context) == "ok"
+        assert service.asked.count("tools/list") <= 2
+
+
 def test_an_invalid_declaration_of_one_tool_does_not_hide_the_others(context: RoundContext) -> None:
     with odd_service() as service:
         service.tools = [

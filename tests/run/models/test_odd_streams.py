@@ -131,6 +131,20 @@ def test_usage_that_a_server_reports_with_several_chunks_is_charged_once(each_ca
     each_case(USAGES, check)
 
 
+def test_usage_that_a_server_reports_in_a_choice_is_charged() -> None:
+    last = chunk({}, "stop")
+    last["choices"][0]["usage"] = USAGE
+    _, context = replied(stream(chunk({"role": "assistant", "content": "Hello!"}), last))
+    assert (context.spent["input_tokens"], context.spent["output_tokens"]) == (100, 20)
+
+
+def test_a_byte_order_mark_hides_no_piece_of_the_reply() -> None:
+    answer = of_text("lo!")
+    first = f"data: {json.dumps(chunk({'role': 'assistant', 'content': 'Hel'}))}\n\n"
+    outcome = ended(Sends(b"\xef\xbb\xbf" + first.encode() + answer.raw))
+    assert isinstance(outcome, End) and outcome.output["answer"] == "Hello!"
+
+
 ONE_TWO = [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})]
 #: Pieces of calls, then the calls.
 CALLS: Cases = {
