@@ -68,11 +68,14 @@ class McpSession:
         if self._ping is not None:
             await asyncio.wait({self._ping})
 
-    async def tool(self, name: str) -> Tool:
+    async def tool(self, name: str, is_old: bool = False) -> Tool:
         """Return the MCP server's declaration of a tool, once the server has listed its tools.
 
         The list is read again after the server has said that it changed, and before a tool is
         said to be missing.
+
+        Args:
+            is_old: Whether to read the list again in any case.
 
         Raises:
             RetryableError: The server cannot be reached.
@@ -80,7 +83,7 @@ class McpSession:
         """
         client = await self._opened()
         async with self._listing:
-            if self._is_list_old or name not in self._tools:
+            if is_old or self._is_list_old or name not in self._tools:
                 await self._list_again(client)
         if name in self._tools:
             return self._tools[name]

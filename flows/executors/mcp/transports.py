@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
+from perdure.flows.executors.mcp.odd_messages import understood
 from perdure.flows.executors.sandbox import PASSED_ON
 from perdure.flows.summaries import safe_text
 
@@ -96,7 +97,7 @@ class _Watched:
 
     async def receive(self) -> Any:
         """Return the next message from the MCP server."""
-        message = await self._stream.receive()
+        message = understood(await self._stream.receive())
         self._inspect(message)
         return message
 
@@ -109,7 +110,7 @@ class _Watched:
 
     async def __anext__(self) -> Any:
         try:
-            message = await self._stream.__anext__()
+            message = understood(await self._stream.__anext__())
         except BaseException:  # at its end, or after any error, no more messages come
             self._ended.set()
             raise

@@ -121,6 +121,15 @@ def test_a_list_that_changed_is_read_again_before_arguments_are_checked(
             command.check({"x": 1})
 
 
+def test_arguments_are_refused_by_no_schema_that_is_old(context: RoundContext) -> None:
+    with odd_service() as service:
+        command = tool_of(service)
+        with pytest.raises(BadReply, match="is not of type 'integer'"):
+            command.check({"x": "one"})
+        service.tools = [{"name": "t", "inputSchema": {"type": "object"}}]
+        command.check({"x": "one"})
+
+
 @pytest.mark.parametrize("cursor", ["", "same"])
 def test_a_cursor_that_leads_nowhere_ends_the_list(cursor: str, context: RoundContext) -> None:
     with odd_service() as service:
