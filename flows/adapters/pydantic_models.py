@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterable, Awaitable, Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -21,19 +22,45 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolCallPartDelta,
 )
-from pydantic_ai.models import Model
+from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.tools import RunContext
+from pydantic_ai.usage import RequestUsage
 
 from perdure.flows.adapters.approvals import arguments
 from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model.errors import failed
+from perdure.flows.controllers.model.stream_repairs import count_last_usage
 from perdure.flows.errors import BadReply, PerdureError, RetryableError
 from perdure.flows.json_values import canonical
 
 _response = TypeAdapter(ModelResponse)
 #: The round in which a request is made.
 _round: ContextVar[RoundContext | None] = ContextVar("perdure_round", default=None)
+
+#: The library's own method, which adds up the usage of all chunks of a stream.
+_sum_usage = getattr(StreamedResponse, "_add_usage", None)
+
+
+def _add_usage(
+    stream: StreamedResponse, usage: RequestUsage, *, reported: bool, cumulative: bool = False
+) -> None:
+    """Record the usage of one event of a stream, for each model that an agent may use.
+
+    In a step the last report of a server counts, because many servers report the usage so far with
+    each chunk (see ``stream_repairs``). Outside of steps the library's method decides.
+    """
+    assert _sum_usage is not None
+    if _round.get() is None or cumulative:
+        _sum_usage(stream, usage, reported=reported, cumulative=cumulative)
+        return
+    count_last_usage(stream, partial(_sum_usage, stream))
+    stream._add_usage(usage, reported=reported)
+
+
+if _sum_usage is not None:
+    # The steps of an agent do not see its streams, only their events and their sum.
+    StreamedResponse._add_usage = _add_usage  # type: ignore[method-assign, assignment]
 
 
 class ModelStep:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from perdure import Client, Command, ControllerExecutorFlow, Finish, RunStatus, 
 from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.errors import BadReply, FatalError, OutcomeUnknown, RetryableError, RoundStopped
-from perdure.flows.executors.mcp import mcp_commands
+from perdure.flows.executors.mcp import mcp_commands, session
 from perdure.flows.executors.mcp.event_loop import background
 from perdure.flows.executors.mcp.results import ToolFailed
 from perdure.testing import FakeModel
@@ -232,6 +233,35 @@ def test_a_call_has_a_time_limit_and_the_session_lives_on(context: RoundContext)
         command.carry_out(UTC, context)
     assert time_command().carry_out(UTC, context)["timezone"] == "UTC"
     assert the_server() == before
+
+
+def odd_tool(*does: str, seconds: float = 10) -> Any:
+    """The tool of a server over stdio, whose bytes and silence only a process can have."""
+    program = [sys.executable, "-m", "tests.support.odd_mcp_program", *does]
+    environment = {"PYTHONPATH": str(ROOT)}
+    [command] = mcp_commands(
+        "odd", command=program, env=environment, tools=["big"], timeout_seconds=seconds
+    )
+    return command
+
+
+def test_a_line_that_is_no_utf_8_does_not_make_a_session_deaf(context: RoundContext) -> None:
+    command = odd_tool("latin1")
+    assert [command.carry_out({}, context) for _ in range(2)] == ["ok", "ok"]
+
+
+def test_a_program_that_hangs_is_replaced_after_a_ping_without_an_answer(
+    context: RoundContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "PING_SECONDS", 0.5)
+    mark = tmp_path / "hung"
+    before = servers_of(os.getpid(), "odd_mcp_program")
+    with pytest.raises(OutcomeUnknown, match=r"no answer within 0.5 s"):
+        odd_tool("hang", str(mark), seconds=0.5).carry_out({}, context)
+    assert mark.exists()
+    [hung] = set(servers_of(os.getpid(), "odd_mcp_program")) - set(before)
+    assert odd_tool("hang", str(mark)).carry_out({}, context) == "ok"
+    until(lambda: ended(hung), "the end of the program that hangs")
 
 
 @pytest.mark.slow

@@ -197,7 +197,8 @@ class ModelController(Controller):
         policy = self.settings.words
         if policy == "answer" and not can_end(context):
             policy = "ask"
-        if tools and policy != "ask" and is_in_words(reply) and len(reply.text) <= MAX_LENGTH:
+        is_answer = tools and policy != "ask" and is_in_words(reply, names)
+        if is_answer and len(reply.text) <= MAX_LENGTH:
             return decided(policy, reply, beside(reply), context)
         decisions = decisions_of(reply, names)
         if len(decisions) > 1:

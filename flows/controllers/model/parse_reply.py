@@ -16,6 +16,7 @@ from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model.chat import Reply, ToolCall
 from perdure.flows.controllers.model.history_window import MARK as MARK_OF_DROP
 from perdure.flows.controllers.model.history_window import SUMMARY
+from perdure.flows.controllers.model.leaked_calls import is_leaked_call
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.errors import BadReply
 from perdure.flows.outcomes import Command, Interrupt, Turn
@@ -44,16 +45,18 @@ QUESTION = (
 )
 
 
-def is_in_words(reply: Reply) -> bool:
+def is_in_words(reply: Reply, names: ToolNames) -> bool:
     """Return whether a model's reply is complete and only text, without a call of a command.
 
-    Half a command in the JSON format does not count as text.
+    Half a command in the JSON format does not count as text, nor does a call that the server left
+    in the text.
     """
     return (
         not reply.calls
         and reply.ended == "stop"
         and bool(reply.text.strip())
         and '"command"' not in reply.text
+        and not is_leaked_call(reply.text, names.tools)
     )
 
 
@@ -185,17 +188,18 @@ def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
         why = f"its provider refused what the model wrote ({reply.fault})" if reply.fault else why
         raise BadReply(f"the reply is empty{f': {why}' if why else ''}; {ADVICE}")
     extras = beside(reply)
+    is_leaked = is_leaked_call(reply.text, names.tools)
+    what = "has a call as text, so it calls no command" if is_leaked else "calls no command"
+    uncalled = BadReply(
+        f"the reply {what}: {safe_text(repr(reply.text), EXCERPT_LENGTH)}; {ADVICE}"
+    )
     if "{" not in reply.text:
-        raise bad(
-            BadReply(
-                f"the reply calls no command: {safe_text(repr(reply.text), EXCERPT_LENGTH)}; "
-                f"{ADVICE}"
-            ),
-            extras,
-        )
+        raise bad(uncalled, extras)
     try:
         decided = read_reply(reply.text)
     except BadReply as error:
+        if is_leaked and error.command is None:
+            raise bad(uncalled, extras) from error
         cut = (
             "; it was cut off at its limit of tokens (max_tokens)"
             if reply.ended == "length"

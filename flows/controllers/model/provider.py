@@ -61,6 +61,8 @@ from perdure.flows.controllers.model.stream_end import (
     reason_of,
     refusal_in,
 )
+from perdure.flows.controllers.model.stream_repairs import repair
+from perdure.flows.controllers.model.thoughts import without_thoughts
 from perdure.flows.errors import FatalError
 
 #: At INFO these loggers write the address of every request, and a URL may contain a key. At DEBUG
@@ -170,6 +172,7 @@ class LibraryModel:
         )
         async with stream as events:
             self._has_answered = True
+            parts = repair(events)
             try:
                 async for event in events:
                     piece = _piece(event, tools_of)
@@ -180,6 +183,10 @@ class LibraryModel:
                     self._done.is_seen and lacks_reason_only(error)
                 ):
                     raise
+            for event in parts.flush() if parts is not None else ():
+                piece = _piece(event, tools_of)
+                if piece is not None:
+                    on_piece(piece)
             if self._done.refused_call is not None:
                 # The library may have made a reply of it that has no end.
                 raise ModelHTTPError(
@@ -347,19 +354,23 @@ def _reply(
     calls = told_apart(
         [ToolCall(part.tool_call_id, part.tool_name, _arguments(part)) for part in made]
     )
+    said = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
+    # Beside calls, all of the text is only shown to people.
+    text, thoughts = (said, "") if calls else without_thoughts(said)
+    thinking = [
+        part.content
+        for part in response.parts
+        if isinstance(part, theirs.ThinkingPart) and part.content
+    ]
     return Reply(
-        text="".join(part.content for part in response.parts if isinstance(part, theirs.TextPart)),
+        text=text,
         calls=tuple(calls),
         usage=_usage(response),
         model=response.model_name or requested_model,
         ended=ended,
         refusal=refusal_in(response),
         fault=fault_in(response),
-        thinking="\n\n".join(
-            part.content
-            for part in response.parts
-            if isinstance(part, theirs.ThinkingPart) and part.content
-        ),
+        thinking="\n\n".join([*thinking, thoughts] if thoughts else thinking),
         kept=kept_of(response, calls, secrets),
     )
 

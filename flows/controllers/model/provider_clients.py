@@ -3,7 +3,8 @@
 - Amazon Bedrock: a client that makes one request for each attempt, with the round's time limit. The
   model library builds this client without a setting for retries, and botocore makes up to five
   attempts by itself.
-- Servers with OpenAI's protocol that are configured by URL: the reported cost is read. OpenRouter,
+- Servers with OpenAI's protocol that are configured by URL: the reported cost is read, and usage
+  that Moonshot reports in a choice. OpenRouter,
   LiteLLM and other gateways report a request's cost in ``usage.cost``. The model library reads it
   only for the prefix ``openrouter:``.
 - Groq: reasoning is sent back in the field ``reasoning`` of an assistant's message. The model
@@ -19,7 +20,7 @@ import importlib
 import inspect
 import math
 import ssl
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import lru_cache
@@ -110,6 +111,9 @@ class CompatibleChatModel(OpenAIChatModel):
 
 
 class _CompatibleStream(OpenAIStreamedResponse):
+    def _validate_response(self) -> AsyncIterable[ChatCompletionChunk]:
+        return _with_usage(super()._validate_response())
+
     def _map_chunk_provider_details(self, chunk: ChatCompletionChunk) -> dict[str, Any] | None:
         details = super()._map_chunk_provider_details(chunk)
         cost = None if chunk.usage is None else (chunk.usage.model_extra or {}).get("cost")
@@ -121,6 +125,20 @@ class _CompatibleStream(OpenAIStreamedResponse):
         ):
             return details
         return {**(details or {}), "cost": cost}
+
+
+async def _with_usage(
+    chunks: AsyncIterable[ChatCompletionChunk],
+) -> AsyncIterator[ChatCompletionChunk]:
+    """Yield the chunks of a stream. Usage that Moonshot puts into a choice becomes the chunk's."""
+    from openai.types import CompletionUsage
+
+    async for chunk in chunks:
+        if chunk.usage is None and chunk.choices:
+            usage = (chunk.choices[0].model_extra or {}).get("usage")
+            if isinstance(usage, Mapping):
+                chunk.usage = CompletionUsage.construct(**usage)
+        yield chunk
 
 
 #: The library's method that converts a reply to an assistant's message.

@@ -7,7 +7,9 @@ equivalent, for servers that give no reason.
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +72,7 @@ class DoneMarker:
     async def watch(self, response: httpx2.Response) -> None:
         """Watch the bytes of a model server's response for the end of the reply.
 
-        The bytes are passed on unchanged.
+        The bytes are passed on unchanged, without a byte order mark at their beginning.
         """
         self.is_seen, self.body, self.refused_call = False, b"", None
         self.is_stream = response.status_code >= 300 or any(
@@ -82,7 +84,7 @@ class DoneMarker:
             """Yield the chunks of a model server's response, and look for the reply's end."""
             last = b"\n"
             line = b""
-            async for piece in pieces(chunk_size):
+            async for piece in _without_mark(pieces(chunk_size)):
                 *lines, line = (line + piece).split(b"\n")
                 line = line[:EVENT]
                 for each in lines:
@@ -107,6 +109,24 @@ class DoneMarker:
         error = event.get("error") if isinstance(event, dict) else None
         if isinstance(error, dict) and error.get("code") == "tool_use_failed":
             self.refused_call = error
+
+
+async def _without_mark(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the pieces of a stream without a byte order mark (BOM) at its beginning.
+
+    The providers' clients would take it for a part of the first event's name, and drop that event.
+    """
+    head: bytes | None = b""
+    async for piece in pieces:
+        if head is None:
+            yield piece
+            continue
+        head += piece
+        if len(head) >= len(codecs.BOM_UTF8) or not codecs.BOM_UTF8.startswith(head):
+            yield head.removeprefix(codecs.BOM_UTF8)
+            head = None
+    if head:
+        yield head
 
 
 def refusal_in(response: ModelResponse) -> str:
@@ -148,6 +168,24 @@ def lacks_reason_only(error: ModelAPIError) -> bool:
     )
 
 
+#: Reasons of servers that the library does not know. The reply was cut, or did not end well. All
+#: others, such as ``eos``, ``end`` and ``stop_sequence``, end a whole reply.
+_CUT = re.compile(r"length|max|limit|truncat|context", re.IGNORECASE)
+_NOT_WHOLE = re.compile(
+    r"abort|cancel|error|fail|unload|overload|time.?out|filter|safety|block|refus|sensitive"
+    r"|recitation|other|unspecified|unknown|malformed|unexpected|insufficient|resource"
+    r"|tool|function|userstop|user_stop|pause|suspend|incomplete|pending|queue|progress",
+    re.IGNORECASE,
+)
+
+
+def _meaning_of(raw: str) -> str:
+    """Return the meaning of a server's own reason: ``stop``, ``length``, or else the reason."""
+    if _CUT.search(raw):
+        return "length"
+    return raw if _NOT_WHOLE.search(raw) else "stop"
+
+
 def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
     """Return why a model's streamed reply ended, such as ``stop`` or ``length``.
 
@@ -161,7 +199,7 @@ def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
         return response.finish_reason
     # The provider may give a reason that the library does not know.
     if raw := (response.provider_details or {}).get("finish_reason"):
-        return str(raw)
+        return _meaning_of(str(raw))
     if response.state == "suspended":  # it continues in another request
         return "stop"
     if is_done:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 #: OpenAI's limit, the lowest of all providers.
@@ -27,6 +27,11 @@ class ToolNames:
                 number += 1
                 tool = f"{_legal(command)[: LONGEST - len(str(number)) - 1]}_{number}"
             self._tools[command], self._commands[tool] = tool, command
+
+    @property
+    def tools(self) -> Collection[str]:
+        """The names of all tools that are offered."""
+        return self._commands.keys()
 
     def tool(self, command: str) -> str:
         """Return the tool name by which a model knows a command, even one no longer offered."""

@@ -64,18 +64,25 @@ def bound(response: httpx2.Response) -> None:
 
 
 class _Decoder(codecs.BufferedIncrementalDecoder):
-    """UTF-8. A line of more than ``MOST_BYTES`` characters ends the session and is dropped."""
+    """UTF-8. A line of more than ``MOST_BYTES`` characters ends the session and is dropped.
+
+    Bytes that are no UTF-8 become U+FFFD. An error would stop the client library's reader (mcp
+    2.3) without an end of the session, so that no later answer would be read.
+    """
 
     def __init__(self, errors: str = "strict") -> None:
         super().__init__(errors)
         self._length = 0
+        self._is_start = True
 
     def _buffer_decode(self, data: Any, errors: str, final: bool) -> tuple[str, int]:
-        return codecs.utf_8_decode(data, errors, final)
+        return codecs.utf_8_decode(data, "replace", final)
 
     def decode(self, data: Any, final: bool = False) -> str:
         """Decode output of an MCP server's program, or end the session if its line is too long."""
         text = super().decode(data, final)
+        if self._is_start and text:  # a program on Windows may begin with a byte order mark
+            text, self._is_start = text.removeprefix("\ufeff"), False
         _, newline, last = text.rpartition("\n")
         self._length = len(last) if newline else self._length + len(text)
         if self._length <= MOST_BYTES:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from perdure.flows.commands.command import CommandSpec
 from perdure.flows.context import RoundContext
-from perdure.flows.errors import FatalError, InvalidFlow
+from perdure.flows.errors import BadReply, FatalError, InvalidFlow
 from perdure.flows.executors.mcp.config import CALL_SECONDS, START_SECONDS, ServerConfig, ToolConfig
 from perdure.flows.executors.mcp.event_loop import background
 from perdure.flows.executors.mcp.results import Tool
@@ -48,7 +48,11 @@ class RemoteTool:
         Raises:
             BadReply: The server's schema does not accept them.
         """
-        self.told().check(args, what)
+        try:
+            self.told().check(args, what)
+        except BadReply:
+            # Not every server says that a schema has changed.
+            self._read_again().check(args, what)
         return {"arguments": dict(args)}
 
     def schema(self) -> dict[str, Any]:
@@ -75,8 +79,12 @@ class RemoteTool:
         """
         return background.run(self._call(arguments), context.cancelled)
 
-    async def _declaration(self) -> Tool:
-        return await (await background.session(self.server_name, self.server)).tool(self.name)
+    def _read_again(self) -> Tool:
+        return background.run(self._declaration(is_old=True))
+
+    async def _declaration(self, is_old: bool = False) -> Tool:
+        session = await background.session(self.server_name, self.server)
+        return await session.tool(self.name, is_old)
 
     async def _call(self, arguments: Mapping[str, Any]) -> Any:
         return await (await background.session(self.server_name, self.server)).call(

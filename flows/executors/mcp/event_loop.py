@@ -67,6 +67,9 @@ class BackgroundLoop:
         A new session is opened if the server has none or its session has ended.
         """
         session = self._sessions.get(server.key)
+        if session is not None:
+            await session.settle()
+            session = self._sessions.get(server.key)
         if session is None or session.ended:
             session = self._sessions[server.key] = McpSession(name, server)
         return session

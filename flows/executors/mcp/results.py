@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -134,19 +135,41 @@ def observation_of(result: CallToolResult, what: str) -> Any:
         ToolFailed: The tool reports an error, or its result cannot be stored.
     """
     texts, files, left_out = _parts(result.content)
+    structured = result.structured_content
     if result.is_error:
-        raise ToolFailed(
-            safe_text(
-                "\n".join(texts) or f"{what} failed without an error message", TOLD_CHARACTERS
-            )
-        )
-    content = "\n".join(texts) if result.structured_content is None else result.structured_content
+        sent = [*(file.name for file in files), *left_out]
+        raise ToolFailed(safe_text(_error_text(texts, structured, sent, what), TOLD_CHARACTERS))
+    # Some servers send an empty object with each result.
+    has_none = structured is None or (structured == {} and bool(texts))
+    content = "\n".join(texts) if has_none else structured
     try:
         told = storable(content, f"the result of {what}")
     except UnstorableValue as error:  # caused by the server, so it must not end the run
         raise ToolFailed(str(error)) from error
     beside = {name: each for name, each in (("files", files), ("left_out", left_out)) if each}
     return {"result": told, **beside} if beside else told
+
+
+def _error_text(texts: list[str], structured: Any, sent: list[str], what: str) -> str:
+    """Return all that a tool says of its error: its texts, and its structured content as JSON.
+
+    Args:
+        sent: Names of the pictures and other data in the result.
+    """
+    told = list(texts)
+    if structured and structured not in [_as_json(text) for text in texts]:
+        told.append(json.dumps(structured, ensure_ascii=False, sort_keys=True))
+    if not any(text.strip() for text in told):
+        data = f"; it sent {', '.join(sent)}" if sent else ""
+        return f"{what} failed without an error message{data}"
+    return "\n".join(told)
+
+
+def _as_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _parts(content: Any) -> tuple[list[str], list[File], list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 from perdure.flows.errors import FatalError, OutcomeUnknown, PerdureError, RetryableError
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
 from perdure.flows.executors.mcp.results import TOLD_CHARACTERS, Tool, ToolFailed, observation_of
+from perdure.flows.executors.mcp.tool_list import drop_invalid_tools, tools_of
 from perdure.flows.executors.mcp.transports import McpTransport, ProgramOutput, connected, requests
 from perdure.flows.names import suggest
 from perdure.flows.summaries import safe_text
@@ -19,8 +21,12 @@ from perdure.flows.summaries import safe_text
 if TYPE_CHECKING:
     from mcp import Client
 
-#: Maximum number of pages read of a list of tools. A server could send pages for ever.
-PAGES = 100
+logger = logging.getLogger("perdure.mcp")
+#: Seconds for the answer to a ping, which a server gets after a call without an answer.
+PING_SECONDS = 10.0
+#: The beginnings of errors by which the client library reports a broken connection. A tool may have
+#: an error with the same code.
+_BROKEN = ("Connection closed", "SSE stream ")
 #: HTTP statuses for refused credentials, and for a server that is busy.
 _DENIED, _BUSY = frozenset({401, 403}), frozenset({425, 429, 503})
 
@@ -42,8 +48,13 @@ class McpSession:
         self._secrets = Secrets(self.what)
         self._output = ProgramOutput(name, self._secrets)
         self._tools: dict[str, Tool] = {}
+        self._invalid_tools: dict[str, str] = {}
+        self._is_list_old = False
+        self._listing = asyncio.Lock()
+        self._ping: asyncio.Task[None] | None = None
         self._ready, self._unwanted, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._client: Client | None = None
+        self._version: str | None = None
         self._fault: PerdureError | None = None
         self._life = asyncio.create_task(self._live())
 
@@ -52,17 +63,54 @@ class McpSession:
         """Whether the session with the MCP server has ended, so that no call can succeed."""
         return self._ended.is_set() or self._unwanted.is_set() or self._life.done()
 
-    async def tool(self, name: str) -> Tool:
+    async def settle(self) -> None:
+        """Wait for the answer to a ping, if one is under way. It decides whether this has ended."""
+        if self._ping is not None:
+            await asyncio.wait({self._ping})
+
+    async def tool(self, name: str, is_old: bool = False) -> Tool:
         """Return the MCP server's declaration of a tool, once the server has listed its tools.
+
+        The list is read again after the server has said that it changed, and before a tool is
+        said to be missing.
+
+        Args:
+            is_old: Whether to read the list again in any case.
 
         Raises:
             RetryableError: The server cannot be reached.
             FatalError: The server refuses the credentials, or has no such tool.
         """
-        await self._opened()
-        if name not in self._tools:
-            raise FatalError(f"{self.what} has no tool {name!r}; {suggest(name, self._tools)}")
-        return self._tools[name]
+        client = await self._opened()
+        async with self._listing:
+            if is_old or self._is_list_old or name not in self._tools:
+                await self._list_again(client)
+        if name in self._tools:
+            return self._tools[name]
+        if name in self._invalid_tools:
+            raise FatalError(
+                f"{self.what} declares its tool {name!r} against the protocol: "
+                f"{self._invalid_tools[name]}"
+            )
+        raise FatalError(f"{self.what} has no tool {name!r}; {suggest(name, self._tools)}")
+
+    async def _list_again(self, client: Client) -> None:
+        """Read the list of the MCP server's tools again."""
+        served: list[McpTransport] = []
+        requests.set(served)
+        seconds = self._server.start_seconds
+        try:
+            self._is_list_old = False
+            async with asyncio.timeout(seconds):
+                self._tools = await tools_of(client)
+        except Exception as error:
+            self._is_list_old = True
+            if isinstance(error, TimeoutError):
+                self._check_alive(client)
+            fault = self._judged(error, served, "list of tools", seconds)
+            # Listing tools has no effect, so nothing is in doubt.
+            is_final = isinstance(fault, FatalError) or type(fault) is RetryableError
+            raise fault if is_final else RetryableError(str(fault)) from None
 
     async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Any:
         """Call a tool of the MCP server, and return its result as JSON data.
@@ -76,17 +124,23 @@ class McpSession:
         client = await self._opened()
         served: list[McpTransport] = []
         requests.set(served)
-        asking = asyncio.create_task(
-            client.call_tool(name, dict(arguments), read_timeout_seconds=seconds)
-        )
+        asking = asyncio.create_task(client.call_tool(name, dict(arguments)))
         # Retrieves the exception even if no round waits for it.
         asking.add_done_callback(lambda done: done.cancelled() or done.exception())
         what = f"tool {name!r}"
         try:
-            await asyncio.wait({asking, self._life}, return_when=asyncio.FIRST_COMPLETED)
+            # The time limit is not the client library's, whose error looks like a tool's own error
+            # with the code -32001.
+            await asyncio.wait(
+                {asking, self._life}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
+            is_answered = asking.done()
             asking.cancel()  # has no effect on a task that is done
-        if not asking.done() or asking.cancelled():
+        if not is_answered and not self._life.done():
+            self._check_alive(client)
+            raise OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
+        if not is_answered or asking.cancelled():
             raise self._lost("it ended before it answered", OutcomeUnknown)
         error = asking.exception()
         if error is not None:
@@ -97,9 +151,46 @@ class McpSession:
         except ToolFailed as failed:
             raise ToolFailed(self._secrets.cleaned(str(failed))) from None
 
+    def _check_alive(self, client: Client) -> None:
+        """Send a ping to an MCP server that has not answered a call, and replace it if it hangs.
+
+        A server that answers the ping in time is only slow, and keeps its session.
+        """
+        if self._ping is None or self._ping.done():
+            self._ping = asyncio.create_task(self._ping_once(client))
+
+    async def _ping_once(self, client: Client) -> None:
+        from mcp import MCPError
+        from mcp_types import EmptyResult, PingRequest
+
+        requests.set([])
+        try:
+            async with asyncio.timeout(PING_SECONDS):
+                await client.session.send_request(PingRequest(), EmptyResult)
+        except MCPError as error:
+            # An error is an answer: later versions of the protocol have no ping.
+            if error.message.startswith(_BROKEN):
+                self._unwanted.set()
+        except Exception:
+            logger.warning("%s does not answer a ping; opening a new session", self.what)
+            self._unwanted.set()
+
+    def _inspect(self, message: Any) -> None:
+        """Read a message of the MCP server before the client library does."""
+        method = getattr(getattr(message, "message", None), "method", None)
+        if method == "notifications/tools/list_changed":
+            self._is_list_old = True
+        if self._version is None:
+            return
+        for tool, fault in drop_invalid_tools(message, self._version).items():
+            self._invalid_tools[tool] = self._secrets.cleaned(fault)
+            logger.warning("%s declares an invalid tool, %s: %s", self.what, tool, fault)
+
     async def close(self) -> None:
         """End the session with the MCP server, and the program that was started for it."""
         self._unwanted.set()
+        if self._ping is not None:
+            self._ping.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.wait({self._life})
 
@@ -126,11 +217,14 @@ class McpSession:
         requests.set(served)
         try:
             async with asyncio.timeout(self._server.start_seconds) as patience:
-                streams = connected(self._server, self._secrets, self._output, self._ended)
+                streams = connected(
+                    self._server, self._secrets, self._output, self._ended, self._inspect
+                )
                 async with Client(
                     streams, client_info=Implementation(name="perdure", version="1")
                 ) as client:
-                    self._tools = {tool.name: tool async for tool in _tools_of(client)}
+                    self._version = client.protocol_version
+                    self._tools = await tools_of(client)
                     patience.reschedule(None)
                     self._client = client
                     self._ready.set()
@@ -170,7 +264,7 @@ class McpSession:
     ) -> PerdureError:
         """Translate an exception of the MCP client library into the error that the round raises."""
         from mcp import MCPError
-        from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
+        from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
         from pydantic import ValidationError
 
         code = error.code if isinstance(error, MCPError) else None
@@ -185,14 +279,14 @@ class McpSession:
             return RetryableError(
                 f"{self.what} is busy (HTTP {refused.status})", refused.retry_after
             )
-        if isinstance(error, TimeoutError) or code == REQUEST_TIMEOUT:
+        if isinstance(error, TimeoutError):
             return OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
         failed = any(each.status is None or each.status >= 400 for each in served)
         if code not in (INVALID_PARAMS, METHOD_NOT_FOUND):  # these come with any HTTP status
-            closed = (
-                self.ended or failed or (self._server.url is not None and code == CONNECTION_CLOSED)
-            )
+            is_broken = isinstance(error, MCPError) and error.message.startswith(_BROKEN)
+            closed = self.ended or failed or (self._server.url is not None and is_broken)
         else:
+            self._is_list_old = True  # the server may have another schema by now
             closed = self.ended
         # The server did answer, even if the answer is unusable.
         if isinstance(error, MCPError | ValidationError | RuntimeError) and not closed:
@@ -210,18 +304,6 @@ class McpSession:
 
     def _cleaned(self, error: BaseException) -> str:
         return safe_text(self._secrets.cleaned(str(error) or type(error).__name__), TOLD_CHARACTERS)
-
-
-async def _tools_of(client: Client) -> Any:
-    """Yield all tools that an MCP server lists."""
-    cursor = None
-    for _ in range(PAGES):
-        page = await client.list_tools(cursor=cursor)
-        for tool in page.tools:
-            yield Tool.of(tool)
-        cursor = page.next_cursor
-        if cursor is None:
-            return
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

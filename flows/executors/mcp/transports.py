@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
+from perdure.flows.executors.mcp.odd_messages import understood
 from perdure.flows.executors.sandbox import PASSED_ON
 from perdure.flows.summaries import safe_text
 
@@ -81,10 +82,13 @@ class ProgramOutput(asyncio.Protocol):
 
 
 class _Watched:
-    """The stream of incoming messages. It sets ``ended`` when it ends."""
+    """The stream of incoming messages. It sets ``ended`` when it ends.
 
-    def __init__(self, stream: Any, ended: asyncio.Event) -> None:
-        self._stream, self._ended = stream, ended
+    Each message is passed to ``inspect`` before the client library reads it.
+    """
+
+    def __init__(self, stream: Any, ended: asyncio.Event, inspect: Callable[[Any], None]) -> None:
+        self._stream, self._ended, self._inspect = stream, ended, inspect
 
     @property
     def last_context(self) -> Any:
@@ -93,7 +97,9 @@ class _Watched:
 
     async def receive(self) -> Any:
         """Return the next message from the MCP server."""
-        return await self._stream.receive()
+        message = understood(await self._stream.receive())
+        self._inspect(message)
+        return message
 
     async def aclose(self) -> None:
         """Close the stream of messages from the MCP server."""
@@ -104,10 +110,12 @@ class _Watched:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._stream.__anext__()
+            message = understood(await self._stream.__anext__())
         except BaseException:  # at its end, or after any error, no more messages come
             self._ended.set()
             raise
+        self._inspect(message)
+        return message
 
     async def __aenter__(self) -> _Watched:
         await self._stream.__aenter__()
@@ -119,18 +127,22 @@ class _Watched:
 
 @asynccontextmanager
 async def connected(
-    server: ServerConfig, secrets: Secrets, output: ProgramOutput, ended: asyncio.Event
+    server: ServerConfig,
+    secrets: Secrets,
+    output: ProgramOutput,
+    ended: asyncio.Event,
+    inspect: Callable[[Any], None],
 ) -> AsyncIterator[tuple[Any, Any]]:
     """Connect to an MCP server, and yield the streams of messages from and to it.
 
-    ``ended`` is set when no more messages can come.
+    ``ended`` is set when no more messages can come. ``inspect`` gets each message of the server.
     """
     async with (
         _program(server, secrets, output, ended)
         if server.command
         else _service(server, secrets) as (incoming, outgoing)
     ):
-        yield _Watched(incoming, ended), outgoing
+        yield _Watched(incoming, ended, inspect), outgoing
 
 
 @asynccontextmanager

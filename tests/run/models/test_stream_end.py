@@ -174,7 +174,17 @@ def test_a_reply_of_any_protocol_is_whole_with_a_reason_or_while_it_is_suspended
         (
             theirs.ModelResponse(parts, provider_details={"finish_reason": "a_new_one"}),
             False,
-            "a_new_one",
+            "stop",
+        ),
+        (
+            theirs.ModelResponse(parts, provider_details={"finish_reason": "max_new_tokens"}),
+            False,
+            "length",
+        ),
+        (
+            theirs.ModelResponse(parts, provider_details={"finish_reason": "aborted"}),
+            False,
+            "aborted",
         ),
         (theirs.ModelResponse(parts), True, "tool_call"),
         (theirs.ModelResponse([theirs.TextPart("words")]), True, "stop"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -91,6 +92,25 @@ def test_a_tools_own_error_is_told_and_bounded() -> None:
     with pytest.raises(ToolFailed) as failed:
         observation_of(result({"type": "text", "text": "x" * 10_000}, isError=True), "it")
     assert len(str(failed.value)) == TOLD_CHARACTERS
+
+
+def test_an_error_keeps_its_structured_content_and_names_its_pictures() -> None:
+    structured = {"error": {"code": "NEEDS_HUMAN", "hint": "type it in"}}
+    with pytest.raises(ToolFailed, match="type it in"):
+        observation_of(result(isError=True, structuredContent=structured), "it")
+    with pytest.raises(ToolFailed, match=r"^one\n.*type it in"):
+        observation_of(result(TEXT, isError=True, structuredContent=structured), "it")
+    copy = {"type": "text", "text": json.dumps(structured, indent=1)}
+    with pytest.raises(ToolFailed) as failed:
+        observation_of(result(copy, isError=True, structuredContent=structured), "it")
+    assert str(failed.value).count("NEEDS_HUMAN") == 1
+    with pytest.raises(ToolFailed, match=r"it sent image \(image/png, 300 bytes\)"):
+        observation_of(result(IMAGE, isError=True), "it")
+
+
+def test_an_empty_structured_content_does_not_hide_the_text() -> None:
+    assert observation_of(result(TEXT, structuredContent={}), "it") == "one"
+    assert observation_of(result(structuredContent={}), "it") == {}
 
 
 def test_a_result_that_could_not_be_kept_is_the_tools_failure_and_not_the_runs() -> None:

@@ -1,0 +1,153 @@
+"""Sessions with MCP services that forget them, hang, change their tools, or have errors of their own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import BadReply, FatalError, OutcomeUnknown, RetryableError
+from perdure.flows.executors.mcp import mcp_commands, session
+from perdure.flows.executors.mcp.results import ToolFailed
+from tests.support.cases import Cases
+from tests.support.cases import EachCase as Each
+from tests.support.mcp_servers import context, needs_servers, no_server_stays
+from tests.support.odd_mcp_service import TOOL, Answer, OddService, error, odd_service, result
+from tests.support.redis_servers import until
+
+__all__ = ["context", "no_server_stays"]
+
+pytestmark = needs_servers
+
+
+def tool_of(service: OddService, name: str = "t", seconds: float = 5) -> Any:
+    [command] = mcp_commands(
+        "odd", url=service.url, tools=[name], timeout_seconds=seconds, start_seconds=5
+    )
+    return command
+
+
+LOST: Cases = {
+    "404, as the official server says it": (error(-32001, "Session not found", 404),),
+    "404 with a request error": (error(-32600, "Session has been terminated", 404),),
+    "404 in words": (Answer("Not Found", 404, "text/plain"),),
+    "400": (error(-32000, "Bad Request: No valid session ID provided", 400),),
+    "400 in words": (Answer("No valid session ID provided", 400, "text/plain"),),
+}
+
+
+def test_a_session_that_a_service_has_lost_is_opened_again_and_nothing_is_in_doubt(
+    each_case: Each,
+) -> None:
+    def check(lost: Answer) -> None:
+        with odd_service() as service:
+            service.lost = lost
+            command, context = tool_of(service), RoundContext("g")
+            assert command.carry_out({}, context) == "ok"
+            service.sessions.clear()
+            with pytest.raises(RetryableError) as failed:
+                command.carry_out({}, context)
+            assert not isinstance(failed.value, OutcomeUnknown)
+            assert command.carry_out({}, context) == "ok"
+            assert service.asked.count("initialize") == 2
+
+    each_case(LOST, check)
+
+
+@pytest.mark.parametrize("code", [-32001, -32000, -32603, 7])
+def test_an_error_of_a_tool_is_shown_whatever_its_code_is(code: int, context: RoundContext) -> None:
+    with odd_service() as service:
+        service.answer = lambda asked: error(code, "record not found")
+        for _ in range(2):
+            with pytest.raises(ToolFailed, match="record not found"):
+                tool_of(service).carry_out({}, context)
+        assert service.asked.count("initialize") == 1
+
+
+def test_a_service_that_hangs_gets_a_new_session_if_a_ping_has_no_answer(
+    context: RoundContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "PING_SECONDS", 0.2)
+    with odd_service() as service:
+        service.answer, service.pongs = lambda asked: None, False
+        with pytest.raises(OutcomeUnknown, match=r"no answer within 0.2 s"):
+            tool_of(service, seconds=0.2).carry_out({}, context)
+        service.answer = lambda asked: result()
+        assert tool_of(service).carry_out({}, context) == "ok"
+        assert service.asked.count("initialize") == 2
+
+
+def test_a_service_that_is_only_slow_keeps_its_session(context: RoundContext) -> None:
+    with odd_service() as service:
+        service.answer = lambda asked: None
+        with pytest.raises(OutcomeUnknown, match=r"no answer within 0.2 s"):
+            tool_of(service, seconds=0.2).carry_out({}, context)
+        until(lambda: "ping" in service.asked, "the ping")
+        service.answer = lambda asked: result()
+        assert tool_of(service).carry_out({}, context) == "ok"
+        assert service.asked.count("initialize") == 1
+
+
+def test_a_tool_that_a_service_adds_is_found_without_a_new_session(context: RoundContext) -> None:
+    with odd_service() as service:
+        with pytest.raises(FatalError, match="has no tool 'later'"):
+            tool_of(service, "later").carry_out({}, context)
+        service.tools = [TOOL, {**TOOL, "name": "later"}]
+        assert tool_of(service, "later").carry_out({}, context) == "ok"
+        assert service.asked.count("initialize") == 1
+
+
+def test_a_list_that_changed_is_read_again_before_arguments_are_checked(
+    context: RoundContext,
+) -> None:
+    changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+
+    def says_so(asked: dict[str, Any]) -> Answer:
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": result().body["result"]}
+        events = "".join(f"data: {json.dumps(each)}\n\n" for each in (changed, answer))
+        return Answer(events, kind="text/event-stream")
+
+    with odd_service() as service:
+        command = tool_of(service)
+        command.check({"x": 1})
+        service.answer = says_so
+        command.carry_out({"x": 1}, context)
+        service.tools = [
+            {"name": "t", "inputSchema": {"type": "object", "required": ["z"], "properties": {}}}
+        ]
+        with pytest.raises(BadReply, match="'z' is a required property"):
+            command.check({"x": 1})
+
+
+def test_arguments_are_refused_by_no_schema_that_is_old(context: RoundContext) -> None:
+    with odd_service() as service:
+        command = tool_of(service)
+        with pytest.raises(BadReply, match="is not of type 'integer'"):
+            command.check({"x": "one"})
+        service.tools = [{"name": "t", "inputSchema": {"type": "object"}}]
+        command.check({"x": "one"})
+
+
+@pytest.mark.parametrize("cursor", ["", "same"])
+def test_a_cursor_that_leads_nowhere_ends_the_list(cursor: str, context: RoundContext) -> None:
+    with odd_service() as service:
+        service.next_cursor = cursor
+        assert tool_of(service).carry_out({}, context) == "ok"
+        assert service.asked.count("tools/list") <= 2
+
+
+def test_an_invalid_declaration_of_one_tool_does_not_hide_the_others(context: RoundContext) -> None:
+    with odd_service() as service:
+        service.tools = [
+            {"name": "broken"},
+            {"name": "text", "inputSchema": {"type": "string"}},
+            TOOL,
+        ]
+        assert tool_of(service).carry_out({}, context) == "ok"
+        for name in ("broken", "text"):
+            with pytest.raises(
+                FatalError, match=f"declares its tool '{name}' against the protocol"
+            ):
+                tool_of(service, name).carry_out({}, context)

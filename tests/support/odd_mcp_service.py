@@ -1,0 +1,137 @@
+"""An MCP service over HTTP in the test's own process, that a test lets answer as servers do that surprise their clients."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+TOOL = {"name": "t", "inputSchema": {"type": "object", "properties": {"x": {"type": "integer"}}}}
+
+
+@dataclass
+class Answer:
+    """An HTTP response. A body that is no text is the result or the error of the request."""
+
+    body: Any = None
+    status: int = 200
+    kind: str = "application/json"
+
+
+def result(text: str = "ok") -> Answer:
+    return Answer({"result": {"content": [{"type": "text", "text": text}]}})
+
+
+def error(code: int, message: str, status: int = 200) -> Answer:
+    return Answer({"error": {"code": code, "message": message}}, status)
+
+
+@dataclass
+class OddService:
+    """A service that knows its sessions.
+
+    Attributes:
+        answer: what it answers to a call of a tool; None: nothing, before the test ends.
+        tools: what it lists.
+        next_cursor: the cursor of each of its lists.
+        pongs: whether it answers a ping.
+        lost: what it answers with a session that it does not know.
+        asked: the methods, in order.
+        sessions: ids of the sessions that it knows.
+    """
+
+    answer: Callable[[dict[str, Any]], Answer | None] = lambda asked: result()
+    tools: list[Any] = field(default_factory=lambda: [TOOL])
+    next_cursor: str | None = None
+    pongs: bool = True
+    lost: Answer = field(default_factory=lambda: error(-32001, "Session not found", 404))
+    asked: list[str] = field(default_factory=list)
+    sessions: set[str] = field(default_factory=set)
+    ending: threading.Event = field(default_factory=threading.Event)
+    url: str = ""
+
+    def answer_to(self, asked: dict[str, Any], session: str) -> Answer | None:
+        method = asked.get("method", "")
+        self.asked.append(method)
+        if method == "server/discover":
+            return error(-32601, "no")
+        if method == "initialize":
+            capabilities = {"tools": {"listChanged": True}}
+            return Answer(
+                {
+                    "result": {
+                        "protocolVersion": "2025-06-18",
+                        "capabilities": capabilities,
+                        "serverInfo": {"name": "odd", "version": "1"},
+                    }
+                }
+            )
+        if "id" not in asked:
+            return Answer(status=202)
+        if session not in self.sessions:
+            return self.lost
+        if method == "tools/list":
+            more = {} if self.next_cursor is None else {"nextCursor": self.next_cursor}
+            return Answer({"result": {"tools": self.tools, **more}})
+        if method == "ping":
+            return Answer({"result": {}}) if self.pongs else None
+        return self.answer(asked)
+
+
+@contextmanager
+def odd_service() -> Iterator[OddService]:
+    """Run the service, and end it afterwards."""
+    service = OddService()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+            answer = service.answer_to(asked, self.headers.get("Mcp-Session-Id", ""))
+            if answer is None:
+                service.ending.wait()
+                self.close_connection = True
+                return
+            body = answer.body
+            if body is not None and not isinstance(body, str):
+                body = json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), **body})
+            raw = (body or "").encode()
+            self.send_response(answer.status)
+            if asked.get("method") == "initialize":
+                session = f"s{service.asked.count('initialize')}"
+                service.sessions.add(session)
+                self.send_header("Mcp-Session-Id", session)
+            self.send_header("Content-Type", answer.kind)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def do_GET(self) -> None:
+            self._refuse()
+
+        def do_DELETE(self) -> None:
+            self._refuse()
+
+        def _refuse(self) -> None:
+            self.send_response(405)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    service.url = f"http://127.0.0.1:{server.server_port}/mcp"
+    try:
+        yield service
+    finally:
+        service.ending.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
