@@ -425,7 +425,7 @@ class RoundContext(Generic[Deps]):
                 "at most 100"
             )
         own = f"{self.scope}{name}"
-        text = self.journal.recorded.get(own)
+        text = self._recorded(name)
         if text is None:
             self.journal.check_room(own)
             attached = len(self.attaching)
@@ -448,8 +448,21 @@ class RoundContext(Generic[Deps]):
         Returns:
             ``default`` if no attempt of the step has recorded a result under the name.
         """
-        text = self.journal.recorded.get(f"{self.scope}{name}")
+        text = self._recorded(name)
         return default if text is None else json.loads(text)
+
+    def _recorded(self, name: str) -> str | None:
+        """Return the record of a name as JSON, or None.
+
+        A worker of an older release recorded without a scope what steps did beside others. It also
+        recorded the steps themselves, with their kind.
+        """
+        text = self.journal.recorded.get(f"{self.scope}{name}")
+        if text is None and self.scope:
+            text = self.journal.recorded.get(name)
+            if text is not None and '"kind":"step"' in text:
+                return None
+        return text
 
     def attach(self, file: File) -> dict[str, Any]:
         """Store a file with this round's commit, and return the reference to it, as JSON data.

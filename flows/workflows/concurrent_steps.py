@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from time import monotonic
 from typing import Any
 
@@ -31,10 +31,13 @@ class Sibling:
         step: what is carried out.
         context: what the step sees of the round.
         mailbox: what it sees of the run's signals.
+        keys: the keys of all steps that are carried out at the same time.
     """
 
-    def __init__(self, step: StepRequest, context: RoundContext, lock: threading.RLock) -> None:
-        self.step = step
+    def __init__(
+        self, step: StepRequest, context: RoundContext, lock: threading.RLock, keys: Set[str]
+    ) -> None:
+        self.step, self.keys = step, keys
         scope = f"{step.key}{SCOPE}"
         self.mailbox = SiblingMailbox(context.mailbox, context.journal, scope, lock)
         self.context = altered(

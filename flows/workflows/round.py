@@ -241,7 +241,8 @@ class WorkflowRound:
             Exception: what the first step raised that is to be tried again.
         """
         lock = threading.RLock()
-        siblings = [Sibling(each, self._context, lock) for each in steps]
+        keys = {each.key for each in steps}
+        siblings = [Sibling(each, self._context, lock, keys) for each in steps]
         limits = TimeLimits([(each.step, each.context) for each in siblings])
         with limits, ThreadPoolExecutor(len(steps), "perdure-step") as pool:
             futures = [
@@ -260,7 +261,8 @@ class WorkflowRound:
         The result is recorded at once, since other steps may take longer.
         """
         step, context = sibling.step, sibling.context
-        for name in (step.key, *self._names_of_failure(step)):
+        failure = self._name_of_failure(sibling)
+        for name in (step.key, failure):
             if name in context.journal.recorded:
                 told = self._context.recorded(name)
                 sibling.take_over(told)
@@ -283,18 +285,18 @@ class WorkflowRound:
             part = RoundPart(f"step {step.key}", context.traced, began, time_ns(), failed)
             context.parts.append(part)
 
-    def _names_of_failure(self, step: StepRequest) -> tuple[str, ...]:
-        """Return the names under which a failure of a step is recorded, the newest first.
+    def _name_of_failure(self, sibling: Sibling) -> str:
+        """Return the name under which the failure of a step is recorded.
 
         A retry of the run by a person tries a failed step again, so its failure has another name.
         """
-        retried = self._context.retried
-        return f"{SCOPE}{step.key} failed{retried}", f"{step.key}-failed{retried}"
+        name = f"{sibling.step.key}-failed{self._context.retried}"
+        return f"{SCOPE}{name}" if name in sibling.keys else name
 
     def _recorded(self, entry: JournalEntry, sibling: Sibling) -> JournalEntry:
         """Record the entry of a step before its round's commit, and return what is recorded."""
         step, context = sibling.step, sibling.context
-        name = step.key if entry.error is None else self._names_of_failure(step)[0]
+        name = step.key if entry.error is None else self._name_of_failure(sibling)
         text = canonical(sibling.with_beside(entry.told()))
         try:
             told = json.loads(context.journal.record(name, text))

@@ -87,6 +87,25 @@ def test_each_of_several_steps_may_record_as_much_as_one(client: Client, driver:
     assert "once('n64', ...): the step has recorded 64 results" in play(driver, run).answer
 
 
+@workflow("siblings_named_alike")
+async def named_alike(steps: AsyncSteps) -> list[str]:
+    works = (
+        steps.step(fails, "a", name="a", retry={"max_attempts": 1}),
+        steps.step(effect, "a-failed", name="a-failed", idempotent=True),
+        steps.step(effect, "b", name="b", idempotent=True),
+    )
+    return [str(each) for each in await asyncio.gather(*works, return_exceptions=True)]
+
+
+def test_the_failure_of_a_step_is_not_taken_for_a_step_of_that_name(
+    client: Client, driver: Driver
+) -> None:
+    DEADLY["b"] = 1
+    failed, other, _ = play(driver, client.submit("siblings_named_alike")).answer
+    assert (failed, other) == ("step a failed: ValueError: a", "a-failed is done")
+    assert DONE["a"] == 1
+
+
 def takes(name: str, context: RoundContext) -> list[int]:
     taken = [context.take("paid"), context.take("paid")]
     numbers = [each.payload for each in taken if each is not None]
