@@ -37,7 +37,15 @@ REQUEST_PROBLEMS = {
 #: restart.
 RETRY_AFTER = 2
 #: Functions of the routes whose bodies may have files.
-TAKE_FILES = frozenset({"submit_run", "create_response", "create_chat_completion"})
+TAKE_FILES = frozenset(
+    {
+        "submit_run",
+        "create_response",
+        "create_chat_completion",
+        "chat_with_ai_sdk",
+        "chat_with_ag_ui",
+    }
+)
 
 
 class ProblemRoute(SharedRoute):
