@@ -34,12 +34,18 @@ def run_result(run: Run, waiting: PendingInterrupt | None, note: str = "") -> Ca
 
 
 def run_facts(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
-    """Return what MCP clients learn of a run, as JSON data."""
+    """Return what MCP clients learn of a run, as JSON data.
+
+    ``answer`` is always of the flow's type of answers, since clients check it against the tool's
+    output schema. What a run has that used up its rounds need not be: it is ``unfinished_answer``.
+    """
     facts: dict[str, Any] = {"run": run.id, "flow": run.flow, "status": run.status.value}
     if run.status is RunStatus.COMPLETED:
-        facts |= {"finished": run.finished, "answer": run.answer, "output": run.output}
+        facts |= {"finished": run.finished, "output": run.output}
+        if run.answer is not None:
+            facts["answer" if run.finished else "unfinished_answer"] = run.answer
     if run.status is RunStatus.ERRORED:
-        facts["error"] = run.error
+        facts["error"] = run.error or "the run failed"
     if waiting is not None:
         facts["question"] = question_facts(run.id, waiting)
     return facts

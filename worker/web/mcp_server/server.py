@@ -27,7 +27,7 @@ from perdure.worker.web.mcp_server import tasks
 from perdure.worker.web.mcp_server.results import refusal
 from perdure.worker.web.mcp_server.route import REFUSED_KEY
 from perdure.worker.web.mcp_server.tool_calls import ToolCalls
-from perdure.worker.web.mcp_server.tools import RUN_TOOLS, flow_tool
+from perdure.worker.web.mcp_server.tools import RUN_TOOLS, flow_tool, tool_names
 from perdure.worker.web.services import services_of
 
 logger = logging.getLogger("perdure.web")
@@ -52,7 +52,8 @@ def make_server() -> Server[Any]:
     ) -> ListToolsResult:
         runs = runs_of(context)
         flows = await run_in_threadpool(exposed_flows, runs, "mcp")
-        made = [flow_tool(name, flow) for name, flow in sorted(flows.items())]
+        by_tool = sorted(tool_names(flows).items())
+        made = [flow_tool(name, flows[flow]) for name, flow in by_tool]
         # The list depends on the caller and on the live workers: it is not kept for others.
         return ListToolsResult(tools=[*made, *RUN_TOOLS], ttl_ms=0, cache_scope="private")
 
