@@ -10,7 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from perdure import Client, FileReference, RunStatus
+from perdure import Client, FileReference, RunStatus, Steps, workflow
+from perdure.flows.commands.approval import Approved, read_answer
 from perdure.worker.settings import Settings
 from tests.support.chat_ui_clients import AgUiPage, AiSdkPage, events_of
 from tests.support.example_flows import chat_flow, live_text  # noqa: F401 -- registers flows
@@ -24,6 +25,22 @@ MODULES = ("tests.support.example_flows.live_text", "tests.support.example_flows
 AI_SDK, AG_UI = "/api/v1/flows/{}/ai-sdk", "/api/v1/flows/{}/ag-ui"
 STREAM = {"accept": "text/event-stream"}
 LATER = {"follow": "false"}
+
+
+@workflow("asks_for_a_call", needs_goal=False)
+def asks_for_a_call(steps: Steps) -> str:
+    """Asks about a call as the adapters of other libraries do, and makes it if it is approved."""
+    args = {"amount": 3}
+    approval = {"command": "pay", "args": args, "digest": "d", "listener": "model"}
+    answer = steps.ask("approve the call pay?", {"approval": approval}, name="approve")
+    steps.sleep(0)
+    if not isinstance(read_answer(answer), Approved):
+        return "refused"
+    return str(steps.step(pay, 3))
+
+
+def pay(amount: int) -> str:
+    return f"paid {amount}"
 
 
 pytestmark = pytest.mark.settings(flow_modules=MODULES)
@@ -125,7 +142,7 @@ def test_an_approval_over_the_ai_sdk_streams_what_follows_into_the_same_message(
     assert page.finished == "stop" and page.text == 'I look it up.Done: "paid 3"'
 
 
-def test_a_refusal_over_the_ai_sdk_reaches_the_run(
+def test_a_refusal_over_the_ai_sdk_reaches_the_run_and_leaves_a_valid_message(
     client: Client, http: httpx2.Client, settings: Settings
 ) -> None:
     run_id = run_of(http, "chatting", chat(says("tea")))
@@ -134,9 +151,63 @@ def test_a_refusal_over_the_ai_sdk_reaches_the_run(
     pay = page.parts[5]
     pay |= {"state": "approval-responded"}
     pay["approval"] |= {"approved": False, "reason": "too dear"}
-    run_of(http, "chatting", chat(says("tea"), page.message()))
-    play(settings, run_id)
+    page.finished = ""
+    with playing(settings):
+        body = chat(says("tea"), page.message())
+        with http.stream("POST", AI_SDK.format("chatting"), json=body) as response:
+            page.take(response.iter_lines())
     assert "too dear" in json.dumps(stored(client, run_id)[1])
+    assert pay["state"] == "output-denied" and "output" not in pay and "errorText" not in pay
+    assert page.finished == "stop"
+    later = AiSdkPage().take(watched(http, run_id, "ai-sdk"))
+    [seen] = [part for part in later.parts if part["type"] == "tool-pay"]
+    assert seen["state"] == "output-available" and seen["output"]["refused"] == "too dear"
+
+
+@pytest.mark.parametrize("answer", ["approve", {"refuse": "too dear"}])
+@pytest.mark.parametrize("form", ["ai-sdk", "ag-ui"])
+def test_the_approval_of_a_workflow_is_shown_at_its_call_and_is_no_call_itself(
+    client: Client, http: httpx2.Client, settings: Settings, form: str, answer: Any
+) -> None:
+    run_id = client.submit("asks_for_a_call").id
+    play(settings, run_id)
+    client.resume(run_id, answer)
+    play(settings, run_id)
+    lines = watched(http, run_id, form)
+    if form == "ai-sdk":
+        page = AiSdkPage().take(lines)
+        calls = {part["type"]: part["output"] for part in page.parts if "toolCallId" in part}
+    else:
+        talk = AgUiPage().take(lines)
+        names = {
+            call["id"]: f"tool-{call['function']['name']}"
+            for each in talk.messages
+            for call in each.get("toolCalls", ())
+        }
+        results = [each for each in talk.messages if each["role"] == "tool"]
+        calls = {names[each["toolCallId"]]: each["content"] for each in results}
+        assert names.keys() == {each["toolCallId"] for each in results}
+    result = calls.pop("tool-pay")
+    assert calls == {}, "an answer and a sleep are no calls"
+    assert "paid 3" in str(result) if answer == "approve" else "too dear" in str(result)
+
+
+def test_a_refused_call_of_a_workflow_is_denied_in_the_message_that_asked(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    run_id = run_of(http, "asks_for_a_call", chat(says("tea")))
+    play(settings, run_id)
+    page = AiSdkPage().take(watched(http, run_id, "ai-sdk"))
+    [pay] = [part for part in page.parts if part["type"] == "tool-pay"]
+    pay |= {"state": "approval-responded"}
+    pay["approval"] |= {"approved": False}
+    page.finished = ""
+    with playing(settings):
+        body = chat(says("tea"), page.message())
+        with http.stream("POST", AI_SDK.format("asks_for_a_call"), json=body) as response:
+            page.take(response.iter_lines())
+    assert [part["state"] for part in page.parts if "toolCallId" in part] == ["output-denied"]
+    assert page.finished == "stop"
 
 
 def test_the_same_message_makes_one_run_and_another_or_an_edited_one_another(

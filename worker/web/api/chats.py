@@ -36,6 +36,7 @@ from perdure.worker.web.ui_streams.requests import (
     ChatAnswer,
     ChatMessage,
     answer_to,
+    decided_calls,
     key_of,
     of_ag_ui,
     of_ai_sdk,
@@ -200,9 +201,10 @@ def respond(
     asking = runs.get(said.run_id)
     pending = PendingInterrupt.of(asking)
     answer = {} if pending is None else answer_to(pending, said)
+    calls = said.calls if pending is None else decided_calls(pending, said.calls, answer)
     runs.resume(said.run_id, interrupt=said.interrupt, **answer)
     start = response_start(runs, said.run_id)
-    return said.run_id, None if start is None else behind(start), said.calls
+    return said.run_id, None if start is None else behind(start), calls
 
 
 def _working_run(runs: AuthorizedClient, flow: str, chat_id: str) -> str | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from pydantic.alias_generators import to_camel
 
+from perdure.flows.commands.approval import Approved, read_answer
 from perdure.flows.errors import InvalidInput
 from perdure.flows.files import File, files_of
 from perdure.flows.json_values import canonical
@@ -23,6 +24,7 @@ from perdure.worker.web.message_files import (
     plain_type,
 )
 from perdure.worker.web.ui_streams.ai_sdk import INTERRUPT
+from perdure.worker.web.ui_streams.tool_results import arguments_of
 from perdure.worker.web.ui_streams.writer import UiToolCall
 
 #: Types of a message's parts in AG-UI that have a source.
@@ -216,6 +218,27 @@ def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
     return {} if pending.kind == "pause" else {"answer": answer.payload}
 
 
+def decided_calls(
+    pending: PendingInterrupt, calls: Sequence[UiToolCall], answer: Mapping[str, Any]
+) -> list[UiToolCall]:
+    """Return the open calls of a conversation, with the person's decision in the one it is about.
+
+    Messages of the AI SDK have the decision. Those of AG-UI do not.
+
+    Args:
+        answer: the arguments of ``resume``.
+    """
+    decided = list(calls)
+    if pending.kind != "approval" or any(call.approved is not None for call in calls):
+        return decided
+    named = [call for call in calls if call.name == pending.command]
+    same = [call for call in named if call.args == pending.args]
+    for call in (same or named)[:1]:
+        approved = isinstance(read_answer(answer["answer"]), Approved)
+        decided[decided.index(call)] = replace(call, approved=approved)
+    return decided
+
+
 def topic_of(chat_id: str) -> str:
     """Return the topic that the live run of a chat holds."""
     topic = f"chat:{chat_id}"
@@ -347,7 +370,16 @@ def _open_calls(parts: Sequence[Mapping[str, Any]]) -> list[UiToolCall]:
         is_tool = kind.startswith("tool-") or kind == "dynamic-tool"
         if is_tool and not str(part.get("state")).startswith("output-"):
             name = part.get("toolName") or kind.removeprefix("tool-")
-            calls.append(UiToolCall(str(part.get("toolCallId")), str(name)))
+            approval, args = part.get("approval"), part.get("input")
+            decision = approval.get("approved") if isinstance(approval, Mapping) else None
+            calls.append(
+                UiToolCall(
+                    str(part.get("toolCallId")),
+                    str(name),
+                    args if isinstance(args, Mapping) else None,
+                    decision if isinstance(decision, bool) else None,
+                )
+            )
     return calls
 
 
@@ -360,7 +392,9 @@ def _calls_without_result(messages: Sequence[AgUiMessage]) -> list[UiToolCall]:
             function = each.get("function") if isinstance(each, Mapping) else None
             if isinstance(function, Mapping):
                 calls[str(each.get("id"))] = UiToolCall(
-                    str(each.get("id")), str(function.get("name"))
+                    str(each.get("id")),
+                    str(function.get("name")),
+                    arguments_of(function.get("arguments")),
                 )
         calls.pop(str(more.get("toolCallId")), None)
     return list(calls.values())
