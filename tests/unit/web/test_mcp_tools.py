@@ -58,10 +58,11 @@ def test_the_result_of_a_run_matches_the_output_schema_of_its_tool(run: Run) -> 
 
 
 def test_a_refusal_matches_the_output_schema_of_the_tool() -> None:
+    from perdure.worker.web.auth import LOCAL
     from perdure.worker.web.mcp_server.results import refusal
     from perdure.worker.web.mcp_server.tools import flow_tool
 
-    result = refusal(InvalidInput("n: expected a number"))
+    result = refusal(InvalidInput("n: expected a number"), LOCAL)
     schema = flow_tool("weigh", FLOW).output_schema
     assert schema is not None and result.structured_content is not None
     Draft202012Validator(schema).validate(result.structured_content)

@@ -31,7 +31,7 @@ from perdure.worker.web.auth.authenticate import (
     prepare_page,
 )
 from perdure.worker.web.dashboard.template_filters import FILTERS, GLOBALS, harmless
-from perdure.worker.web.problems import REQUEST_PROBLEMS, details, invalid, problem
+from perdure.worker.web.problems import REQUEST_PROBLEMS, caller_of, details, invalid, problem
 from perdure.worker.web.services import services_of
 from perdure.worker.web.shared_route import SharedRoute
 
@@ -166,7 +166,7 @@ class PageRoute(SharedRoute):
             except RequestValidationError as error:
                 return error_page(request, invalid(error))
             except PerdureError as error:
-                return error_page(request, problem(error))
+                return error_page(request, problem(error, caller_of(request)))
 
         return respond
 

@@ -11,7 +11,9 @@ from perdure.flows.errors import PerdureError
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.presentation.questions import what
+from perdure.worker.web.auth import Caller
 from perdure.worker.web.exposed_flows import answer_text
+from perdure.worker.web.problems import shown_text
 from perdure.worker.web.question_facts import expected, question_facts
 
 
@@ -84,11 +86,12 @@ def _text(run: Run, waiting: PendingInterrupt | None) -> str:
     )
 
 
-def refusal(error: PerdureError) -> CallToolResult:
+def refusal(error: PerdureError, caller: Caller) -> CallToolResult:
     """Return the result of a tool call that was refused."""
+    text = shown_text(error, caller)
     return CallToolResult(
-        content=[TextContent(type="text", text=str(error))],
-        structured_content={"code": error.code, "error": str(error)},
+        content=[TextContent(type="text", text=text)],
+        structured_content={"code": error.code, "error": text},
         is_error=True,
     )
 

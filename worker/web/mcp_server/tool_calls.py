@@ -130,7 +130,7 @@ class ToolCalls:
                 runs.resume, arguments.run, arguments.answer, arguments.add, arguments.question
             )
         except Forbidden as error:  # The flow wants another person's approval.
-            return refusal(error)
+            return refusal(error, runs.caller)
         return await self._told(runs, run.id, arguments.wait)
 
 
