@@ -152,3 +152,17 @@ def test_the_results_of_two_calls_of_a_tool_come_to_the_calls_with_their_argumen
         ("tool-output-denied", "1"),
         ("tool-output-available", "2"),
     ]
+
+
+def test_a_request_of_an_agent_to_its_model_is_no_call_of_a_tool() -> None:
+    def did(step: str, **facts: Any) -> list[str]:
+        reply = {"parts": [{"part_kind": "tool-call"}]}
+        data = {"command": step, "did": [step], "observation": "x", **facts}
+        return kinds(events([committed(1, **data)], [Turn(Command(step), {"result": reply})]))
+
+    assert did("clerk.model", model="gpt") == did("clerk.model.2", model="gpt") == []
+    assert did("model.3", model="gpt") == []
+    assert "tool-output-available" in did("model"), "a step that asks no model is one"
+    assert "tool-output-available" in did("summarize", model="gpt"), (
+        "and so is one that asks itself"
+    )

@@ -19,6 +19,8 @@ from perdure.flows.summaries import digest, shown
 NO_CALLS = frozenset({"ask", "sleep", "signal", "now", "patched", "listen"})
 #: Names of what the observation of a journal entry has.
 ENTRY = frozenset({"kind", "of", "result", "error", "artifact"})
+#: Steps in which the agent of another library asks its model. Its reply is text, not a result.
+MODEL_STEP = re.compile(r"(?:.+\.)?model(?:\.\d+)?")
 #: Beginning of the observation of calls that were carried out at once.
 CALLS = re.compile(r"(\d+) calls\b")
 
@@ -50,7 +52,8 @@ class ToolResults:
     ) -> list[ToolResult | CallRefused] | None:
         """Return the tools that a committed round has called, or None if the history lacks them.
 
-        Answers of people and waits of a workflow are no tools. A refused call is there.
+        Answers of people, waits of a workflow and an agent's requests to its model are no tools. A
+        refused call is there.
 
         Args:
             data: of the event ``committed``.
@@ -68,7 +71,7 @@ class ToolResults:
 
 def told_by_event(data: Mapping[str, Any]) -> list[ToolResult]:
     """Return the tool that a committed round has called, as far as its event tells."""
-    if not data.get("command"):
+    if not data.get("command") or _is_model_request(str(data["command"]), data):
         return []
     return [(str(data["command"]), arguments_of(data.get("args")), data.get("observation"))]
 
@@ -100,7 +103,7 @@ def _matching(data: Mapping[str, Any], turns: Sequence[Turn], place: int) -> Seq
 
 def _told(turn: Turn, data: Mapping[str, Any]) -> ToolResult | CallRefused | None:
     """Return the call that a turn is, or a person's refusal of one, or None if it is neither."""
-    if turn.command is None or not turn.command.name:
+    if turn.command is None or not turn.command.name or _is_model_request(turn.command.name, data):
         return None
     entry = turn.observation
     is_entry = "did" in data and isinstance(entry, Mapping) and entry.keys() <= ENTRY
@@ -113,6 +116,11 @@ def _told(turn: Turn, data: Mapping[str, Any]) -> ToolResult | CallRefused | Non
     if isinstance(answer, ApprovalRefused):
         return CallRefused(turn.command.name, answer.words)
     return None
+
+
+def _is_model_request(step: str, data: Mapping[str, Any]) -> bool:
+    """Return whether a step of a committed round is a request of an agent to its model."""
+    return "did" in data and "model" in data and MODEL_STEP.fullmatch(step) is not None
 
 
 def _result(turn: Turn, data: Mapping[str, Any]) -> Any:
