@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 #: Values of ``expose``: the Model Context Protocol, and OpenAI's API.
 EXPOSED_TO = ("mcp", "openai")
-#: Tools that the MCP server has itself, so no flow that is exposed there can have their names.
-MCP_TOOLS = ("status", "answer", "cancel")
 
 #: The modules of the base flows. A docstring there describes the base, not the flows made of it.
 SHAPES = frozenset(
@@ -215,7 +213,7 @@ class Flow(ABC):
             owner.retry = policy
         check_nodes(self)
         check_limits(self)
-        check_exposure(self, own_name)
+        check_exposure(self)
         if self.Inputs is not None and not _is_model(self.Inputs):
             raise InvalidFlow(
                 f"{own_name}: Inputs is {self.Inputs!r}; "
@@ -368,19 +366,14 @@ def check_limits(flow: Flow) -> None:
         raise InvalidFlow(str(error)) from error
 
 
-def check_exposure(flow: Flow, name: str) -> None:
-    """Raise InvalidFlow if ``expose`` of a flow is no list of protocols, or its name is taken."""
+def check_exposure(flow: Flow) -> None:
+    """Raise InvalidFlow if ``expose`` of a flow is no list of protocols."""
     for protocol in [flow.expose] if isinstance(flow.expose, str) else flow.expose:
         if isinstance(flow.expose, str) or protocol not in EXPOSED_TO:
             raise InvalidFlow(
                 f"{title(flow)}: expose is {flow.expose!r}; expected a list of: "
                 f"{', '.join(EXPOSED_TO)}"
             )
-    if "mcp" in flow.expose and name in MCP_TOOLS:
-        raise InvalidFlow(
-            f"{title(flow)}: the MCP server has a tool {name!r} of its own; give the flow another "
-            "name, or do not expose it to mcp"
-        )
 
 
 def check_note_store(store: Any, name: str) -> None:

@@ -46,6 +46,14 @@ class NotificationNotFound(PerdureError):
     exit_code = 3
 
 
+class UnsupportedPart(InvalidInput):
+    """A message has a part that a run cannot take, such as the address of a file."""
+
+    code = "unsupported-part"
+    title = "A part of the message cannot be taken"
+    http_status = 422
+
+
 class RunFailed(PerdureError):
     """A run whose answer was awaited ended without one: errored, stopped or unfinished.
 
@@ -278,6 +286,7 @@ __all__ = [
     "UnknownFlow",
     "UnsafeServer",
     "UnstorableValue",
+    "UnsupportedPart",
     "ValueNotFound",
 ]
 

@@ -59,8 +59,8 @@ class NotificationRule(BaseModel):
     task: str | None = Field(default=None, min_length=1)
     #: Queue of the task.
     queue: str | None = Field(default=None, min_length=1)
-    #: Id of an access token (``perdure token list``). The links of notifications then sign in with
-    #: it, each once.
+    #: Id of an access token with the scope ``sign-in`` (``perdure token list``). The links of
+    #: notifications then sign in with it, each once.
     sign_in: str | None = Field(default=None, pattern=r"^[0-9a-f]{16}$")
     #: Time (seconds) after which a notification that could not be delivered becomes a dead one.
     patience: RuleSeconds = Field(default=86_400.0, gt=0)

@@ -102,11 +102,12 @@ def office(browser: Browser) -> Iterator[Office]:
         url = stack.enter_context(serving(settings))
         receiver = stack.enter_context(listening(Receiver()))
         token = Tokens(client).create("ann", ["admin"])
+        of_links = Tokens(client).create("ann", ["read", "answer", "sign-in"]).token
         rule = {
             "on": ["waiting", "ended"],
             "webhook": receiver.url,
             "secret": "env:OPS_WEBHOOK_SECRET",
-            "sign_in": token.token.id,
+            "sign_in": of_links.id,
         }
         worker = WorkerProcess(
             settings,
@@ -235,7 +236,7 @@ def test_find_which_worker_holds_a_round(operator: Operator, office: Office) -> 
 def test_answer_an_approval_from_the_link_of_a_notification(
     browser: Browser, office: Office
 ) -> None:
-    run = office.client.submit("careful", "old.log")
+    run = office.client.submit("careful", "old.log", submitted_by="ann")
     until(lambda: _links(office, "run.waiting", run.id), "the webhook", 30)
     with browsing(browser, office.url) as page:
         person = Operator(page)
@@ -246,7 +247,9 @@ def test_answer_an_approval_from_the_link_of_a_notification(
 
 
 def test_be_told_when_it_is_over(browser: Browser, office: Office) -> None:
-    run = office.client.submit("thinker", "be quick", {"notes": 0, "tokens": 20})
+    run = office.client.submit(
+        "thinker", "be quick", {"notes": 0, "tokens": 20}, submitted_by="ann"
+    )
     until(lambda: _links(office, "run.completed", run.id), "the webhook", 30)
     with browsing(browser, office.url) as page:
         person = Operator(page)

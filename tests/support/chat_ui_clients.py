@@ -96,9 +96,14 @@ class AiSdkPage:
                 assert not call["text"] or json.loads(call["text"]) == chunk["input"]
                 call |= {"input": chunk["input"], "state": "input-available"}
             case "tool-output-available":
+                self.check_decision(chunk, True)
                 self.call(chunk).update(output=chunk["output"], state="output-available")
             case "tool-output-error":
+                self.check_decision(chunk, True)
                 self.call(chunk).update(errorText=chunk["errorText"], state="output-error")
+            case "tool-output-denied":
+                self.check_decision(chunk, False)
+                self.call(chunk).update(state="output-denied")
             case "tool-approval-request":
                 self.call(chunk).update(
                     approval={"id": chunk["approvalId"]}, state="approval-requested"
@@ -121,6 +126,14 @@ class AiSdkPage:
     def call(self, chunk: dict[str, Any]) -> dict[str, Any]:
         [found] = [part for part in self.parts if part.get("toolCallId") == chunk["toolCallId"]]
         return found
+
+    def check_decision(self, chunk: dict[str, Any], approved: bool) -> None:
+        """A message is valid only if a part with a result has the decision that allows it.
+
+        So does the schema of ``validateUIMessages`` say. Without an approval, it was not denied.
+        """
+        approval = self.call(chunk).get("approval", {} if not approved else {"approved": True})
+        assert approval.get("approved") is approved, f"{chunk['type']} after {approval}"
 
     @property
     def text(self) -> str:

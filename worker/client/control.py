@@ -435,7 +435,13 @@ class RunControl(RunLimits):
         data = question.data or {}
         name = data["budget"]
         own = {each: amount for each, amount in more.items() if each != name}
-        check_has_budgets(record, own)
+        if unknown := [each for each in own if each not in record.budgets]:
+            raise InvalidInput(
+                f"run {record.id} asks for more {name} of run {payer}, and has itself no budget "
+                f"{unknown[0]!r}; it has: {', '.join(record.budgets) or 'no budgets'}. Answer it "
+                f"with {question.how()[0]}. To raise {unknown[0]} of the run above, if it has "
+                f"that budget: perdure add {payer} {unknown[0]}={own[unknown[0]]:g}"
+            )
         if name in more:
             check_enough(question, {name: data["limit"] + more[name]}, more)
         if own:

@@ -98,12 +98,15 @@ class RunSignals(RunReads, ClientApi):
         """Send a signal to a run if this is the secret of its hook.
 
         Returns:
-            Whether the hook exists and the signal is stored.
+            Whether the hook exists and the signal is stored. A completed run has no hook, also for
+            an event that it has had before.
         """
         known = ""
         if RUN_ID.fullmatch(run_id) and validation.is_run_id(run_id) and is_name(name):
             try:
-                known = self._store.some_fields([run_id], [f"h:{name}"])[0].get(f"h:{name}", "")
+                [fields] = self._store.some_fields([run_id], [f"h:{name}", "phase"])
+                if fields.get("phase") != "completed":
+                    known = fields.get(f"h:{name}", "")
             except DamagedRun:
                 known = ""
         digest = sha256(secret.encode("utf-8", "replace")).hexdigest()

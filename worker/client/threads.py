@@ -7,13 +7,14 @@ gets a message, and each knows the message's key: the submission of a run that t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
 from perdure.flows.conversation import ThreadMessage
 from perdure.flows.errors import InvalidInput
+from perdure.flows.files import File, files_of
 from perdure.worker.client import validation
 from perdure.worker.client.signal import RunSignals, stored_key
 from perdure.worker.client.steer import RunSteering, check_words
@@ -21,7 +22,7 @@ from perdure.worker.client.submit import AlreadyHeard, Submitter
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.submission import Submission
-from perdure.worker.errors import Conflict, InvalidTransition, RunNotFound, Taken
+from perdure.worker.errors import Conflict, InvalidTransition, RunNotFound, Taken, UnsupportedPart
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.thread_messages import thread_messages
 
@@ -70,14 +71,20 @@ class Threads(Submitter, RunSignals, RunSteering):
         budgets: Mapping[str, float] | None,
         submitted_by: str | None,
         may_hear: Callable[[Run], bool] = lambda run: True,
+        files: Sequence[File] = (),
     ) -> SentMessage:
         """Send a message to the thread whose live run holds this topic.
 
         Args:
             may_hear: Whether a live run gets the message. If not, ``Taken`` is raised.
+            files: Files of the run that the message starts.
+
+        Raises:
+            UnsupportedPart: It has files, and a live run should hear it.
         """
         validation.optional_texts(flow=flow)
-        check_words(text, "text")
+        if not files:
+            check_words(text, "text")
         validation.key(key, "key")
         validation.mapping(inputs, "inputs")
         validation.mapping(labels, "labels", of_texts=True)
@@ -99,6 +106,7 @@ class Threads(Submitter, RunSignals, RunSteering):
             budgets=budgets,
             submitted_by=submitted_by,
             topic=topic,
+            files=files_of(files),
         )
         # The name of a thread may be long, and a key too.
         own = sha256(f"{topic}\n{key}".encode()).hexdigest()
@@ -116,8 +124,17 @@ class Threads(Submitter, RunSignals, RunSteering):
                 return SentMessage(heard.run_id, False, thread)
             except Taken as taken:
                 try:
-                    if not may_hear(self.get(taken.run_id)):
+                    holder = self.get(taken.run_id)
+                    if not may_hear(holder):
                         raise
+                    if files and holder.status.ended:
+                        continue
+                    if files:
+                        raise UnsupportedPart(
+                            f"run {taken.run_id} of thread {thread} works and hears texts only, "
+                            f"but the message has the file {files[0].name!r}. Send it when the "
+                            "run has ended, or stop the run"
+                        ) from taken
                     receipt = self.say(taken.run_id, text, key=key, by=submitted_by)
                 except (InvalidTransition, RunNotFound):
                     continue  # It has completed meanwhile.

@@ -70,6 +70,12 @@ class Tokens:
             raise InvalidInput(
                 f"a token needs at least one scope: {', '.join(scope.value for scope in Scope)}"
             )
+        if {Scope.ADMIN, Scope.SIGN_IN} <= scope_set:
+            raise InvalidInput(
+                "a token with the scope admin cannot have the scope sign-in: workers make the "
+                "links that sign in, so every worker could act as an admin. Create another token "
+                "for the links, with the scopes sign-in, read and answer"
+            )
         if expires_in is not None and not timedelta(0) < expires_in <= LONGEST:
             raise InvalidInput(
                 f"expires_in: expected a duration of at most {LONGEST.days} days, or None; "

@@ -104,6 +104,9 @@ KEEP_EVENTS = "keep_events"
 FOLLOWS = "follows"
 #: Field with the references to the files that were submitted with the run.
 FILES = "files"
+#: Field with the protocols to whose clients the run's flow was exposed at its submission. Left out
+#: if it was exposed to none.
+EXPOSED = "exposed"
 #: Field with the origin of a fork: the run and the step at which it was forked.
 FORKED = "forked"
 #: Field with the names of the run's groups of child runs, one per line.

@@ -27,6 +27,7 @@ from perdure.worker.domain.fork import shown_origin
 from perdure.worker.domain.record import (
     ARRIVED,
     EARLIER_CYCLES,
+    EXPOSED,
     FILES,
     FORGOTTEN,
     FORKED,
@@ -135,6 +136,11 @@ class RunDetails(TypedDict, total=False):
     """The model that the submission chose for the run."""
     files: list[RunFile]
     """The files that were submitted with the run. Left out if there are none."""
+    exposed: list[str]
+    """The protocols to whose clients its flow was exposed at the submission: ``mcp``, ``openai``.
+
+    Left out if there are none.
+    """
     forked: ForkOrigin | None
     """Where the run was forked from another one. Set for a fork."""
     owner: MaybeText
@@ -464,6 +470,8 @@ def _details(record: Record) -> dict[str, Any]:
     }
     if FILES in record.fields:
         details["files"] = [each.data for each in record.files]
+    if record.fields.get(EXPOSED):
+        details["exposed"] = record.fields[EXPOSED].split(",")
     if FORKED in record.fields:
         details["forked"] = shown_origin(record)
     details |= {name: _when(record, name).isoformat() for name in TIMES if record.fields.get(name)}

@@ -17,7 +17,7 @@ from perdure.flows.files import File, artifacts_of
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import suggest
 from perdure.worker.domain.execution_state import ExecutionState
-from perdure.worker.domain.record import FILES, digest_of, version_of
+from perdure.worker.domain.record import EXPOSED, FILES, digest_of, version_of
 from perdure.worker.domain.settlement import LONGEST, pause_between, pause_fields
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ class Submission:
             fields["on_end"] = self.on_end
         if self.model is not None:
             fields["model"] = self.model
+        if self.description.get("expose"):
+            fields[EXPOSED] = ",".join(self.description["expose"])
         if self.files:
             fields[FILES] = canonical([each.reference.data for each in self.files])
         timeout = self.description["round_timeout_seconds"] or settings.round_timeout_seconds

@@ -25,7 +25,10 @@ ID = re.compile(r"[0-9a-f]{16}")
 
 
 class Scope(Enum):
-    """Permission on the caller's own runs. ``admin`` permits everything, on all runs."""
+    """Permission on the caller's own runs. ``admin`` permits everything, on all runs.
+
+    ``sign-in`` permits no call: the links of notifications may sign in with the token.
+    """
 
     READ = "read"
     SUBMIT = "submit"
@@ -33,6 +36,7 @@ class Scope(Enum):
     STOP = "stop"
     SIGNAL = "signal"
     ADMIN = "admin"
+    SIGN_IN = "sign-in"
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,15 @@ class AccessToken:
         differ.
         """
         return hmac.compare_digest(self.digest.encode(), digest_of(secret).encode())
+
+    @property
+    def may_sign_in_by_link(self) -> bool:
+        """Whether the links of notifications sign in with this access token.
+
+        Workers make these links, so a worker's login can sign in with each such token. An admin's
+        token is never one of them.
+        """
+        return Scope.SIGN_IN in self.scopes and Scope.ADMIN not in self.scopes
 
     def has_expired(self, now: datetime) -> bool:
         """Return whether the access token has expired at ``now``."""

@@ -6,6 +6,7 @@ Numbers as texts: any number that a run can hold prints, however large or small.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -154,13 +155,23 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+#: Characters that count as printable and show nothing: those that Unicode lets programs ignore
+#: (Default_Ignorable_Code_Point), and blanks that are no spaces to Unicode. Bytes can hide in them.
+HIDDEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U00013441\U00013442"
+    "\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+
 def exact(value: Any) -> str:
-    """Return a value as JSON on one line, with unprintable characters as their escapes."""
+    """Return a value as JSON on one line, with characters that show nothing as their escapes."""
     text = json.dumps(value, ensure_ascii=False)
-    return (
-        text
-        if text.isprintable()
-        else "".join(
-            letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text
-        )
+    if text.isprintable() and HIDDEN.search(text) is None:
+        return text
+    return "".join(
+        letter
+        if letter.isprintable() and HIDDEN.match(letter) is None
+        else json.dumps(letter)[1:-1]
+        for letter in text
     )

@@ -55,15 +55,22 @@ def exposed_flow(runs: AuthorizedClient, protocol: Protocol, name: str) -> FlowI
 
 
 def exposed_run(runs: AuthorizedClient, protocol: Protocol, run_id: str) -> Run:
-    """Return a run, unless its flow is known and is not exposed to clients of the protocol.
+    """Return a run that is exposed to clients of a protocol.
 
-    A flow is not known while no worker is alive that has it. Its runs can be read meanwhile.
+    The run says so itself, also while no worker is alive that has the flow: its submission has
+    recorded it. A flow that is exposed no longer hides its older runs, too. A run without the
+    record is hidden unless its flow is known and exposed: runs of earlier releases have none.
 
     Raises:
         RunNotFound: There is no such run, it belongs to another owner, or it is not exposed.
     """
     run = runs.get(run_id)
     flow = runs.flows().get(run.flow)
+    recorded = run.details.get("exposed")
+    if recorded is None and flow is None:
+        raise not_found(run_id)
+    if recorded is not None and protocol not in recorded:
+        raise not_found(run_id)
     if flow is not None and not _is_exposed(flow, protocol):
         raise not_found(run_id)
     return run

@@ -15,7 +15,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from perdure.flows.errors import PerdureError
-from perdure.worker.errors import UnknownFlow, http_class
+from perdure.worker.errors import StoreUnavailable, UnknownFlow, http_class
+from perdure.worker.web.auth import Caller
 from perdure.worker.web.json_body import MOST_ENCODED, Json, JsonRequest
 from perdure.worker.web.services import authorize, services_of
 from perdure.worker.web.shared_route import SharedRoute
@@ -37,7 +38,15 @@ REQUEST_PROBLEMS = {
 #: restart.
 RETRY_AFTER = 2
 #: Functions of the routes whose bodies may have files.
-TAKE_FILES = frozenset({"submit_run", "create_response", "create_chat_completion"})
+TAKE_FILES = frozenset(
+    {
+        "submit_run",
+        "create_response",
+        "create_chat_completion",
+        "chat_with_ai_sdk",
+        "chat_with_ag_ui",
+    }
+)
 
 
 class ProblemRoute(SharedRoute):
@@ -68,7 +77,7 @@ class ProblemRoute(SharedRoute):
             except RequestValidationError as error:
                 return invalid(error, **run_field)
             except PerdureError as error:
-                return problem(error, **run_field)
+                return problem(error, caller_of(request), **run_field)
             except HTTPException as error:
                 return refused(error)
             # A bug in Perdure. The response has the same form as other errors.
@@ -87,7 +96,29 @@ class ProblemRoute(SharedRoute):
         return respond
 
 
-def problem(error: PerdureError, **more: Any) -> Response:
+def shown_text(error: PerdureError, caller: Caller | None) -> str:
+    """Return the text of an error as this caller may read it.
+
+    Errors of the state server name its address and its user. An admin reads that. Others, and a
+    caller who is not known, do not: what they would need is in the server's log.
+
+    Args:
+        caller: None if the request has none, or if the server is away before it was found.
+    """
+    if not isinstance(error, StoreUnavailable) or (caller is not None and caller.is_admin):
+        return str(error)
+    logger.warning("a request was refused: %s", error)
+    return f"{type(error).title}. Try again later. The log of this server says more"
+
+
+def caller_of(request: Request) -> Caller | None:
+    """Return the caller of an HTTP request, or None if it is not known."""
+    client = getattr(request.state, "authorized_client", None)
+    caller = getattr(request.state, "caller", None) if client is None else client.caller
+    return caller if isinstance(caller, Caller) else None
+
+
+def problem(error: PerdureError, caller: Caller | None, **more: Any) -> Response:
     """Return the HTTP response, with problem details, for an error of Perdure."""
     cls = http_class(type(error))
     if cls is PerdureError:
@@ -103,7 +134,7 @@ def problem(error: PerdureError, **more: Any) -> Response:
         if cls.http_status == 401
         else {}
     )
-    return details(cls.http_status, cls.code, cls.title, str(error), headers, **more)
+    return details(cls.http_status, cls.code, cls.title, shown_text(error, caller), headers, **more)
 
 
 def unknown_flow(error: UnknownFlow) -> Response:

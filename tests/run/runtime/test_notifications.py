@@ -238,7 +238,7 @@ def test_the_link_signs_in_once_and_not_before_a_person_presses_the_button(
 ) -> None:
     with site_on(server) as site:
         client = site.client
-        token = site.tokens.create("ann", ["read", "answer"]).token
+        token = site.tokens.create("ann", ["read", "answer", "sign-in"]).token
         rule = NotificationRule(**to(receiver, sign_in=token.id))
         sender = NotificationSender(make_app(client.settings), client._store, True, True)
         notifier = Notifier(

@@ -25,7 +25,7 @@ from tests.support.in_process_server import Site, csrf_of, site_on
 from tests.support.redis_servers import CrashableServer
 from tests.support.runs import everything, fail_round, try_claim
 
-READ, SUBMIT, ANSWER, STOP, SIGNAL, ADMIN = Scope
+READ, SUBMIT, ANSWER, STOP, SIGNAL, ADMIN, SIGN_IN = Scope
 API = "/api/v1"
 #: What a route asks of its caller: nothing at all; that somebody knows them; or scopes.
 PUBLIC, KNOWN = None, ()
@@ -314,7 +314,7 @@ def askers(site: Site) -> dict[str, Asker]:
     site.tokens.revoke(str(tokens["revoked"])[3:19])
     store = site.client._store
     store.now = store.time() - 10_000
-    tokens["expired"] = site.tokens.create("ann", Scope, timedelta(seconds=1)).text
+    tokens["expired"] = site.tokens.create("ann", set(Scope) - {SIGN_IN}, timedelta(seconds=1)).text
     store.now = None
     site.tokens.signing_key()  # made at the first cookie, whoever asks
     return {who: Asker(site, tokens[who]) for who in (*STRANGERS, *FRIENDS)}

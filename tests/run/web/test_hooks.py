@@ -95,6 +95,20 @@ def test_whatever_is_wrong_with_the_address_the_answer_is_the_same(
     assert client._store.signal_counts(run.id, ["paid"])["paid"] == (1, 1)
 
 
+def test_a_hook_ends_with_its_run_also_for_an_event_that_it_has_stored(
+    client: Client, settings: Settings, address: str, tmp_path: Path
+) -> None:
+    run, url = hooked(client, settings, address, tmp_path)
+    known = {"webhook-id": "evt-1"}
+    assert post(url, "1", **known).status_code == 202
+    assert post(url, "1", **known).status_code == 202, "it is sent again while the run lives"
+    play(settings.model_copy(update={"public_url": address}), run.id)
+    assert client.get(run.id).status.value == "completed"
+    told = [post(url, "1", **known), post(url, "2", **known), post(url, "1")]
+    assert [each.status_code for each in told] == [404, 404, 404]
+    assert len({each.text for each in told}) == 1
+
+
 def test_the_secret_of_a_hook_is_nowhere_but_in_its_address(
     client: Client,
     settings: Settings,

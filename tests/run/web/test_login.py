@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from starlette.testclient import TestClient
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from perdure import InvalidInput
+from perdure.worker.domain.token import Scope, digest_of
+from perdure.worker.store.tables import SignInCodes
 from perdure.worker.web.auth.sessions import AGE, WebSession, WebSessions
 from perdure.worker.web.json_body import most_bytes
 from tests.support.in_process_server import Site, csrf_of, site_on
@@ -339,3 +343,38 @@ def test_no_secret_is_logged(site: Site, caplog: pytest.LogCaptureFixture) -> No
         and site.tokens.signing_key() not in caplog.text
         and cookie_of(browser) not in caplog.text
     )
+
+
+@pytest.mark.parametrize(
+    ("scopes", "status"),
+    [
+        (("admin",), 401),
+        (("read", "submit", "answer", "stop", "signal"), 401),
+        (("read", "answer", "sign-in"), 303),
+    ],
+)
+def test_a_code_signs_in_only_with_a_token_that_has_the_right(
+    site: Site, scopes: tuple[str, ...], status: int
+) -> None:
+    """A worker's login writes such codes, for the id of any token."""
+    token = site.tokens.create("ann", scopes).token
+    SignInCodes(site.client._store).put(digest_of("made up"), token.id, 60_000)
+    browser = site.asking()
+    form = {"code": "made up", "next": "/runs", "csrf": csrf_of(browser)}
+    answer = browser.post("/sign-in", data=form)
+    assert answer.status_code == status
+    assert is_in(browser) is (status == 303)
+    assert status == 303 or "scope &#39;sign-in&#39;" in answer.text
+
+
+def test_a_stored_token_with_admin_and_the_right_is_no_way_in_for_links(site: Site) -> None:
+    with pytest.raises(InvalidInput, match="cannot have the scope sign-in"):
+        site.tokens.create("ann", ["admin", "sign-in"])
+    token = site.tokens.create("ann", ["admin"]).token
+    forged = replace(token, scopes=frozenset({Scope.ADMIN, Scope.SIGN_IN}))
+    site.tokens._records.put(token.id, forged.kept())
+    SignInCodes(site.client._store).put(digest_of("made up"), token.id, 60_000)
+    browser = site.asking()
+    form = {"code": "made up", "next": "/runs", "csrf": csrf_of(browser)}
+    assert browser.post("/sign-in", data=form).status_code == 401
+    assert not is_in(browser)

@@ -136,6 +136,29 @@ def test_what_a_browser_may_have_sent_carries_what_only_our_pages_know(
         assert asked(browser, "POST", x_csrf_token=csrf, **mark) in (303, 400, 422)
 
 
+def test_a_program_on_node_needs_nothing(site: Site) -> None:
+    node = {"sec_fetch_mode": "cors", "accept_language": "*", "user_agent": "node"}
+    assert asked(site.asking(), "POST", content_type="application/json", **node) == 303
+
+
+@pytest.mark.parametrize(
+    "browser",
+    [
+        {"sec_fetch_site": "same-origin"},
+        {"sec_fetch_site": "cross-site"},
+        {"origin": "http://localhost"},
+        {"origin": "https://evil.example"},
+        {"content_type": "text/plain"},
+        {"cookie": "theme=dark"},
+    ],
+)
+def test_a_browser_that_asks_as_node_does_is_still_refused(
+    site: Site, browser: dict[str, str]
+) -> None:
+    headers = {"content_type": "application/json", "sec_fetch_mode": "cors", **browser}
+    assert asked(site.asking(), "POST", **headers) in (400, 403)
+
+
 @pytest.mark.parametrize(
     "elsewhere",
     [{"origin": "https://evil.example"}, {"origin": "null"}, {"sec_fetch_site": "cross-site"}],

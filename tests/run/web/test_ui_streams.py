@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from perdure import Client, RunStatus
+from perdure import Client, FileReference, RunStatus, Steps, workflow
+from perdure.flows.commands.approval import Approved, read_answer
 from perdure.worker.settings import Settings
 from tests.support.chat_ui_clients import AgUiPage, AiSdkPage, events_of
 from tests.support.example_flows import chat_flow, live_text  # noqa: F401 -- registers flows
@@ -23,6 +25,22 @@ MODULES = ("tests.support.example_flows.live_text", "tests.support.example_flows
 AI_SDK, AG_UI = "/api/v1/flows/{}/ai-sdk", "/api/v1/flows/{}/ag-ui"
 STREAM = {"accept": "text/event-stream"}
 LATER = {"follow": "false"}
+
+
+@workflow("asks_for_a_call", needs_goal=False)
+def asks_for_a_call(steps: Steps) -> str:
+    """Asks about a call as the adapters of other libraries do, and makes it if it is approved."""
+    args = {"amount": 3}
+    approval = {"command": "pay", "args": args, "digest": "d", "listener": "model"}
+    answer = steps.ask("approve the call pay?", {"approval": approval}, name="approve")
+    steps.sleep(0)
+    if not isinstance(read_answer(answer), Approved):
+        return "refused"
+    return str(steps.step(pay, 3))
+
+
+def pay(amount: int) -> str:
+    return f"paid {amount}"
 
 
 pytestmark = pytest.mark.settings(flow_modules=MODULES)
@@ -124,7 +142,7 @@ def test_an_approval_over_the_ai_sdk_streams_what_follows_into_the_same_message(
     assert page.finished == "stop" and page.text == 'I look it up.Done: "paid 3"'
 
 
-def test_a_refusal_over_the_ai_sdk_reaches_the_run(
+def test_a_refusal_over_the_ai_sdk_reaches_the_run_and_leaves_a_valid_message(
     client: Client, http: httpx2.Client, settings: Settings
 ) -> None:
     run_id = run_of(http, "chatting", chat(says("tea")))
@@ -133,9 +151,63 @@ def test_a_refusal_over_the_ai_sdk_reaches_the_run(
     pay = page.parts[5]
     pay |= {"state": "approval-responded"}
     pay["approval"] |= {"approved": False, "reason": "too dear"}
-    run_of(http, "chatting", chat(says("tea"), page.message()))
-    play(settings, run_id)
+    page.finished = ""
+    with playing(settings):
+        body = chat(says("tea"), page.message())
+        with http.stream("POST", AI_SDK.format("chatting"), json=body) as response:
+            page.take(response.iter_lines())
     assert "too dear" in json.dumps(stored(client, run_id)[1])
+    assert pay["state"] == "output-denied" and "output" not in pay and "errorText" not in pay
+    assert page.finished == "stop"
+    later = AiSdkPage().take(watched(http, run_id, "ai-sdk"))
+    [seen] = [part for part in later.parts if part["type"] == "tool-pay"]
+    assert seen["state"] == "output-available" and seen["output"]["refused"] == "too dear"
+
+
+@pytest.mark.parametrize("answer", ["approve", {"refuse": "too dear"}])
+@pytest.mark.parametrize("form", ["ai-sdk", "ag-ui"])
+def test_the_approval_of_a_workflow_is_shown_at_its_call_and_is_no_call_itself(
+    client: Client, http: httpx2.Client, settings: Settings, form: str, answer: Any
+) -> None:
+    run_id = client.submit("asks_for_a_call").id
+    play(settings, run_id)
+    client.resume(run_id, answer)
+    play(settings, run_id)
+    lines = watched(http, run_id, form)
+    if form == "ai-sdk":
+        page = AiSdkPage().take(lines)
+        calls = {part["type"]: part["output"] for part in page.parts if "toolCallId" in part}
+    else:
+        talk = AgUiPage().take(lines)
+        names = {
+            call["id"]: f"tool-{call['function']['name']}"
+            for each in talk.messages
+            for call in each.get("toolCalls", ())
+        }
+        results = [each for each in talk.messages if each["role"] == "tool"]
+        calls = {names[each["toolCallId"]]: each["content"] for each in results}
+        assert names.keys() == {each["toolCallId"] for each in results}
+    result = calls.pop("tool-pay")
+    assert calls == {}, "an answer and a sleep are no calls"
+    assert "paid 3" in str(result) if answer == "approve" else "too dear" in str(result)
+
+
+def test_a_refused_call_of_a_workflow_is_denied_in_the_message_that_asked(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    run_id = run_of(http, "asks_for_a_call", chat(says("tea")))
+    play(settings, run_id)
+    page = AiSdkPage().take(watched(http, run_id, "ai-sdk"))
+    [pay] = [part for part in page.parts if part["type"] == "tool-pay"]
+    pay |= {"state": "approval-responded"}
+    pay["approval"] |= {"approved": False}
+    page.finished = ""
+    with playing(settings):
+        body = chat(says("tea"), page.message())
+        with http.stream("POST", AI_SDK.format("asks_for_a_call"), json=body) as response:
+            page.take(response.iter_lines())
+    assert [part["state"] for part in page.parts if "toolCallId" in part] == ["output-denied"]
+    assert page.finished == "stop"
 
 
 def test_the_same_message_makes_one_run_and_another_or_an_edited_one_another(
@@ -189,6 +261,120 @@ def test_the_run_that_works_hears_the_next_message_and_its_response_is_what_foll
     assert other.status_code == 200, "it has ended, so another flow may answer"
     taken = http.post(path.format("chatting"), json=body("tea", "x", "y"), params=LATER)
     assert taken.status_code == 409, "the run that works is of another flow"
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+PNG_DATA = base64.b64encode(PNG).decode()
+PNG_URL = f"data:image/png;base64,{PNG_DATA}"
+ADDRESS = "http://169.254.169.254/latest/meta-data/a.png"
+
+
+def with_parts(form: str, parts: list[dict[str, Any]], *texts: str, **more: Any) -> dict[str, Any]:
+    """A body whose last message has these parts, in the protocol ``form``."""
+    if form == "ai-sdk":
+        before = [says(text, f"b{number}") for number, text in enumerate(texts)]
+        return chat(*before, {"id": "m1", "role": "user", "parts": parts}, **more)
+    plain = [{"id": f"b{n}", "role": "user", "content": text} for n, text in enumerate(texts)]
+    return thread(*plain, {"id": "m1", "role": "user", "content": parts}, **more)
+
+
+@pytest.mark.parametrize(
+    ("form", "part", "name"),
+    [
+        ("ai-sdk", {"type": "file", "mediaType": "image/png", "filename": "a b.png", "url": PNG_URL}, "a b.png"),
+        ("ai-sdk", {"type": "file", "mediaType": "image/*", "url": PNG_URL}, "file-1"),
+        ("ai-sdk", {"type": "file", "mediaType": "image/png", "url": PNG_URL}, "picture-1"),
+        ("ag-ui", {"type": "binary", "mimeType": "image/png", "filename": "a.png", "data": PNG_DATA}, "a.png"),
+        ("ag-ui", {"type": "binary", "mimeType": "image/png", "url": PNG_URL}, "picture-1"),
+        ("ag-ui", {"type": "image", "source": {"type": "data", "value": PNG_DATA, "mimeType": "image/png"}}, "picture-1"),
+        ("ag-ui", {"type": "document", "source": {"type": "url", "value": PNG_URL}, "metadata": {"filename": "d.png"}}, "d.png"),
+    ],
+)  # fmt: skip
+def test_a_file_of_a_chat_message_is_a_file_of_its_run(
+    client: Client, http: httpx2.Client, form: str, part: dict[str, Any], name: str
+) -> None:
+    body = with_parts(form, [{"type": "text", "text": "What is on it?"}, part])
+    run_id = run_of(http, "chatting", body)
+    assert client.get(run_id).goal == "What is on it?"
+    assert client.files(run_id) == [FileReference(name, "image/png", len(PNG))]
+    assert client.file(run_id, name).content == PNG
+    assert run_of(http, "chatting", body) == run_id, "the same message makes one run"
+
+
+def test_a_message_of_files_alone_makes_a_run_and_each_file_keeps_its_own_name(
+    client: Client, http: httpx2.Client
+) -> None:
+    text = {"type": "file", "mediaType": "text/plain;charset=utf-8", "filename": "n.txt"}
+    parts = [
+        {**text, "url": "data:text/plain;base64,aGVsbG8="},
+        {**text, "url": "data:text/plain,good%20day"},
+    ]
+    run_id = run_of(http, "chatting", with_parts("ai-sdk", parts))
+    contents = {each.name: client.file(run_id, each.name).text for each in client.files(run_id)}
+    assert contents == {"n.txt": "hello", "n-2.txt": "good day"}
+    assert client.get(run_id).goal == ""
+    other = with_parts("ai-sdk", parts[:1], chat_id="c2")
+    assert run_of(http, "chatting", other) != run_id, "another file is another message"
+
+
+@pytest.mark.parametrize(
+    ("form", "part"),
+    [
+        ("ai-sdk", {"type": "file", "mediaType": "image/png", "url": ADDRESS}),
+        ("ai-sdk", {"type": "file", "mediaType": "image/png"}),
+        ("ai-sdk", {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,%%%"}),
+        ("ai-sdk", {"type": "data-cart", "data": {"item": 1}}),
+        ("ai-sdk", {"type": "source-url", "sourceId": "s", "url": ADDRESS}),
+        ("ai-sdk", {"type": "text"}),
+        ("ag-ui", {"type": "binary", "mimeType": "image/png", "url": ADDRESS}),
+        ("ag-ui", {"type": "binary", "mimeType": "image/png", "id": "file-1"}),
+        ("ag-ui", {"type": "image", "source": {"type": "url", "value": ADDRESS}}),
+        ("ag-ui", {"type": "image", "source": {"type": "file", "value": "file-1"}}),
+        ("ag-ui", {"type": "image"}),
+        ("ag-ui", {"type": "sticker", "name": "heart"}),
+    ],
+)  # fmt: skip
+def test_a_part_that_a_run_cannot_take_is_refused_and_never_dropped(
+    client: Client, http: httpx2.Client, form: str, part: dict[str, Any]
+) -> None:
+    path = (AI_SDK if form == "ai-sdk" else AG_UI).format("chatting")
+    body = with_parts(form, [{"type": "text", "text": "What is on it?"}, part])
+    answer = http.post(path, json=body, params=LATER)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["type"] == "urn:perdure:unsupported-part"
+    assert client.runs().runs == []
+
+
+@pytest.mark.parametrize("form", ["ai-sdk", "ag-ui"])
+def test_a_file_for_a_run_that_works_is_refused(
+    client: Client, http: httpx2.Client, form: str
+) -> None:
+    text = {"type": "text", "text": "tea"}
+    first = run_of(http, "chatting", with_parts(form, [text]))
+    part = (
+        {"type": "file", "mediaType": "image/png", "url": PNG_URL}
+        if form == "ai-sdk"
+        else {"type": "binary", "mimeType": "image/png", "data": PNG_DATA}
+    )
+    path = (AI_SDK if form == "ai-sdk" else AG_UI).format("chatting")
+    answer = http.post(path, json=with_parts(form, [text, part], "tea"), params=LATER)
+    assert answer.status_code == 422 and answer.json()["type"].endswith(":unsupported-part")
+    assert first in answer.json()["detail"] and client.unread(first) == {}
+    assert len(client.runs().runs) == 1
+
+
+def test_a_file_beside_the_answer_to_a_question_is_refused(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    run_id = run_of(http, "question", chat(says("What colour?")))
+    play(settings, run_id)
+    page = AiSdkPage().take(watched(http, run_id, "ai-sdk"))
+    answer = says("red", "m2")
+    answer["parts"].append({"type": "file", "mediaType": "image/png", "url": PNG_URL})
+    body = chat(says("What colour?"), page.message(), answer)
+    refused = http.post(AI_SDK.format("question"), json=body, params=LATER)
+    assert refused.status_code == 422 and refused.json()["type"].endswith(":unsupported-part")
+    assert client.get(run_id).status is RunStatus.INTERRUPTED
 
 
 def test_a_text_after_a_question_is_its_answer(

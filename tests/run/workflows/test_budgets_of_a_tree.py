@@ -158,6 +158,22 @@ def test_a_deep_tree_is_held_up_by_its_root_and_goes_on(client: Client, driver: 
     assert assert_the_sum_is_exact(client, client.get(run.id)) == 1_600
 
 
+def test_another_budget_than_the_one_asked_about_is_refused_with_both_named(
+    client: Client, driver: Driver
+) -> None:
+    run = submit(client, 1, 5, money=0.2, tokens=900)
+    play(driver)
+    [asking], _ = held_up(client, client.get(run.id))
+    with pytest.raises(InvalidInput) as refused:
+        client.resume(asking.id, add={"tokens": 50})
+    told = str(refused.value)
+    assert f"asks for more money of run {run.id}" in told and "no budget 'tokens'" in told
+    assert f"perdure resume {asking.id} --add money=" in told
+    assert f"perdure add {run.id} tokens=50" in told
+    assert client.get(run.id).details["budgets"] == {"money": 0.2, "tokens": 900}
+    assert client.get(asking.id).status is RunStatus.INTERRUPTED
+
+
 def test_the_one_that_asks_may_be_stopped_and_another_asks(client: Client, driver: Driver) -> None:
     run = submit(client, 3, 2, tokens=100)
     play(driver)

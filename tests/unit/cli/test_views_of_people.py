@@ -95,6 +95,17 @@ def test_what_is_to_be_approved_is_told_exactly_and_every_character_of_it_can_be
     )
 
 
+def test_characters_that_show_nothing_are_told_as_escapes() -> None:
+    """Two variation selectors hide a byte. All of these count as printable."""
+    selectors = "".join(
+        chr(0xE0100 + byte - 16) if byte >= 16 else chr(0xFE00 + byte) for byte in b"; rm \x01"
+    )
+    blanks = "\u034f\u115f\u1160\u17b4\u180b\u2800\u3164\uffa0\U00013441\U00016fe4\U0001d159"
+    value = {f"to{selectors}": f"ann{selectors}{blanks}"}
+    assert exact(value).isascii() and json.loads(exact(value)) == value
+    assert exact({"to": "Zoë 日本 é 😀"}) == '{"to": "Zoë 日本 é 😀"}', "what can be seen stays"
+
+
 @pytest.mark.parametrize("kind", ASKED)
 def test_show_and_the_end_of_watch_tell_what_is_asked_and_each_way_to_answer(kind: str) -> None:
     run = a_run(kind)

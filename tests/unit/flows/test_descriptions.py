@@ -12,7 +12,6 @@ from perdure import (
     InvalidFlow,
     Node,
     RoundContext,
-    register,
 )
 from perdure.flows.shapes.config import DESCRIPTION
 from perdure.worker.domain.fleet import describe
@@ -65,13 +64,3 @@ def test_a_flow_is_exposed_to_known_protocols_only(expose: object) -> None:
 
     with pytest.raises(InvalidFlow, match="expected a list of: mcp, openai"):
         Wrong(expose=expose)
-
-
-def test_a_flow_does_not_take_the_name_of_a_tool_of_the_mcp_server() -> None:
-    class Status(CircularFlow):
-        name = "status"
-        expose = ("mcp",)
-        topology = (Node("Controller", lambda state, context: {}, role="controller"),)
-
-    with pytest.raises(InvalidFlow, match="has a tool 'status' of its own"):
-        register("status")(Status)

@@ -118,3 +118,51 @@ def test_texts_of_parts_that_come_at_once_are_kept_apart_and_words_of_a_flow_are
 def test_nothing_is_taken_back_that_was_not_shown() -> None:
     retracted = StreamItem("1-0/1-0", "retracted", 0, 1)
     assert events([retracted, committed(0)]) == []
+
+
+def test_of_two_calls_of_a_tool_the_question_is_about_the_one_with_its_arguments() -> None:
+    from perdure.worker.web.ui_streams.ai_sdk import AiSdkWriter
+    from perdure.worker.web.ui_streams.response import UiResponse
+    from perdure.worker.web.ui_streams.writer import UiToolCall
+
+    first = UiToolCall("1", "remove", {"path": "a"}, approved=True)
+    second = UiToolCall("2", "remove", {"path": "b"})
+    response = UiResponse("r", AiSdkWriter(), [first, second])
+    assert response._call_of("remove", {"path": "b"}) is second
+    assert response._call_of("remove", {"path": "a"}) is first
+    assert response._call_of("remove", {"path": "c"}, is_asked=True) is second, "still undecided"
+
+
+def test_the_results_of_two_calls_of_a_tool_come_to_the_calls_with_their_arguments() -> None:
+    from perdure.worker.web.ui_streams.ai_sdk import AiSdkWriter
+    from perdure.worker.web.ui_streams.response import UiResponse
+    from perdure.worker.web.ui_streams.writer import UiToolCall
+
+    calls = [
+        UiToolCall("1", "remove", {"path": "a"}, approved=False),
+        UiToolCall("2", "remove", {"path": "b"}, approved=True),
+    ]
+    response = UiResponse("r", AiSdkWriter(), calls)
+    results = [
+        ("remove", {"path": "changed"}, "removed changed"),
+        ("remove", {"path": "a"}, {"refused": "no"}),
+    ]
+    found = [*response.take(committed(3, observation="2 calls: ..."), None, results)]
+    assert [(each["type"], each["toolCallId"]) for each in found] == [
+        ("tool-output-denied", "1"),
+        ("tool-output-available", "2"),
+    ]
+
+
+def test_a_request_of_an_agent_to_its_model_is_no_call_of_a_tool() -> None:
+    def did(step: str, **facts: Any) -> list[str]:
+        reply = {"parts": [{"part_kind": "tool-call"}]}
+        data = {"command": step, "did": [step], "observation": "x", **facts}
+        return kinds(events([committed(1, **data)], [Turn(Command(step), {"result": reply})]))
+
+    assert did("clerk.model", model="gpt") == did("clerk.model.2", model="gpt") == []
+    assert did("model.3", model="gpt") == []
+    assert "tool-output-available" in did("model"), "a step that asks no model is one"
+    assert "tool-output-available" in did("summarize", model="gpt"), (
+        "and so is one that asks itself"
+    )

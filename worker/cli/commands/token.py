@@ -16,7 +16,7 @@ from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import state_client_for
 from perdure.worker.presentation.text import moment, plain
 
-SCOPES = ("read", "submit", "answer", "stop", "signal", "admin")
+SCOPES = ("read", "submit", "answer", "stop", "signal", "admin", "sign-in")
 
 
 class TokenCommands(Commands):

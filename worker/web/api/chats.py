@@ -36,6 +36,7 @@ from perdure.worker.web.ui_streams.requests import (
     ChatAnswer,
     ChatMessage,
     answer_to,
+    decided_calls,
     key_of,
     of_ag_ui,
     of_ai_sdk,
@@ -50,9 +51,9 @@ Seconds = Annotated[
 ]
 RESPONSES: dict[int | str, dict[str, Any]] = {
     **problems(
-        *BODY_PROBLEMS, *CHANGE_PROBLEMS, "unknown-flow", "invalid-input", "unstorable-value",
-        "run-not-found", "invalid-transition", "stale", "conflict", "taken", "damaged-run",
-        "unsafe-server",
+        *BODY_PROBLEMS, *CHANGE_PROBLEMS, "unknown-flow", "invalid-input", "unsupported-part",
+        "unstorable-value", "run-not-found", "invalid-transition", "stale", "conflict", "taken",
+        "damaged-run", "unsafe-server",
     ),
     200: STREAM_RESPONSES[200],
 }  # fmt: skip
@@ -76,9 +77,9 @@ async def chat_with_ai_sdk(
 ) -> Response:
     """Answer a message of a chat with a run, as a UI message stream of Vercel's AI SDK.
 
-    It is what `useChat` sends. The last message of the person is the run's goal. The same
-    message in the same chat makes one run. An approval, or a text after a question of a run,
-    is its answer, and the run goes on.
+    It is what `useChat` sends. The last message of the person is the run's goal, and its files
+    are those of the run. The same message in the same chat makes one run. An approval, or a
+    text after a question of a run, is its answer, and the run goes on.
     """
     said = of_ai_sdk(body)
     is_anew = body.trigger == "regenerate-message"
@@ -142,10 +143,10 @@ async def chat_with_ag_ui(
 ) -> Response:
     """Answer a message of a conversation with a run, as events of AG-UI.
 
-    It is what an `HttpAgent` sends. The last message of the person is the run's goal. The same
-    message in the same thread makes one run. If a run of the thread works, it hears the
-    message, and the response is what follows. `resume` answers a question of a run, which then
-    goes on. Tools, state and context of the client are not used.
+    It is what an `HttpAgent` sends. The last message of the person is the run's goal, and its
+    files are those of the run. The same message in the same thread makes one run. If a run of
+    the thread works, it hears the message, and the response is what follows. `resume` answers a
+    question of a run, which then goes on. Tools, state and context of the client are not used.
     """
     said = of_ag_ui(body)
     inputs = None if body.forwarded_props is None else body.forwarded_props.inputs
@@ -183,10 +184,16 @@ def respond(
         topic = topic_of(chat_id)
         if key is None or is_anew:
             run = runs.submit(
-                flow, said.text, inputs, idempotency_key=key, thread_id=chat_id, topic=topic
+                flow,
+                said.text,
+                inputs,
+                idempotency_key=key,
+                thread_id=chat_id,
+                topic=topic,
+                files=said.files,
             )
             return run.id, None, ()
-        sent = runs.send_to_chat(topic, chat_id, said.text, flow, inputs, key)
+        sent = runs.send_to_chat(topic, chat_id, said.text, flow, inputs, key, said.files)
         if sent.started:
             return sent.run_id, None, ()
         [newest] = runs.latest_events(sent.run_id, 1)
@@ -194,9 +201,10 @@ def respond(
     asking = runs.get(said.run_id)
     pending = PendingInterrupt.of(asking)
     answer = {} if pending is None else answer_to(pending, said)
+    calls = said.calls if pending is None else decided_calls(pending, said.calls, answer)
     runs.resume(said.run_id, interrupt=said.interrupt, **answer)
     start = response_start(runs, said.run_id)
-    return said.run_id, None if start is None else behind(start), said.calls
+    return said.run_id, None if start is None else behind(start), calls
 
 
 def _working_run(runs: AuthorizedClient, flow: str, chat_id: str) -> str | None:

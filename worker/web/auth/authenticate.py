@@ -243,13 +243,30 @@ class Authenticator:
     def sign_in_once(self, request: Request, code: str) -> bool:
         """Sign a dashboard user in with the code of a notification's link, which is then used up.
 
+        A worker's login writes such codes, for a token of its choice. So the token itself has to
+        have the right, which only an admin gives.
+
         Returns:
             Whether the code and its token are valid. If not, no session begins.
+
+        Raises:
+            Forbidden: Links may not sign in with the token.
         """
         token_id = self.tokens.take_sign_in(code)
         token = self._valid_token(lambda: self.tokens.get(token_id)) if token_id else None
         if token is None:
             return False
+        if not token.may_sign_in_by_link:
+            logger.warning(
+                "a link wanted to sign in with the token %s of %s, which has no scope sign-in, or "
+                "is an admin's: the sign-in was refused",
+                token.id,
+                token.name,
+            )
+            raise Forbidden(
+                f"links cannot sign in with the token {token.id}: it needs the scope "
+                f"{Scope.SIGN_IN.value!r}, and must not have admin"
+            )
         self.set_session_cookie(request, WebSession.new(self._clock(), token.id))
         return True
 

@@ -11,6 +11,8 @@ from starlette.requests import HTTPConnection
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 #: Content types that a page of any site may send without a CORS preflight, because forms can.
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
+#: Headers that browsers send, and programs do not.
+BROWSER_HEADERS = ("cookie", "origin", "referer", "sec-fetch-site")
 #: Headers that a proxy adds to the requests that it forwards.
 PROXY_HEADERS = (
     "forwarded",
@@ -39,11 +41,18 @@ def is_from_elsewhere(request: HTTPConnection) -> bool:
 
 
 def is_from_browser(request: HTTPConnection) -> bool:
-    """Return whether a browser may have sent this HTTP request, perhaps for another site."""
+    """Return whether a browser may have sent this HTTP request, perhaps for another site.
+
+    ``Sec-Fetch-Mode: cors`` alone does not say so: ``fetch`` of Node sends it with every request.
+    A browser also sends ``Sec-Fetch-Site`` or ``Origin`` with such a request.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind in FORM_TYPES or any(
-        name in request.headers
-        for name in ("cookie", "origin", "referer", "sec-fetch-site", "sec-fetch-mode")
+    return (
+        kind in FORM_TYPES
+        or request.headers.get("sec-fetch-mode", "cors") != "cors"
+        or any(
+            name in request.headers for name in ("cookie", "origin", "referer", "sec-fetch-site")
+        )
     )
 
 

@@ -426,17 +426,19 @@ class AuthorizedClient:
         flow: str,
         inputs: Mapping[str, Any] | None,
         key: str,
+        files: Sequence[File] = (),
     ) -> SentMessage:
         """Send a message to a chat of the HTTP caller's: to the run that works, or to a new one.
 
         Raises:
             Taken: The run of the chat waits for a person, or is of another flow.
+            UnsupportedPart: It has files, and a run works, which hears texts only.
         """
         self.caller.require(Scope.SUBMIT)
         name = self.caller.name
         return self.client._send(
             self._own(topic), chat, text, flow, inputs, self._own(key), None, None, name,
-            lambda run: run.flow == flow and run.status is not RunStatus.INTERRUPTED,
+            lambda run: run.flow == flow and run.status is not RunStatus.INTERRUPTED, files,
         )  # fmt: skip
 
     def conversation(self, thread: str) -> list[ThreadMessage]:

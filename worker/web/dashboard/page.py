@@ -24,14 +24,14 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from perdure.flows.errors import PerdureError
-from perdure.worker.web.auth import Caller, Scope, Unknown
+from perdure.worker.web.auth import Caller, Forbidden, Scope, Unknown
 from perdure.worker.web.auth.authenticate import (
     AppAuthenticator,
     authenticator_of,
     prepare_page,
 )
 from perdure.worker.web.dashboard.template_filters import FILTERS, GLOBALS, harmless
-from perdure.worker.web.problems import REQUEST_PROBLEMS, details, invalid, problem
+from perdure.worker.web.problems import REQUEST_PROBLEMS, caller_of, details, invalid, problem
 from perdure.worker.web.services import services_of
 from perdure.worker.web.shared_route import SharedRoute
 
@@ -166,7 +166,7 @@ class PageRoute(SharedRoute):
             except RequestValidationError as error:
                 return error_page(request, invalid(error))
             except PerdureError as error:
-                return error_page(request, problem(error))
+                return error_page(request, problem(error, caller_of(request)))
 
         return respond
 
@@ -304,8 +304,13 @@ def sign_in_once(
     code: Annotated[str, Form()] = "",
     next: Annotated[str, Form()] = "",  # noqa: A002  the form field's name
 ) -> Response:
-    if not authenticator.sign_in_once(request, code):
-        fault = "This link was used, or is too old. Sign in with your token."
+    fault = ""
+    try:
+        if not authenticator.sign_in_once(request, code):
+            fault = "This link was used, or is too old. Sign in with your token."
+    except Forbidden as error:
+        fault = f"{str(error)[0].upper()}{str(error)[1:]}. Sign in with your token."
+    if fault:
         return page(request, "login.html", 401, next=next, fault=fault)
     return RedirectResponse(next, 303) if is_local(next) else back(request)
 

@@ -11,7 +11,9 @@ from perdure.flows.errors import PerdureError
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.presentation.questions import what
+from perdure.worker.web.auth import Caller
 from perdure.worker.web.exposed_flows import answer_text
+from perdure.worker.web.problems import shown_text
 from perdure.worker.web.question_facts import expected, question_facts
 
 
@@ -34,12 +36,18 @@ def run_result(run: Run, waiting: PendingInterrupt | None, note: str = "") -> Ca
 
 
 def run_facts(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
-    """Return what MCP clients learn of a run, as JSON data."""
+    """Return what MCP clients learn of a run, as JSON data.
+
+    ``answer`` is always of the flow's type of answers, since clients check it against the tool's
+    output schema. What a run has that used up its rounds need not be: it is ``unfinished_answer``.
+    """
     facts: dict[str, Any] = {"run": run.id, "flow": run.flow, "status": run.status.value}
     if run.status is RunStatus.COMPLETED:
-        facts |= {"finished": run.finished, "answer": run.answer, "output": run.output}
+        facts |= {"finished": run.finished, "output": run.output}
+        if run.answer is not None:
+            facts["answer" if run.finished else "unfinished_answer"] = run.answer
     if run.status is RunStatus.ERRORED:
-        facts["error"] = run.error
+        facts["error"] = run.error or "the run failed"
     if waiting is not None:
         facts["question"] = question_facts(run.id, waiting)
     return facts
@@ -78,11 +86,12 @@ def _text(run: Run, waiting: PendingInterrupt | None) -> str:
     )
 
 
-def refusal(error: PerdureError) -> CallToolResult:
+def refusal(error: PerdureError, caller: Caller) -> CallToolResult:
     """Return the result of a tool call that was refused."""
+    text = shown_text(error, caller)
     return CallToolResult(
-        content=[TextContent(type="text", text=str(error))],
-        structured_content={"code": error.code, "error": str(error)},
+        content=[TextContent(type="text", text=text)],
+        structured_content={"code": error.code, "error": text},
         is_error=True,
     )
 

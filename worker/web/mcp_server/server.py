@@ -27,7 +27,8 @@ from perdure.worker.web.mcp_server import tasks
 from perdure.worker.web.mcp_server.results import refusal
 from perdure.worker.web.mcp_server.route import REFUSED_KEY
 from perdure.worker.web.mcp_server.tool_calls import ToolCalls
-from perdure.worker.web.mcp_server.tools import RUN_TOOLS, flow_tool
+from perdure.worker.web.mcp_server.tools import RUN_TOOLS, flow_tool, tool_names
+from perdure.worker.web.problems import shown_text
 from perdure.worker.web.services import services_of
 
 logger = logging.getLogger("perdure.web")
@@ -52,7 +53,8 @@ def make_server() -> Server[Any]:
     ) -> ListToolsResult:
         runs = runs_of(context)
         flows = await run_in_threadpool(exposed_flows, runs, "mcp")
-        made = [flow_tool(name, flow) for name, flow in sorted(flows.items())]
+        by_tool = sorted(tool_names(flows).items())
+        made = [flow_tool(name, flows[flow]) for name, flow in by_tool]
         # The list depends on the caller and on the live workers: it is not kept for others.
         return ListToolsResult(tools=[*made, *RUN_TOOLS], ttl_ms=0, cache_scope="private")
 
@@ -65,7 +67,7 @@ def make_server() -> Server[Any]:
             raise
         except PerdureError as error:
             # As a result and not as an error of the protocol, so that a model reads it.
-            return refusal(error)
+            return refusal(error, runs_of(context).caller)
 
     server: Server[Any] = Server(
         "perdure",
@@ -113,7 +115,8 @@ def _guarded(handle: Callable[[Context, P], Awaitable[Any]]) -> Callable[[Contex
             raise MCPError(INVALID_PARAMS, str(error), {"code": error.code}) from error
         except PerdureError as error:
             code = INTERNAL_ERROR if error.http_status >= 500 else INVALID_PARAMS
-            raise MCPError(code, str(error), {"code": error.code}) from error
+            text = shown_text(error, runs_of(context).caller)
+            raise MCPError(code, text, {"code": error.code}) from error
         except Exception:
             logger.exception("%s of an MCP client failed", context.method)
             raise MCPError(INTERNAL_ERROR, "unexpected error: see the server's log") from None

@@ -19,7 +19,13 @@ from perdure.worker.domain.token import Scope
 from perdure.worker.errors import Forbidden, Stale
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.event_hub import EventHub
-from perdure.worker.web.exposed_flows import answerable_run, exposed_flow, exposed_run, settled
+from perdure.worker.web.exposed_flows import (
+    answerable_run,
+    exposed_flow,
+    exposed_flows,
+    exposed_run,
+    settled,
+)
 from perdure.worker.web.mcp_server import tasks
 from perdure.worker.web.mcp_server.question_forms import answer_of, form_of
 from perdure.worker.web.mcp_server.results import refusal, run_result
@@ -28,6 +34,7 @@ from perdure.worker.web.mcp_server.tools import (
     CancelArguments,
     StartArguments,
     StatusArguments,
+    tool_names,
 )
 from perdure.worker.web.question_facts import open_question, pending, question_key
 
@@ -87,7 +94,7 @@ class ToolCalls:
             The run, or what the call comes to if the person has not decided.
         """
         run = await run_in_threadpool(exposed_run, runs, "mcp", str(params.request_state))
-        if run.flow != params.name:
+        if run.flow != await run_in_threadpool(_flow_of, runs, params.name):
             raise InvalidInput(f"run {run.id} is of flow {run.flow}; {params.name} cannot go on")
         waiting = await run_in_threadpool(open_question, runs, run)
         key = question_key(run.id, waiting) if waiting else ""
@@ -123,7 +130,7 @@ class ToolCalls:
                 runs.resume, arguments.run, arguments.answer, arguments.add, arguments.question
             )
         except Forbidden as error:  # The flow wants another person's approval.
-            return refusal(error)
+            return refusal(error, runs.caller)
         return await self._told(runs, run.id, arguments.wait)
 
 
@@ -144,10 +151,22 @@ async def _cancel(runs: AuthorizedClient, arguments: CancelArguments) -> CallToo
     return result.model_copy(update={"is_error": False})
 
 
-def _submit(runs: AuthorizedClient, name: str, arguments: StartArguments) -> Run:
+def _submit(runs: AuthorizedClient, tool: str, arguments: StartArguments) -> Run:
     # It needs the scope to read, so a caller who cannot read the result stores nothing.
-    exposed_flow(runs, "mcp", name)
-    return runs.submit(name, arguments.goal, arguments.inputs, idempotency_key=arguments.key)
+    flow = _flow_of(runs, tool)
+    return runs.submit(flow, arguments.goal, arguments.inputs, idempotency_key=arguments.key)
+
+
+def _flow_of(runs: AuthorizedClient, tool: str) -> str:
+    """Return the exposed flow that a tool starts.
+
+    Raises:
+        UnknownFlow: There is no such tool.
+    """
+    flow = tool_names(exposed_flows(runs, "mcp")).get(tool)
+    if flow is None:
+        exposed_flow(runs, "mcp", tool)
+    return flow or tool
 
 
 def _can_ask(context: Context, runs: AuthorizedClient) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from mcp_types import Tool, ToolAnnotations
@@ -109,10 +110,27 @@ CANCEL = _tool(
     idempotent_hint=True,
 )
 RUN_TOOLS = (STATUS, ANSWER, CANCEL)
+RUN_TOOL_NAMES = frozenset(tool.name for tool in RUN_TOOLS)
+#: Beginning of the name of a flow's tool, if a tool for runs has the name of the flow.
+STARTS = "start_"
+
+
+def tool_names(flows: Collection[str]) -> dict[str, str]:
+    """Return the exposed flows by the names of their tools, which differ from all other tools.
+
+    A tool has the name of its flow. A flow named ``status`` is started by ``start_status``.
+    """
+    by_tool: dict[str, str] = {}
+    for flow in flows:
+        name = flow
+        while name in RUN_TOOL_NAMES or (name != flow and name in flows):
+            name = STARTS + name
+        by_tool[name] = flow
+    return by_tool
 
 
 def flow_tool(name: str, flow: FlowInfo) -> Tool:
-    """Return the MCP tool that starts a run of a flow."""
+    """Return the MCP tool of this name that starts a run of a flow."""
     schema = _plain(StartArguments.model_json_schema())
     inputs = flow["inputs"]
     if inputs is not None:
@@ -134,7 +152,8 @@ def flow_tool(name: str, flow: FlowInfo) -> Tool:
 def _output_schema(answer: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the schema of a tool's structured result, or None if the flow's answers have none.
 
-    A run that asks a person, or goes on, has no answer yet.
+    A run that asks a person, or goes on, has no answer yet. A refused call has no run: it has the
+    code of the error, and clients check its result against the schema as well.
     """
     if answer is None:
         return None
@@ -149,10 +168,12 @@ def _output_schema(answer: dict[str, Any] | None) -> dict[str, Any] | None:
             "status": text,
             "finished": {"type": "boolean"},
             "answer": own,
+            "unfinished_answer": {},
             "output": {"type": "object"},
             "question": {"type": "object"},
             "error": text,
+            "code": text,
         },
-        "required": ["run", "flow", "status"],
+        "anyOf": [{"required": ["run", "flow", "status"]}, {"required": ["code", "error"]}],
         **({"$defs": definitions} if (definitions := answer.get("$defs")) else {}),
     }

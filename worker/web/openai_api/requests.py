@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pydantic import model_validator
 
 from perdure.flows.errors import InvalidInput
+from perdure.worker.errors import UnsupportedPart
 from perdure.worker.web.api.requests import Asked
 from perdure.worker.web.openai_api.files import FILE_PARTS
 
@@ -197,7 +198,7 @@ def _text_of(content: Any, may_have_files: bool = False) -> str:
     """Return the text of a message's content. Its files are read by ``files_in``.
 
     Raises:
-        InvalidInput: It has parts that are no text.
+        UnsupportedPart: It has parts that are no text.
     """
     if content is None or isinstance(content, str):
         return content or ""
@@ -209,7 +210,7 @@ def _text_of(content: Any, may_have_files: bool = False) -> str:
         if may_have_files and kind in FILE_PARTS:
             continue
         if kind not in ("text", "input_text", "output_text"):
-            raise InvalidInput(
+            raise UnsupportedPart(
                 f"a message has a part of type {kind!r}, but a goal is a text with the files of "
                 "its users; pass other data in inputs"
             )

@@ -124,7 +124,7 @@ async def create_chat_completion(
         )
     end = partial(_end_of, runs, services.hub, run.id)
     if body.stream:
-        return stream_chat(run, end, body.includes_usage)
+        return stream_chat(run, end, body.includes_usage, runs.caller)
     run, waiting = await end()
     error = chat_error(run, waiting)
     return Json(chat_document(run, waiting)) if error is None else error_response(*error)

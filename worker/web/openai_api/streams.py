@@ -18,13 +18,14 @@ from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.web.api.events import HEARTBEAT_SECONDS, MAX_STREAM_SECONDS, SEND_SECONDS
-from perdure.worker.web.auth import AuthorizedClient
+from perdure.worker.web.auth import AuthorizedClient, Caller
 from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.event_stream import StreamEnd, StreamRead, TextSource, watch
 from perdure.worker.web.exposed_flows import BELOW_SECONDS, SETTLING, answer_text
 from perdure.worker.web.openai_api.documents import chat_usage, finish_reason, tool_call
 from perdure.worker.web.openai_api.errors import error_document
 from perdure.worker.web.openai_api.stream_events import ResponseEvents, StreamEvent
+from perdure.worker.web.problems import shown_text
 from perdure.worker.web.question_facts import open_question, pending
 
 logger = logging.getLogger("perdure.web")
@@ -74,18 +75,20 @@ def stream_chat(
     run: Run,
     settled: Callable[[], Awaitable[tuple[Run, PendingInterrupt | None]]],
     includes_usage: bool,
+    caller: Caller,
 ) -> Response:
     """Return the HTTP response that streams a run as a chat completion.
 
     A chat has no way to take text back, so the answer is sent when it is final.
     """
-    return _sent(_chat_frames(run, settled, includes_usage))
+    return _sent(_chat_frames(run, settled, includes_usage, caller))
 
 
 async def _chat_frames(
     run: Run,
     settled: Callable[[], Awaitable[tuple[Run, PendingInterrupt | None]]],
     includes_usage: bool,
+    caller: Caller,
 ) -> AsyncIterator[bytes]:
     def chunk(delta: dict[str, Any], reason: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}
@@ -95,7 +98,8 @@ async def _chat_frames(
     try:
         run, waiting = await settled()
     except PerdureError as error:
-        yield _data(error_document(error.http_status, error.code, str(error)))
+        text = shown_text(error, caller)
+        yield _data(error_document(error.http_status, error.code, text))
         return
     refused = chat_error(run, waiting)
     if refused is not None:

@@ -79,9 +79,15 @@ class AiSdkWriter(UiWriter):
         }
 
     def give_result(self, call: UiToolCall, result: Any) -> Iterator[UiEvent]:
-        """Write the output of a call, or its error."""
+        """Write the output of a call, or its error, or that it was denied.
+
+        A part whose approval was denied is valid in the state ``output-denied`` only. The reason is
+        in the approval that the client has.
+        """
         error = error_of(result)
-        if error is not None:
+        if call.approved is False:
+            yield {"type": "tool-output-denied", "toolCallId": call.id}
+        elif error is not None:
             yield {"type": "tool-output-error", "toolCallId": call.id, "errorText": error}
         else:
             yield {"type": "tool-output-available", "toolCallId": call.id, "output": result}

@@ -17,7 +17,12 @@ from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.event_stream import StreamEnd, StreamRead, TextSource, watch
 from perdure.worker.web.ui_streams.response import UiResponse
-from perdure.worker.web.ui_streams.tool_results import ToolResult, ToolResults, told_by_event
+from perdure.worker.web.ui_streams.tool_results import (
+    CallRefused,
+    ToolResult,
+    ToolResults,
+    told_by_event,
+)
 from perdure.worker.web.ui_streams.writer import UiEvent, UiToolCall, UiWriter, encoded
 
 #: The newest events among which the last answer of a person is looked for.
@@ -89,7 +94,7 @@ class UiFrames:
 
     async def _events(self, item: StreamItem) -> list[UiEvent]:
         run: Run | None = None
-        results: Sequence[ToolResult] = ()
+        results: Sequence[ToolResult | CallRefused] = ()
         if self._response.needs_run(item):
             try:
                 run = await run_in_threadpool(self._runs.get, self._source.run_id)
@@ -110,7 +115,7 @@ class UiFrames:
         written = b"".join(map(frame, events))
         return written + (self._writer.trailer() if self._response.is_over else b"")
 
-    def _results_of(self, item: StreamItem) -> list[ToolResult]:
+    def _results_of(self, item: StreamItem) -> Sequence[ToolResult | CallRefused]:
         found = self._results.of(item.data, self._turns)
         try:
             if found is None:

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from pydantic.alias_generators import to_camel
 
+from perdure.flows.commands.approval import Approved, read_answer
 from perdure.flows.errors import InvalidInput
+from perdure.flows.files import File, files_of
 from perdure.flows.json_values import canonical
 from perdure.flows.names import TOPIC
 from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.errors import UnsupportedPart
+from perdure.worker.web.message_files import (
+    file_of_base64,
+    file_of_url,
+    named_apart,
+    plain_type,
+)
 from perdure.worker.web.ui_streams.ai_sdk import INTERRUPT
+from perdure.worker.web.ui_streams.tool_results import arguments_of
 from perdure.worker.web.ui_streams.writer import UiToolCall
+
+#: Types of a message's parts in AG-UI that have a source.
+AG_UI_FILES = frozenset({"image", "audio", "video", "document"})
+#: A part of the AI SDK that says nothing: where a step of a message begins.
+STEP_START = "step-start"
 
 Id = Annotated[str, Field(min_length=1, max_length=500)]
 
@@ -42,7 +57,8 @@ class AiSdkChat(ChatBody):
     id: Id
     """The id of the chat."""
     messages: Annotated[list[AiSdkMessage], Field(min_length=1)]
-    """The conversation so far. Only the last message of a person is used, or its answer."""
+    """The conversation so far. Only the last message of a person is used, or its answer. Its files
+    come with their data (`data:` URLs): addresses are refused."""
     trigger: str = "submit-message"
     """`regenerate-message` submits a run anew for the same message."""
     message_id: str | None = None
@@ -84,7 +100,8 @@ class AgUiInput(ChatBody):
     run_id: Id
     """The client's own id of this response."""
     messages: list[AgUiMessage]
-    """The conversation so far. Only the last message of a person is used."""
+    """The conversation so far. Only the last message of a person is used. Its files come with their
+    data: addresses are refused."""
     resume: list[AgUiAnswer] | None = None
     """The answer to the interrupt with which the last response ended."""
     forwarded_props: AgUiProps | None = None
@@ -96,6 +113,7 @@ class ChatMessage:
 
     id: str
     text: str
+    files: Sequence[File] = ()
 
 
 @dataclass(frozen=True)
@@ -128,7 +146,8 @@ def of_ai_sdk(chat: AiSdkChat) -> ChatMessage | ChatAnswer:
     """Return what a person says in a chat of the AI SDK.
 
     Raises:
-        InvalidInput: the last message has neither a text nor an answer.
+        InvalidInput: the last message has neither a text nor a file nor an answer.
+        UnsupportedPart: it has a part that a run cannot take.
     """
     last = chat.messages[-1]
     if last.role == "assistant" and chat.trigger != "regenerate-message":
@@ -142,14 +161,20 @@ def of_ai_sdk(chat: AiSdkChat) -> ChatMessage | ChatAnswer:
     if place is None:
         raise InvalidInput("expected a message of role 'user' among the messages")
     message = chat.messages[place]
-    text = _text(message.parts)
+    said = _message(message.id, message.parts, _ai_sdk_file)
     before = chat.messages[place - 1] if place else None
     if before is not None and before.role == "assistant" and chat.trigger == "submit-message":
         asked = [part for part in before.parts if part.get("type") == INTERRUPT]
         if asked and _data(asked[-1]).get("kind") == "question":
             run_id, interrupt = _reference(_data(asked[-1]).get("interrupt"))
-            return ChatAnswer(run_id, interrupt, text, calls=_open_calls(before.parts))
-    return ChatMessage(message.id, text)
+            if said.files:
+                raise UnsupportedPart(
+                    f"run {run_id} has asked a question, and takes a text as its answer, but the "
+                    f"message has {len(said.files)} file(s), the first {said.files[0].name!r}. "
+                    "Send the file in a message of its own when the run has ended"
+                )
+            return ChatAnswer(run_id, interrupt, said.text, calls=_open_calls(before.parts))
+    return said
 
 
 def of_ag_ui(body: AgUiInput) -> ChatMessage | ChatAnswer:
@@ -157,6 +182,7 @@ def of_ag_ui(body: AgUiInput) -> ChatMessage | ChatAnswer:
 
     Raises:
         InvalidInput: there is no message of a person, or several answers.
+        UnsupportedPart: the message has a part that a run cannot take.
     """
     if body.resume:
         if len(body.resume) > 1:
@@ -170,7 +196,7 @@ def of_ag_ui(body: AgUiInput) -> ChatMessage | ChatAnswer:
     if last is None:
         raise InvalidInput("expected a message of role 'user' among the messages")
     parts = [{"type": "text", "text": last.content}] if isinstance(last.content, str) else []
-    return ChatMessage(last.id, _text(parts or last.content))
+    return _message(last.id, parts or last.content, _ag_ui_file)
 
 
 def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
@@ -192,6 +218,27 @@ def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
     return {} if pending.kind == "pause" else {"answer": answer.payload}
 
 
+def decided_calls(
+    pending: PendingInterrupt, calls: Sequence[UiToolCall], answer: Mapping[str, Any]
+) -> list[UiToolCall]:
+    """Return the open calls of a conversation, with the person's decision in the one it is about.
+
+    Messages of the AI SDK have the decision. Those of AG-UI do not.
+
+    Args:
+        answer: the arguments of ``resume``.
+    """
+    decided = list(calls)
+    if pending.kind != "approval" or any(call.approved is not None for call in calls):
+        return decided
+    named = [call for call in calls if call.name == pending.command]
+    same = [call for call in named if call.args == pending.args]
+    for call in (same or named)[:1]:
+        approved = isinstance(read_answer(answer["answer"]), Approved)
+        decided[decided.index(call)] = replace(call, approved=approved)
+    return decided
+
+
 def topic_of(chat_id: str) -> str:
     """Return the topic that the live run of a chat holds."""
     topic = f"chat:{chat_id}"
@@ -200,7 +247,10 @@ def topic_of(chat_id: str) -> str:
 
 def key_of(protocol: str, flow: str, chat_id: str, message: ChatMessage, more: Any) -> str:
     """Return the idempotency key of a message: a request that is sent again makes no other run."""
-    return f"chat:{_digest(canonical([protocol, flow, chat_id, message.id, message.text, more]))}"
+    subject = [protocol, flow, chat_id, message.id, message.text, more]
+    if message.files:
+        subject.append([each.reference.data for each in message.files])
+    return f"chat:{_digest(canonical(subject))}"
 
 
 def _decision(payload: Any) -> Any:
@@ -236,19 +286,75 @@ def _reference(text: Any) -> tuple[str, str]:
     return run_id, interrupt
 
 
-def _text(parts: Any) -> str:
-    """Return the text of a message's parts, in lines."""
-    listed = parts if isinstance(parts, list) else []
-    texts = [
-        part["text"]
-        for part in listed
-        if isinstance(part, Mapping)
-        and part.get("type") == "text"
-        and isinstance(part.get("text"), str)
-    ]
-    if not any(texts):
-        raise InvalidInput("the last message of role 'user' has no text")
-    return "\n".join(texts)
+def _message(
+    message_id: str, parts: Any, file_of: Callable[[Mapping[str, Any], int], File | None]
+) -> ChatMessage:
+    """Return a person's message: its text in lines, and its files.
+
+    Args:
+        file_of: returns the file that a part is, or None if the protocol has no such part.
+
+    Raises:
+        InvalidInput: there is neither a text nor a file, or a file is not valid.
+        UnsupportedPart: a part is neither. A run would miss what the person has sent.
+    """
+    texts: list[str] = []
+    files: list[File] = []
+    for number, part in enumerate(parts if isinstance(parts, list) else [], 1):
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind == "text" and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        elif kind != STEP_START:
+            file = file_of(part, len(files) + 1) if isinstance(kind, str) else None
+            if file is None:
+                raise UnsupportedPart(
+                    f"part {number} of the last message of role 'user' has the type "
+                    f"{str(kind)[:60]!r}, which a run cannot take; expected texts and files with "
+                    "their data. Pass other data in inputs"
+                )
+            files.append(file)
+    text = "\n".join(texts)
+    if not text.strip() and not files:
+        raise InvalidInput("the last message of role 'user' has no text and no file")
+    return ChatMessage(message_id, text, files_of(named_apart(files)))
+
+
+def _ai_sdk_file(part: Mapping[str, Any], number: int) -> File | None:
+    """Return the file that a part of the AI SDK is, or None."""
+    if part.get("type") != "file":
+        return None
+    media_type = part.get("mediaType")
+    name = part.get("filename") or _file_name(plain_type(media_type), number)
+    return file_of_url("file", part.get("url"), name, media_type)
+
+
+def _ag_ui_file(part: Mapping[str, Any], number: int) -> File | None:
+    """Return the file that a part of AG-UI is, or None.
+
+    Parts of version 1.0 have a ``source``. A ``binary`` part is of the versions before.
+    """
+    kind = str(part.get("type"))
+    source: Any = part.get("source")
+    if kind == "binary":
+        data, url, media_type = part.get("data"), part.get("url"), part.get("mimeType")
+        name = part.get("filename")
+    elif kind in AG_UI_FILES and isinstance(source, Mapping):
+        has_data = source.get("type") == "data"
+        data, url = (source.get("value"), None) if has_data else (None, source.get("value"))
+        media_type = source.get("mimeType")
+        more: Any = part.get("metadata")
+        name = more.get("filename") if isinstance(more, Mapping) else None
+    else:
+        return None
+    name = name or _file_name(plain_type(media_type) or f"{kind}/", number)
+    if isinstance(data, str) and data and not data.startswith("data:"):
+        return file_of_base64(data, name, media_type)
+    return file_of_url(kind, data or url, name, media_type)
+
+
+def _file_name(media_type: str, number: int) -> str:
+    """Return the name of a file that came without one: ``picture-1``, ``file-2``."""
+    return f"{'picture' if media_type.startswith('image/') else 'file'}-{number}"
 
 
 def _data(part: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -264,7 +370,16 @@ def _open_calls(parts: Sequence[Mapping[str, Any]]) -> list[UiToolCall]:
         is_tool = kind.startswith("tool-") or kind == "dynamic-tool"
         if is_tool and not str(part.get("state")).startswith("output-"):
             name = part.get("toolName") or kind.removeprefix("tool-")
-            calls.append(UiToolCall(str(part.get("toolCallId")), str(name)))
+            approval, args = part.get("approval"), part.get("input")
+            decision = approval.get("approved") if isinstance(approval, Mapping) else None
+            calls.append(
+                UiToolCall(
+                    str(part.get("toolCallId")),
+                    str(name),
+                    args if isinstance(args, Mapping) else None,
+                    decision if isinstance(decision, bool) else None,
+                )
+            )
     return calls
 
 
@@ -277,7 +392,9 @@ def _calls_without_result(messages: Sequence[AgUiMessage]) -> list[UiToolCall]:
             function = each.get("function") if isinstance(each, Mapping) else None
             if isinstance(function, Mapping):
                 calls[str(each.get("id"))] = UiToolCall(
-                    str(each.get("id")), str(function.get("name"))
+                    str(each.get("id")),
+                    str(function.get("name")),
+                    arguments_of(function.get("arguments")),
                 )
         calls.pop(str(more.get("toolCallId")), None)
     return list(calls.values())

@@ -16,7 +16,7 @@ from perdure.worker.domain.event import LAST
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.stream import RETRACTED, TEXT, StreamItem
-from perdure.worker.web.ui_streams.tool_results import ToolResult, arguments_of
+from perdure.worker.web.ui_streams.tool_results import CallRefused, ToolResult, arguments_of
 from perdure.worker.web.ui_streams.writer import UiEvent, UiToolCall, UiWriter
 
 TextKind = Literal["text", "thinking"]
@@ -56,6 +56,8 @@ class UiResponse:
         self._calls_of_round: list[UiToolCall] = []
         #: Calls without a result.
         self._calls = list(calls)
+        #: The call about which a person was asked last, with the name of the question.
+        self._asked: tuple[str, str, Mapping[str, Any]] | None = None
         #: The text of the round so far, and that of the last committed round that has shown one.
         self._text, self._last_text = "", ""
         self._finish_arguments, self._finish_answer = "", ""
@@ -69,7 +71,10 @@ class UiResponse:
         return item.type == "committed" and ("observation" in item.data or "did" in item.data)
 
     def take(
-        self, item: StreamItem, run: Run | None = None, results: Sequence[ToolResult] = ()
+        self,
+        item: StreamItem,
+        run: Run | None = None,
+        results: Sequence[ToolResult | CallRefused] = (),
     ) -> Iterator[UiEvent]:
         """Yield the events for an item of the run's stream.
 
@@ -84,8 +89,15 @@ class UiResponse:
         elif item.type == RETRACTED:
             yield from self._retract(item)
         elif item.type == "committed":
-            yield from self._commit(item, results)
+            refused = [each for each in results if isinstance(each, CallRefused)]
+            yield from self._commit(
+                item, [each for each in results if not isinstance(each, CallRefused)]
+            )
+            for each in refused:
+                yield from self._refuse(each)
         elif run is not None:
+            if item.type == "interrupted":
+                self._note_question(item.data)
             yield from self.end(run, item)
 
     def end(self, run: Run, item: StreamItem | None = None) -> Iterator[UiEvent]:
@@ -223,8 +235,9 @@ class UiResponse:
             args = arguments_of(item.data.get("args"))
             if args is not None and item.data["command"] != FINISH and "calls" not in item.data:
                 yield from self._begin_call(str(item.data["command"]), args)
-        for name, arguments, result in results:
-            call = self._call_of(name)
+        # Calls with the very arguments come first: the person may have changed those of the others.
+        for name, arguments, result in sorted(results, key=lambda each: not self._is_shown(each)):
+            call = self._call_of(name, arguments)
             if call is None and is_reply:
                 continue  # A round that has shown text is a reply, and no call of a tool.
             if call is None:
@@ -240,13 +253,53 @@ class UiResponse:
         yield from self._writer.start_call(call)
         yield from self._writer.end_call(call)
 
-    def _call_of(self, name: str) -> UiToolCall | None:
-        return next((call for call in self._calls if call.name == name), None)
+    def _note_question(self, data: Mapping[str, Any]) -> None:
+        """Remember about which call a workflow asks a person, if the event tells."""
+        approval, asks = data.get("approval"), data.get("asks")
+        if not isinstance(approval, Mapping) or not isinstance(asks, str):
+            return
+        args = approval.get("args")
+        args = args if isinstance(args, Mapping) else arguments_of(args) or {}
+        self._asked = asks, str(approval.get("command")), args
+
+    def _refuse(self, refused: CallRefused) -> Iterator[UiEvent]:
+        """Write the result of a call that a person refused, and that was not carried out."""
+        call = next((each for each in self._calls if each.approved is False), None)
+        if call is None and self._asked is not None and self._asked[0] == refused.asked:
+            _, name, args = self._asked
+            call = self._call_of(name, args)
+            if call is None:
+                yield from self._begin_call(name, args)
+                call = self._calls[-1]
+        if call is not None:
+            self._calls.remove(call)
+            words = refused.words or "a person refused this call"
+            yield from self._writer.give_result(call, {"refused": words})
+
+    def _is_shown(self, result: ToolResult) -> bool:
+        name, args, _ = result
+        return any(call.name == name and call.args == args for call in self._calls)
+
+    def _call_of(
+        self, name: str, args: Mapping[str, Any] | None, is_asked: bool = False
+    ) -> UiToolCall | None:
+        """Return the call without a result that has this name, and these arguments if one does.
+
+        A person may have changed the arguments, and the beginning of a stream may lack them.
+
+        Args:
+            is_asked: whether a person is asked about the call. One with a decision comes last.
+        """
+        calls = [call for call in self._calls if call.name == name]
+        if is_asked:
+            calls.sort(key=lambda call: call.approved is not None)
+        same = (call for call in calls if args is not None and call.args == args)
+        return next(same, None) or next(iter(calls), None)
 
     def _ask(self, pending: PendingInterrupt) -> Iterator[UiEvent]:
         call = None
         if pending.kind == "approval" and pending.command is not None:
-            call = self._call_of(pending.command)
+            call = self._call_of(pending.command, pending.args, is_asked=True)
             if call is None:
                 yield from self._begin_call(pending.command, pending.args)
                 call = self._calls[-1]

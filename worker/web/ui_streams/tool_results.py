@@ -8,16 +8,36 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from perdure.flows.commands.approval import ApprovalRefused, read_answer
+from perdure.flows.errors import InvalidInput
 from perdure.flows.outcomes import Turn
 from perdure.flows.summaries import digest, shown
 
+#: Kinds of a workflow's journal entries that are no call of a tool: an answer, a wait, a mark.
+NO_CALLS = frozenset({"ask", "sleep", "signal", "now", "patched", "listen"})
+#: Names of what the observation of a journal entry has.
+ENTRY = frozenset({"kind", "of", "result", "error", "artifact"})
+#: Steps in which the agent of another library asks its model. Its reply is text, not a result.
+MODEL_STEP = re.compile(r"(?:.+\.)?model(?:\.\d+)?")
 #: Beginning of the observation of calls that were carried out at once.
 CALLS = re.compile(r"(\d+) calls\b")
 
 #: A tool's name, its arguments (None: unknown) and its result.
 ToolResult = tuple[str, Mapping[str, Any] | None, Any]
+
+
+class CallRefused(NamedTuple):
+    """A person's refusal of a call about which a workflow has asked. The call has no turn.
+
+    Attributes:
+        asked: the name under which the workflow has asked.
+        words: why. Empty if the person did not say.
+    """
+
+    asked: str
+    words: str
 
 
 class ToolResults:
@@ -27,8 +47,13 @@ class ToolResults:
         #: The turn behind the last that was found.
         self._next = 0
 
-    def of(self, data: Mapping[str, Any], turns: Sequence[Turn]) -> list[ToolResult] | None:
+    def of(
+        self, data: Mapping[str, Any], turns: Sequence[Turn]
+    ) -> list[ToolResult | CallRefused] | None:
         """Return the tools that a committed round has called, or None if the history lacks them.
+
+        Answers of people, waits of a workflow and an agent's requests to its model are no tools. A
+        refused call is there.
 
         Args:
             data: of the event ``committed``.
@@ -39,17 +64,14 @@ class ToolResults:
                 found = _matching(data, turns, place)
                 if found:
                     self._next = place + len(found)
-                    return [
-                        (turn.command.name, turn.command.args, _result(turn, data))
-                        for turn in found
-                        if turn.command is not None and turn.command.name
-                    ]
+                    told = (_told(turn, data) for turn in found)
+                    return [each for each in told if each is not None]
         return None
 
 
 def told_by_event(data: Mapping[str, Any]) -> list[ToolResult]:
     """Return the tool that a committed round has called, as far as its event tells."""
-    if not data.get("command"):
+    if not data.get("command") or _is_model_request(str(data["command"]), data):
         return []
     return [(str(data["command"]), arguments_of(data.get("args")), data.get("observation"))]
 
@@ -77,6 +99,28 @@ def _matching(data: Mapping[str, Any], turns: Sequence[Turn], place: int) -> Seq
         else shown(turn.observation) == data.get("observation")
     )
     return [turn] if is_same else []
+
+
+def _told(turn: Turn, data: Mapping[str, Any]) -> ToolResult | CallRefused | None:
+    """Return the call that a turn is, or a person's refusal of one, or None if it is neither."""
+    if turn.command is None or not turn.command.name or _is_model_request(turn.command.name, data):
+        return None
+    entry = turn.observation
+    is_entry = "did" in data and isinstance(entry, Mapping) and entry.keys() <= ENTRY
+    if not is_entry or entry.get("kind") not in NO_CALLS:
+        return turn.command.name, turn.command.args, _result(turn, data)
+    try:
+        answer = read_answer(entry.get("result")) if entry["kind"] == "ask" else None
+    except InvalidInput:
+        return None  # It answers a question that is no approval.
+    if isinstance(answer, ApprovalRefused):
+        return CallRefused(turn.command.name, answer.words)
+    return None
+
+
+def _is_model_request(step: str, data: Mapping[str, Any]) -> bool:
+    """Return whether a step of a committed round is a request of an agent to its model."""
+    return "did" in data and "model" in data and MODEL_STEP.fullmatch(step) is not None
 
 
 def _result(turn: Turn, data: Mapping[str, Any]) -> Any:

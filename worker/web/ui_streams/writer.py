@@ -23,11 +23,13 @@ class UiToolCall:
         id: of the call, unique in the run.
         name: of the command, step or node.
         args: None until they are complete.
+        approved: what the client's message says of its approval. None: nothing, or no decision.
     """
 
     id: str
     name: str
     args: Mapping[str, Any] | None = None
+    approved: bool | None = None
 
 
 class UiWriter(ABC):
