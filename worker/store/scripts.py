@@ -40,6 +40,7 @@ TRANSITIONS = (
     "delete_run",
     "check_run",
     "read_fields",
+    "list_entries",
     "requeue_paused",
     "redirect_round",
     "sweep_due",

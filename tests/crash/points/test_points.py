@@ -40,6 +40,7 @@ ELSEWHERE = {
     "delete_run": "tests/store/test_operations_repeat.py",
     "check_run": "it writes nothing",
     "read_fields": "it writes nothing",
+    "list_entries": "it writes nothing",
     "requeue_paused": "tests/store/test_paused.py",
     "redirect_round": "tests/store/test_hand_on.py",
     "quarantine_run": "tests/store/test_quarantine.py",
