@@ -26,9 +26,10 @@ from perdure.worker.errors import (
     Taken,
     UnknownFlow,
 )
-from perdure.worker.ids import OWN_KEYS, RUN_ID
+from perdure.worker.ids import RUN_ID
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.store import StoreUnavailable
+from perdure.worker.store.keys import OWN_KEYS
 from perdure.worker.tracing import traced_submission
 
 

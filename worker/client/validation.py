@@ -17,9 +17,9 @@ from perdure.flows.json_values import storable
 from perdure.flows.names import TOPIC, is_name
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.errors import InvalidInput, InvalidSettings
-from perdure.worker.ids import OWN_KEYS, RUN_ID
+from perdure.worker.ids import RUN_ID
 from perdure.worker.settings import Settings
-from perdure.worker.store.keys import INDEXES
+from perdure.worker.store.keys import INDEXES, OWN_KEYS
 
 #: A key in a header of HTTP, as the API accepts it.
 HEADER_KEY = re.compile(r"(?=.{1,900}$)[\x21-\x7E]([\x20-\x7E]*[\x21-\x7E])?")

@@ -385,19 +385,31 @@ class Queries(StoreConnection):
             after: a cursor ``score:member``; the list begins just behind it.
             oldest_first: begin with the lowest score.
         """
-        script, order = self._scripts["list_entries"], "oldest" if oldest_first else "newest"
-        bounds = [str(bound) for span in spans.values() for bound in span]
-        score, _, member = (after or "").partition(":")
         found: list[tuple[str, float]] = []
         while spans and len(found) < limit:
             count = min(limit - len(found), MANY)
-            with self._answered():
-                flat = script(self._wire, list(spans), [order, count, score, member, *bounds])
-            found += [(flat[i], float(flat[i + 1])) for i in range(0, len(flat), 2)]
-            if len(flat) < 2 * count:
+            entries = self._range(spans, count, after, oldest_first)
+            found += entries
+            if len(entries) < count:
                 break
-            member, score = flat[-2:]
+            after = f"{entries[-1][1]}:{entries[-1][0]}"
         return found
+
+    def _range(
+        self,
+        spans: Mapping[str, tuple[float, float]],
+        count: int,
+        after: str | None,
+        oldest_first: bool,
+    ) -> list[tuple[str, float]]:
+        """Return entries as ``entries`` does, read in one exchange."""
+        order = "oldest" if oldest_first else "newest"
+        score, _, member = (after or "").partition(":")
+        bounds = [str(bound) for span in spans.values() for bound in span]
+        arguments = [order, count, score, member, *bounds]
+        with self._answered():
+            flat = self._scripts["list_entries"](self._wire, list(spans), arguments)
+        return [(flat[i], float(flat[i + 1])) for i in range(0, len(flat), 2)]
 
     def records(self, run_ids: Sequence[str]) -> list[dict[str, str] | None]:
         """Return all fields of several runs' hashes, read in one exchange.

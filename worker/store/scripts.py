@@ -46,6 +46,7 @@ TRANSITIONS = (
     "sweep_due",
     "put_note",
     "forget_notes",
+    "show_text",
 )
 
 #: Matches a line that includes a shared part.

@@ -46,6 +46,7 @@ ELSEWHERE = {
     "quarantine_run": "tests/store/test_quarantine.py",
     "put_note": "tests/store/test_notes.py",
     "forget_notes": "tests/store/test_notes.py",
+    "show_text": "tests/store/test_live_text.py",
 }
 
 
