@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -246,3 +246,77 @@ def test_the_leases_of_a_process_are_found_while_others_come_and_go(
 
     between(move)
     assert sorted(run_id for run_id, _, _ in client._store.held_by("host:1")) == ids
+
+
+def inbox_pages(client: Client, **filters: Any) -> Iterator[list[str]]:
+    """Yield the ids on each page of the inbox."""
+    cursor: str | None = None
+    while True:
+        page = client.inbox(4, cursor, **filters)
+        yield [waiting.run_id for waiting in page]
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def asked_of_each(store: Store, names: Iterable[str]) -> dict[str, list[str]]:
+    """Submit runs of some people that wait for a person, and return their ids by submitter."""
+    ids: dict[str, list[str]] = {}
+    for number, name in enumerate(names):
+        run_id = f"stays{number:03}"
+        fields = {"submitted_by": name}
+        submit(store, run_id, phase="interrupted", submitted_by=name, fields=fields)
+        ids.setdefault(name, []).append(run_id)
+    return ids
+
+
+@pytest.mark.parametrize("looked_at", [7, 16, 10_000])
+@pytest.mark.parametrize("name", [None, "ann", "bob"])
+def test_the_inbox_has_each_run_that_waits_once_while_others_come_and_go(
+    client: Client,
+    store: Store,
+    between: Between,
+    monkeypatch: pytest.MonkeyPatch,
+    looked_at: int,
+    name: str | None,
+) -> None:
+    for bound in ("FIRST", "BATCH"):
+        monkeypatch.setattr(f"perdure.worker.client.waiting_runs.{bound}", 5)
+    monkeypatch.setattr("perdure.worker.client.waiting_runs.LOOKED_AT", looked_at)
+    early = [f"goes{number:03}" for number in range(20)]
+    for run_id in early:
+        submit(store, run_id, phase="interrupted")
+    ids = asked_of_each(store, random.Random(1).choices(["ann", "bob"], [5, 1], k=30))
+    leaving, numbers = iter(early), itertools.count()
+
+    def move() -> None:
+        for run_id in itertools.islice(leaving, 3):
+            stop(store, run_id=run_id)
+        if (number := next(numbers)) < 40:
+            submit(store, f"goes-late{number}", phase="interrupted")
+
+    between(move)
+    found = staying(itertools.chain.from_iterable(inbox_pages(client, submitted_by=name)))
+    assert found == (sorted(itertools.chain(*ids.values())) if name is None else ids[name])
+
+
+@pytest.mark.parametrize("own", [2, 30])
+def test_a_page_of_the_inbox_reads_a_bounded_number_of_runs(
+    client: Client, store: Store, monkeypatch: pytest.MonkeyPatch, own: int
+) -> None:
+    monkeypatch.setattr("perdure.worker.client.waiting_runs.LOOKED_AT", 10)
+    ids = asked_of_each(store, ["ann"] * 40 + ["bob"] * own)
+    read: list[int] = []
+    many_fields = client._store.many_fields
+
+    def counted(run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
+        read.append(len(run_ids))
+        return many_fields(run_ids, names)
+
+    monkeypatch.setattr(client._store, "many_fields", counted)
+    found = []
+    for page in inbox_pages(client, submitted_by="bob"):
+        assert sum(read) <= 10
+        read.clear()
+        found += page
+    assert found == ids["bob"]

@@ -55,3 +55,9 @@ class MergedRuns:
             if len(entries) < wanted:
                 break
         return taken
+
+
+def position_of(text: str) -> tuple[float, str]:
+    """Return a position in an index, such as ``1718000000000.0:ID``, as a score and an id."""
+    score, _, run_id = text.partition(":")
+    return float(score), run_id

@@ -42,7 +42,11 @@ CURSOR = re.compile(
     r"\|(\d{1,15}\.\d{1,6}:.+)",
     re.DOTALL | re.ASCII,
 )
-INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})", re.ASCII)
+#: Behind the place of a run, a cursor of the inbox may have the window of a bounded read.
+_PLACE = rf"\d{{1,15}}\.\d{{1,6}}:{RUN_ID.pattern}"
+INBOX_CURSOR = re.compile(
+    rf"(\d{{1,15}}):({RUN_ID.pattern})(?:\|((?:{_PLACE})?)\|((?:{_PLACE})?))?", re.ASCII
+)
 #: Form of a submitter's name, which is part of a key's name on the server.
 SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
 #: Form of a topic that may have the name of its owner in front.
@@ -282,18 +286,19 @@ def offset(value: object) -> int:
     return int(value)
 
 
-def inbox_cursor(value: object) -> tuple[int, str] | None:
+def inbox_cursor(value: object) -> tuple[tuple[int, str], str, str] | None:
     """Parse the cursor of an inbox page, which names the last run of the previous page.
 
     Returns:
-        Since when (ms) that run has waited, and its id, or None for the beginning.
+        Since when (ms) that run has waited and its id, and the positions at which its window begins
+        and ends (empty if the cursor has none). None for the beginning.
     """
     if value is None:
         return None
     match = INBOX_CURSOR.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise wrong("cursor", "the cursor of a page of the inbox, or None", value)
-    return int(match[1]), match[2]
+    return (int(match[1]), match[2]), match[3] or "", match[4] or ""
 
 
 def after(value: object, name: str = "after") -> None:

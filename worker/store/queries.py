@@ -411,6 +411,14 @@ class Queries(StoreConnection):
             flat = self._scripts["list_entries"](self._wire, list(spans), arguments)
         return [(flat[i], float(flat[i + 1])) for i in range(0, len(flat), 2)]
 
+    def sizes(self, keys: Sequence[str]) -> list[int]:
+        """Return the numbers of entries of sorted sets."""
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.zcard(key)
+            sizes: list[int] = pipe.execute()
+        return sizes
+
     def records(self, run_ids: Sequence[str]) -> list[dict[str, str] | None]:
         """Return all fields of several runs' hashes, read in one exchange.
 
