@@ -406,7 +406,7 @@ class Queries(StoreConnection):
         order = "oldest" if oldest_first else "newest"
         score, _, member = (after or "").partition(":")
         bounds = [str(bound) for span in spans.values() for bound in span]
-        arguments = [order, count, score, member, *bounds]
+        arguments: list[str | bytes | int] = [order, count, score, member, *bounds]
         with self._answered():
             flat = self._scripts["list_entries"](self._wire, list(spans), arguments)
         return [(flat[i], float(flat[i + 1])) for i in range(0, len(flat), 2)]

@@ -215,7 +215,7 @@ def delete_command(
             each(
                 matching_any(
                     client,
-                    [RunStatus(status)] if status else ENDED,
+                    map(RunStatus, [status] if status else ENDED),
                     flow,
                     older_than,
                     query=query,
