@@ -231,10 +231,14 @@ class RunReads(ClientConnection, RunResults):
         Args:
             look: the number of children to read. None: all that are left.
         """
-        place = validation.offset(cursor)
+        place, last = validation.offset(cursor)
         parent = self._record(run_id).fields
         groups = parent.get(GROUPS, "").split()
         ids = self._store.children(run_id, parent.get("nonce", ""), groups)
+        if last and ids[place - 1 : place] != [last]:
+            # The oldest children are gone with the events of their start, and the others have moved
+            # up. If the last one is gone too, so are those before it.
+            place = ids.index(last) + 1 if last in ids else 0
         end = len(ids) if look is None else min(len(ids), place + look)
         found: list[Run] = []
         damaged: list[str] = []
@@ -247,7 +251,8 @@ class RunReads(ClientConnection, RunResults):
                         found.append(Run.of(Record(fields)))
                 except DamagedRun:
                     damaged.append(child_id)
-        return Page(found, str(place) if place < len(ids) else None, tuple(damaged))
+        more = f"{place}:{ids[place - 1]}" if 0 < place < len(ids) else None
+        return Page(found, more, tuple(damaged))
 
     def tree(self, run_id: str, depth: int = 3, width: int = 10) -> RunTree:
         from perdure.worker.client.tree import TreeReader

@@ -47,6 +47,8 @@ _PLACE = rf"\d{{1,15}}\.\d{{1,6}}:{RUN_ID.pattern}"
 INBOX_CURSOR = re.compile(
     rf"(\d{{1,15}}):({RUN_ID.pattern})(?:\|((?:{_PLACE})?)\|((?:{_PLACE})?))?", re.ASCII
 )
+#: Number of the children before a page, and the id of the last one of them.
+CHILDREN_CURSOR = re.compile(rf"(\d{{1,9}})(?::({RUN_ID.pattern}))?", re.ASCII)
 #: Form of a submitter's name, which is part of a key's name on the server.
 SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
 #: Form of a topic that may have the name of its owner in front.
@@ -277,13 +279,19 @@ def cursor(value: object) -> tuple[str, str] | None:
     return match[1], match[2]
 
 
-def offset(value: object) -> int:
-    """Parse the cursor of a page of children: how many come before it."""
+def offset(value: object) -> tuple[int, str]:
+    """Parse the cursor of a page of children.
+
+    Returns:
+        How many come before the page, and the id of the last one of them. The id is empty for the
+        beginning, and in a cursor of an earlier version.
+    """
     if value is None:
-        return 0
-    if not isinstance(value, str) or not value.isascii() or not value.isdecimal() or len(value) > 9:
+        return 0, ""
+    match = CHILDREN_CURSOR.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise wrong("cursor", "the cursor of a page of children, or None", value)
-    return int(value)
+    return int(match[1]), match[2] or ""
 
 
 def inbox_cursor(value: object) -> tuple[tuple[int, str], str, str] | None:
