@@ -166,6 +166,8 @@ class RoundContext(Generic[Deps]):
         scope: begins the names of what a step records that is carried out beside others.
         origins: of a fork, the runs that played its first turns, oldest first: each with the number
             of turns up to which it played them.
+        key_salt: part of the idempotency keys of a run whose id the caller chose. A later run of
+            the same id has another one. Empty for all other runs.
         deps: what the lifespan of the flow has opened in this process. See ``lifespan``.
         logger: a logger for the code of the flow.
     """
@@ -214,6 +216,7 @@ class RoundContext(Generic[Deps]):
     attaching: list[str] = field(default_factory=list)
     scope: str = ""
     origins: Sequence[tuple[str, int]] = ()
+    key_salt: str = ""
     deps: Deps = NO_DEPS
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
@@ -308,7 +311,7 @@ class RoundContext(Generic[Deps]):
         """The idempotency key of the current command, or of the round if it carries out none.
 
         It is ``run_id:step:digest of command and arguments``. Every attempt of this round has the
-        same key.
+        same key. If the caller chose the run's id, ``key_salt`` and a colon stand before the step.
         """
         return self.key_of(self.command)
 
@@ -320,7 +323,8 @@ class RoundContext(Generic[Deps]):
             else {"node": self.node}
         )
         digest = hashlib.sha256(canonical(subject).encode()).hexdigest()[:16]
-        return f"{self.run_id}:{self.step}:{digest}"
+        salt = f"{self.key_salt}:" if self.key_salt else ""
+        return f"{self.run_id}:{salt}{self.step}:{digest}"
 
     @property
     def cancelled(self) -> threading.Event:

@@ -15,8 +15,6 @@ import socket
 from functools import cache
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
-#: Suffixes of the keys beside a run's hash. An id with such a suffix would be another run's key.
-OWN_KEYS = (":memory", ":events", ":artifacts", ":mailbox")
 
 #: Seeded by the operating system. The generator of the random module itself could be seeded by
 #: other code.

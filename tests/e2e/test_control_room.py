@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import httpx2
 
 from perdure import Client, Run
 from perdure.worker.engine.round_stats import RoundStats
-from perdure.worker.store import Store
+from perdure.worker.store import Claim, Store
 from perdure.worker.store.live_text import LiveTextRecords
+from perdure.worker.store.notes import Fence
 from tests.support.browser import browsing, chromium, grave_findings
 from tests.support.runs import claim, commit_next, fail_round
 
@@ -33,14 +33,17 @@ KNOWN = ("countdown",)
 class Writer:
     """The live text of one attempt at a round."""
 
-    def __init__(self, store: Store, run: Run, step: int, attempt: int) -> None:
-        self._records, self._run = LiveTextRecords(store), run
-        self._frame = {"step": step, "attempt": attempt, "part": ""}
+    def __init__(self, store: Store, run: Run, granted: Claim, step: int) -> None:
+        self._records, self._fence = (
+            LiveTextRecords(store),
+            Fence(run.id, granted.token, granted.id),
+        )
+        self._step, self._attempt = step, granted.attempt
         self._number = 0
 
     def write(self, text: str, kind: str = "text") -> None:
-        entry = {**self._frame, "number": self._number, "kind": kind, "text": text}
-        self._records.append(self._run.id, [entry], int(time.time() * 1000))
+        entry = {"number": self._number, "kind": kind, "part": "", "text": text}
+        assert self._records.append(self._fence, self._step, self._attempt, [entry])
         self._number += 1
 
 
@@ -63,7 +66,7 @@ def test_the_round_in_flight_fills_with_text_and_nothing_jumps(
         box = page.locator("#in-flight #live-text")
         expect(page.locator("#in-flight a[href$='/fleet#worker-here:1']")).to_be_visible()
         assert page.locator("#live-text[aria-live]").count() == 0
-        first = Writer(live_store, run, 0, 1)
+        first = Writer(live_store, run, granted, 0)
         first.write("Let me see.", "thinking")
         first.write("Once upon a time\n")
         first.write("there was a till.")
@@ -90,7 +93,7 @@ def test_the_round_in_flight_fills_with_text_and_nothing_jumps(
         assert shifted(page) == []
         # The next attempt is given up, and so is its text.
         granted = claim(live_store, run.id, known=KNOWN, owner="here:1")
-        Writer(live_store, run, 1, 1).write("Another story")
+        Writer(live_store, run, granted, 1).write("Another story")
         expect(box).to_have_text("Another story")
         fail_round(live_store, granted)
         expect(page.get_by_text("Another story")).to_have_count(0)

@@ -45,6 +45,25 @@ def test_a_signal_to_a_topic_goes_to_the_run_that_holds_it(store: Store) -> None
     assert room(store) == {"run": "r", "nonce": "nonce-r", "before": ""}
 
 
+#: Names of senders that have line breaks, as a program may pass them.
+SENDERS = ("ann\nbob", 'ann\n{"forged":1}', "a\n\nb", "a\r\nb", "1\n2\n3")
+
+
+@pytest.mark.parametrize("by", SENDERS)
+def test_a_signal_has_its_own_payload_and_sender_whatever_the_sender_is_called(
+    store: Store, by: str
+) -> None:
+    """The run gets one signal itself, one over its topic, and one that has waited for it."""
+    signal_topic(store, payload='"waited"', by=by)
+    holder(store)
+    signal_topic(store, payload='"over its topic"', by=by)
+    signal(store, payload='"itself"', by=by)
+    read = store.signals("r", [("paid", number) for number in (1, 2, 3)])
+    assert [(each.by, each.payload) for each in read if each is not None] == [
+        (by, '"waited"'), (by, '"over its topic"'), (by, '"itself"')
+    ]  # fmt: skip
+
+
 def test_a_signal_to_a_topic_wakes_the_run_that_waits_for_it(store: Store) -> None:
     holder(store)
     park(store, claim(store), "1", {"paid": 1}, None)

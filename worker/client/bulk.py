@@ -13,6 +13,7 @@ from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.domain.query_line import with_term
 from perdure.worker.domain.run import Done, RunStatus
+from perdure.worker.domain.run_query import RunQuery
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.errors import (
     Conflict,
@@ -56,16 +57,17 @@ class BulkOperations(ClientApi):
             validation.limit(limit)
         # An order by duration or cost would be that of the first page only.
         line = with_term(query, "sort", None) if query else None
-        ids: list[str] = []
+        ids: dict[str, None] = {}
         cursor: str | None = None
         while True:
             page = self.runs(
                 status, flow, PAGE, cursor, labels=labels, submitted_by=submitted_by, query=line
             )
-            ids += [run.id for run in page if before is None or run.updated_at < before]
+            matching = (run.id for run in page if before is None or run.updated_at < before)
+            ids |= dict.fromkeys(matching)
             cursor = page.cursor
-            if cursor is None or (limit is not None and len(set(ids)) >= limit):
-                return list(dict.fromkeys(ids))[:limit]
+            if cursor is None or (limit is not None and len(ids) >= limit):
+                return list(ids)[:limit]
 
     def request_stop_many(
         self,
@@ -83,7 +85,9 @@ class BulkOperations(ClientApi):
         validation.notes(reason=reason, requested_by=requested_by)
         one = validation.status(status)
         statuses = LIVE if one is None else (one,)
-        ids = self._of_statuses(statuses, flow, submitted_by, query, limit)
+        ids = matching_any(
+            self, statuses, flow, submitted_by=submitted_by, query=query, limit=limit
+        )
         receipts = []
         for run_id in ids:
             try:
@@ -110,11 +114,7 @@ class BulkOperations(ClientApi):
             raise InvalidInput("expected a flow, labels, or both, to choose the runs to signal")
         validation.signal(name)
         validation.key(key, "key")
-        ids = dict.fromkeys(
-            run_id
-            for each in LIVE
-            for run_id in self.matching(each, flow, submitted_by=submitted_by, labels=labels)
-        )
+        ids = matching_any(self, LIVE, flow, submitted_by=submitted_by, labels=labels)
         done = []
         for run_id in ids:
             try:
@@ -133,7 +133,9 @@ class BulkOperations(ClientApi):
         limit: int | None = None,
     ) -> list[Done]:
         done = []
-        for run_id in self._of_statuses((RunStatus.ERRORED,), flow, submitted_by, query, limit):
+        for run_id in matching_any(
+            self, (RunStatus.ERRORED,), flow, submitted_by=submitted_by, query=query, limit=limit
+        ):
             try:
                 self.retry(run_id)
             except (InvalidTransition, Stale, RunNotFound, DamagedRun) as error:
@@ -159,7 +161,15 @@ class BulkOperations(ClientApi):
             )
         done = []
         statuses = ENDED if chosen is None else (chosen,)
-        for run_id in self._of_statuses(statuses, flow, submitted_by, query, limit, older_than):
+        for run_id in matching_any(
+            self,
+            statuses,
+            flow,
+            older_than,
+            submitted_by=submitted_by,
+            query=query,
+            limit=limit,
+        ):
             try:
                 self.delete(run_id)
             except (InvalidTransition, RunNotFound, DamagedRun) as error:
@@ -168,32 +178,37 @@ class BulkOperations(ClientApi):
                 done.append(Done(run_id))
         return done
 
-    def _of_statuses(
-        self,
-        statuses: Iterable[RunStatus],
-        flow: str | None,
-        submitted_by: str | None,
-        query: str | None,
-        limit: int | None,
-        older_than: timedelta | None = None,
-    ) -> list[str]:
-        """Return the ids of the runs that have one of these statuses and match all else."""
-        ids: dict[str, None] = {}
-        for status in statuses:
-            left = None if limit is None else limit - len(ids)
-            if left is not None and left <= 0 and limit:
-                break
-            ids |= dict.fromkeys(
-                self.matching(
-                    status,
-                    flow,
-                    older_than,
-                    submitted_by=submitted_by,
-                    query=query,
-                    limit=left,
-                )
-            )
-        return list(ids)
+
+def matching_any(
+    client: ClientApi,
+    statuses: Iterable[RunStatus],
+    flow: str | None = None,
+    older_than: timedelta | None = None,
+    *,
+    submitted_by: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    query: str | None = None,
+    limit: int | None = None,
+) -> list[str]:
+    """Return the ids of the runs that have one of these statuses and match all else.
+
+    All statuses are read as one list. Read one after the other, they would leave out a run that
+    changes between them meanwhile, as a run does that is queued for its next round.
+    """
+    validation.optional_texts(query=query)
+    wanted = frozenset(statuses) & RunQuery.of(query or "").statuses
+    if not wanted:
+        return []
+    named = ",".join(each.value for each in RunStatus if each in wanted)
+    return client.matching(
+        None,
+        flow,
+        older_than,
+        submitted_by=submitted_by,
+        labels=labels,
+        query=with_term(query or "", "status", named),
+        limit=limit,
+    )
 
 
 def _some_filter(

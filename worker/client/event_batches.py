@@ -51,9 +51,9 @@ def hear(
     Raises:
         StoreUnavailable: The server does not reply.
     """
-    store = client._store
+    store, records = client._store, LiveTextRecords(client._store)
     try:
-        found = LiveTextRecords(store).with_events(after, text_after, block)
+        found = records.with_events(after, text_after, block)
         batches = {run_id: _parse(*entries) for run_id, entries in found.items()}
         told = [run_id for run_id, batch in batches.items() if batch.events]
         oldest = store.oldest_events(told) if told else {}
@@ -62,7 +62,13 @@ def hear(
                 batch.events.insert(0, Event.trimmed(batch.events[0]))
         return batches
     except DamagedRun:
-        # One key of another type fails the whole read without being named, so read each run alone.
+        # One key of another type fails the whole read without being named.
+        damaged, textless = records.damaged(after, text_after)
+        if textless and not damaged:
+            # The events still come, and everything of the other runs. This read waits like the
+            # first one: without a wait, one damaged key would have its reader turn in a circle.
+            others = {run_id: last for run_id, last in text_after.items() if run_id not in textless}
+            return hear(client, after, block, others)
         return {run_id: _read_alone(store, run_id, last) for run_id, last in after.items()}
 
 

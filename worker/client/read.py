@@ -12,15 +12,17 @@ from perdure.flows.outcomes import Turn
 from perdure.flows.reply_extras import FEEDBACK, public
 from perdure.worker.client import validation
 from perdure.worker.client.connection import ClientConnection, not_found
+from perdure.worker.client.merged_runs import MergedRuns
 from perdure.worker.client.results import RunResults, rests, still
 from perdure.worker.client.run_counts import status_counts
 from perdure.worker.client.run_list import RunFilter, list_runs
 from perdure.worker.domain.event import LAST, Event, is_trimmed
 from perdure.worker.domain.record import FORKED, GROUPS, KEEP_EVENTS, Record, unpack_turns
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
-from perdure.worker.domain.run_query import RunQuery
+from perdure.worker.domain.run_query import BY_END, RunQuery
 from perdure.worker.errors import ArtifactNotFound, DamagedRun, InvalidInput
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
+from perdure.worker.store.queries import ALWAYS
 
 if TYPE_CHECKING:
     from perdure.worker.domain.prompt import PromptOfRound
@@ -98,13 +100,15 @@ class RunReads(ClientConnection, RunResults):
 
     def ids_beginning(self, text: str) -> list[str]:
         validation.text(text, "text")
-        ids = [
-            run_id
-            for index in (*INDEXES, *CHILD_INDEXES)
-            for run_id, _ in self._store.listed(index, MOST_IDS)
-            if run_id.startswith(text)
-        ]
-        return list(dict.fromkeys(ids))
+        # Live runs first, since a run that ends while they are read is then found among the ended.
+        pairs = list(zip(INDEXES, CHILD_INDEXES, strict=True))
+        ids: dict[str, None] = {}
+        for has_ended in (False, True):
+            names = [name for pair in pairs if (pair[0] in BY_END) is has_ended for name in pair]
+            merged = MergedRuns(self._store, dict.fromkeys(names, ALWAYS))
+            entries = merged.take(MOST_IDS * len(names))
+            ids |= dict.fromkeys(run_id for run_id, _ in entries if run_id.startswith(text))
+        return list(ids)
 
     def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
         validation.submitter(submitted_by)
@@ -227,10 +231,14 @@ class RunReads(ClientConnection, RunResults):
         Args:
             look: the number of children to read. None: all that are left.
         """
-        place = validation.offset(cursor)
+        place, last = validation.offset(cursor)
         parent = self._record(run_id).fields
         groups = parent.get(GROUPS, "").split()
         ids = self._store.children(run_id, parent.get("nonce", ""), groups)
+        if last and ids[place - 1 : place] != [last]:
+            # The oldest children are gone with the events of their start, and the others have moved
+            # up. If the last one is gone too, so are those before it.
+            place = ids.index(last) + 1 if last in ids else 0
         end = len(ids) if look is None else min(len(ids), place + look)
         found: list[Run] = []
         damaged: list[str] = []
@@ -243,7 +251,8 @@ class RunReads(ClientConnection, RunResults):
                         found.append(Run.of(Record(fields)))
                 except DamagedRun:
                     damaged.append(child_id)
-        return Page(found, str(place) if place < len(ids) else None, tuple(damaged))
+        more = f"{place}:{ids[place - 1]}" if 0 < place < len(ids) else None
+        return Page(found, more, tuple(damaged))
 
     def tree(self, run_id: str, depth: int = 3, width: int = 10) -> RunTree:
         from perdure.worker.client.tree import TreeReader

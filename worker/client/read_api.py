@@ -266,6 +266,9 @@ class ReadApi(metaclass=ABCMeta):
 
         ``cursor`` continues where a page ended. With ``below``, only the children of this run are
         returned, their children, and so on.
+
+        A page without ``below`` looks at 5,000 waiting runs at most, first submitted first. Beside
+        more than that, it may hold fewer runs than ``limit`` and still have a cursor.
         """
 
     @abstractmethod

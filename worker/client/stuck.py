@@ -5,6 +5,7 @@ It reads a bounded number of runs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from perdure.flows.names import Role
@@ -31,6 +32,8 @@ MOVING = (
 )
 #: How many runs are read in one exchange: each may have large inputs.
 AT_ONCE = 25
+#: How many runs of each index are searched for those of one submitter: about 4 ms of the server.
+LOOKED_AT = 2_000
 
 
 class StuckRuns(RunReads, ClientApi):
@@ -39,14 +42,19 @@ class StuckRuns(RunReads, ClientApi):
     def stuck(self, limit: int = 50, submitted_by: str | None = None) -> list[Verdict]:
         validation.limit(limit)
         validation.submitter(submitted_by)
-        live = [*due_first(self._store, limit), *oldest(self._store, "live", limit)]
-        live += oldest(self._store, "live:children", limit)
-        errored = [run_id for run_id, _ in self._store.listed("errored", limit)]
-        ids = list(dict.fromkeys([*live, *errored]))
-        if submitted_by is not None:
-            whose = self._store.some_fields(ids, ["submitted_by"])
-            pairs = zip(ids, whose, strict=True)
-            ids = [run_id for run_id, fields in pairs if fields.get("submitted_by") == submitted_by]
+        # The runs of other submitters must not hide those of this one.
+        count = limit if submitted_by is None else max(limit, LOOKED_AT)
+        sources = [
+            due_first(self._store, count),
+            oldest(self._store, "live", count),
+            oldest(self._store, "live:children", count),
+            [run_id for run_id, _ in self._store.listed("errored", count)],
+        ]
+        chosen: dict[str, None] = {}
+        for source in sources:
+            own = source if submitted_by is None else self._of(submitted_by, source)
+            chosen |= dict.fromkeys(own[:limit])
+        ids = list(chosen)
         lengths = self._connection.publisher.lengths() if self._store.outbox else None
         verdicts = (
             verdict_of(snapshot, self.settings)
@@ -54,6 +62,12 @@ class StuckRuns(RunReads, ClientApi):
             for snapshot in look_at_all(self._store, ids[begin : begin + AT_ONCE], lengths).values()
         )
         return [verdict for verdict in verdicts if _stands_still(verdict)]
+
+    def _of(self, submitter: str, run_ids: Sequence[str]) -> list[str]:
+        """Return the runs of a submitter among others."""
+        read = self._store.many_fields(run_ids, ["submitted_by"])
+        pairs = zip(run_ids, read, strict=True)
+        return [run_id for run_id, fields in pairs if fields.get("submitted_by") == submitter]
 
     def queues(self) -> list[QueueInfo]:
         lengths = self._connection.publisher.lengths() if self._store.outbox else None

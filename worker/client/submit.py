@@ -6,6 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from perdure.flows.files import File, files_of
@@ -14,7 +15,7 @@ from perdure.flows.retry import Retry, tightening
 from perdure.worker.client import validation
 from perdure.worker.client.fleet import Fleet
 from perdure.worker.domain.fleet import check_announced, describe
-from perdure.worker.domain.record import Record
+from perdure.worker.domain.record import KEY_SALT, Record, version_of
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.submission import Submission, When, from_now
 from perdure.worker.errors import (
@@ -26,9 +27,10 @@ from perdure.worker.errors import (
     Taken,
     UnknownFlow,
 )
-from perdure.worker.ids import OWN_KEYS, RUN_ID
+from perdure.worker.ids import RUN_ID
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.store import StoreUnavailable
+from perdure.worker.store.keys import OWN_KEYS
 from perdure.worker.tracing import traced_submission
 
 
@@ -127,6 +129,8 @@ class Submitter(Fleet):
         Raises:
             AlreadyHeard: a run that held the topic before has heard this message.
         """
+        submission_nonce = nonce or uuid.uuid4().hex
+        salt: dict[str, str] = {}
         if run_id is None:
             run_id = uuid.uuid4().hex[:16]
         elif (
@@ -137,9 +141,13 @@ class Submitter(Fleet):
                 "a-z, A-Z, 0-9 and _ . : @ -, a letter or digit first, "
                 f"and not {', '.join(OWN_KEYS)} at the end"
             )
+        else:
+            # Receivers must not take the effects of this run for those of a deleted one.
+            salt = {KEY_SALT: sha256(submission_nonce.encode()).hexdigest()[:16]}
         description = submission.description
         role = description["nodes"][submission.first_node]
-        fields = submission.fields(self.settings, TASKS[role], self._store.keys.queue(role))
+        fields = submission.fields(self.settings, TASKS[role], self._store.keys.queue(role)) | salt
+        fields["schema"] = version_of(fields)
         now = time.time()
         delay = from_now(submission.not_before, "not_before", now)
         until = from_now(submission.deadline, "deadline", now)
@@ -156,7 +164,7 @@ class Submitter(Fleet):
             reply, detail, written = self._store.submit_and_tell(
                 run_id,
                 {**fields, **root.fields},
-                nonce=nonce or uuid.uuid4().hex,
+                nonce=submission_nonce,
                 message=message.text,
                 phase=phase,
                 delay=delay,

@@ -17,9 +17,9 @@ from perdure.flows.json_values import storable
 from perdure.flows.names import TOPIC, is_name
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.errors import InvalidInput, InvalidSettings
-from perdure.worker.ids import OWN_KEYS, RUN_ID
+from perdure.worker.ids import RUN_ID
 from perdure.worker.settings import Settings
-from perdure.worker.store.keys import INDEXES
+from perdure.worker.store.keys import INDEXES, OWN_KEYS
 
 #: A key in a header of HTTP, as the API accepts it.
 HEADER_KEY = re.compile(r"(?=.{1,900}$)[\x21-\x7E]([\x20-\x7E]*[\x21-\x7E])?")
@@ -42,7 +42,13 @@ CURSOR = re.compile(
     r"\|(\d{1,15}\.\d{1,6}:.+)",
     re.DOTALL | re.ASCII,
 )
-INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})", re.ASCII)
+#: Behind the place of a run, a cursor of the inbox may have the window of a bounded read.
+_PLACE = rf"\d{{1,15}}\.\d{{1,6}}:{RUN_ID.pattern}"
+INBOX_CURSOR = re.compile(
+    rf"(\d{{1,15}}):({RUN_ID.pattern})(?:\|((?:{_PLACE})?)\|((?:{_PLACE})?))?", re.ASCII
+)
+#: Number of the children before a page, and the id of the last one of them.
+CHILDREN_CURSOR = re.compile(rf"(\d{{1,9}})(?::({RUN_ID.pattern}))?", re.ASCII)
 #: Form of a submitter's name, which is part of a key's name on the server.
 SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
 #: Form of a topic that may have the name of its owner in front.
@@ -273,27 +279,34 @@ def cursor(value: object) -> tuple[str, str] | None:
     return match[1], match[2]
 
 
-def offset(value: object) -> int:
-    """Parse the cursor of a page of children: how many come before it."""
+def offset(value: object) -> tuple[int, str]:
+    """Parse the cursor of a page of children.
+
+    Returns:
+        How many come before the page, and the id of the last one of them. The id is empty for the
+        beginning, and in a cursor of an earlier version.
+    """
     if value is None:
-        return 0
-    if not isinstance(value, str) or not value.isascii() or not value.isdecimal() or len(value) > 9:
+        return 0, ""
+    match = CHILDREN_CURSOR.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise wrong("cursor", "the cursor of a page of children, or None", value)
-    return int(value)
+    return int(match[1]), match[2] or ""
 
 
-def inbox_cursor(value: object) -> tuple[int, str] | None:
+def inbox_cursor(value: object) -> tuple[tuple[int, str], str, str] | None:
     """Parse the cursor of an inbox page, which names the last run of the previous page.
 
     Returns:
-        Since when (ms) that run has waited, and its id, or None for the beginning.
+        Since when (ms) that run has waited and its id, and the positions at which its window begins
+        and ends (empty if the cursor has none). None for the beginning.
     """
     if value is None:
         return None
     match = INBOX_CURSOR.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise wrong("cursor", "the cursor of a page of the inbox, or None", value)
-    return int(match[1]), match[2]
+    return (int(match[1]), match[2]), match[3] or "", match[4] or ""
 
 
 def after(value: object, name: str = "after") -> None:

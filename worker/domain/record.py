@@ -69,7 +69,7 @@ class FieldPrefix:
 
 #: Newest schema version that this code reads. A worker leaves runs with a newer version to newer
 #: workers.
-SCHEMA = "8"
+SCHEMA = "9"
 #: Fields that a worker of schema version 1 would misread or refuse (everything added to CONTENT
 #: later), each with the first version that reads it. A run gets the lowest version that reads all
 #: its fields, so that older workers keep running the runs they understand.
@@ -83,6 +83,7 @@ SINCE: Mapping[str, str] = {
     "model": "6",
     "files": "7",
     "forked": "8",
+    "key_salt": "9",
 }
 #: Prefix of the fields that hold named values. Each value has its own field, so that a commit
 #: writes only the values that changed.
@@ -109,6 +110,9 @@ FILES = "files"
 EXPOSED = "exposed"
 #: Field with the origin of a fork: the run and the step at which it was forked.
 FORKED = "forked"
+#: Field of a run whose id the caller chose: part of its idempotency keys. A deleted run that had
+#: the id before had another one.
+KEY_SALT = "key_salt"
 #: Field with the names of the run's groups of child runs, one per line.
 GROUPS = "groups"
 #: Field with the number of the signals that were sent to the run. ALL_HEARD has its value as of the

@@ -16,6 +16,7 @@ from perdure.flows.errors import PerdureError
 from perdure.flows.live_text import LiveText
 from perdure.worker.store import Store
 from perdure.worker.store.live_text import LiveTextRecords
+from perdure.worker.store.notes import Fence
 
 logger = logging.getLogger("perdure.rounds")
 
@@ -65,16 +66,15 @@ class RoundText(LiveText):
     """The live text of one round. Its methods may be called from several threads.
 
     Args:
-        now: when the round was claimed, by the server's clock, in ms.
+        fence: the round's claim. Without its lease, nothing more of the round is shown.
     """
 
     _number = _characters = 0
     _is_lost = False
 
-    def __init__(self, texts: LiveTexts, run_id: str, step: int, attempt: int, now: int) -> None:
-        self._texts, self._run_id = texts, run_id
-        self._step, self._attempt, self._now = step, attempt, now
-        self._began = time.monotonic()
+    def __init__(self, texts: LiveTexts, fence: Fence, step: int, attempt: int) -> None:
+        self._texts, self._fence = texts, fence
+        self._step, self._attempt = step, attempt
         #: Kind, part and text of each piece that is not written yet.
         self._waiting: list[tuple[str, str, str]] = []
         self._lock, self._writing = threading.Lock(), threading.Lock()
@@ -98,16 +98,17 @@ class RoundText(LiveText):
                 pieces, self._waiting = self._waiting, []
             if not pieces or self._is_lost:
                 return
-            # A clock that is behind the server's must not have the text expire at once.
-            played = self._now + round(1000 * (time.monotonic() - self._began))
-            now = max(played, round(1000 * time.time()))
+            entries = self._entries(pieces)
             try:
-                self._texts.records.append(self._run_id, self._entries(pieces), now)
+                # A round that has lost its lease is given up, and so is its text.
+                self._is_lost = not self._texts.records.append(
+                    self._fence, self._step, self._attempt, entries
+                )
             except PerdureError as error:  # The server is away, or full, or the key is damaged.
                 self._is_lost = True
                 logger.warning(
                     "run %s, step %d: its text is not shown any more until its next round: %s",
-                    self._run_id, self._step, error,
+                    self._fence.run_id, self._step, error,
                 )  # fmt: skip
 
     def _entries(self, pieces: list[tuple[str, str, str]]) -> list[dict[str, str | int]]:
@@ -117,8 +118,6 @@ class RoundText(LiveText):
             for start in range(0, len(whole), MOST_CHARACTERS):
                 entries.append(
                     {
-                        "step": self._step,
-                        "attempt": self._attempt,
                         "number": self._number,
                         "kind": kind,
                         "part": part,

@@ -63,6 +63,7 @@ from perdure.worker.engine.traceback_text import traceback_of, without_secrets
 from perdure.worker.errors import DamagedRun
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store
+from perdure.worker.store.notes import Fence
 from perdure.worker.tracing import RoundSpan
 
 logger = logging.getLogger("perdure.rounds")
@@ -168,7 +169,12 @@ class NodeRunner:
             self._providers,
             above,
             RunKept(self._kept, record, claim.token),
-            RoundText(self._live_texts, record.id, record.step, claim.attempt, claim.now),
+            RoundText(
+                self._live_texts,
+                Fence(record.id, claim.token, claim.id or None),
+                record.step,
+                claim.attempt,
+            ),
         )
         return LoadedRound(record, claim, lease, flow, context, above)
 

@@ -21,6 +21,7 @@ from perdure.worker.domain.fork import origins_of
 from perdure.worker.domain.record import (
     FILES,
     FORKED,
+    KEY_SALT,
     RETRIED,
     VALUE,
     Record,
@@ -133,6 +134,8 @@ def context_of(
         fields["model"] = stored["model"]
     if FILES in stored:
         fields["files"] = record.files
+    if KEY_SALT in stored:
+        fields["key_salt"] = stored[KEY_SALT]
     if FORKED in stored:
         fields["origins"] = origins_of(record)
     if settings.trace_content and "thread_id" in stored:

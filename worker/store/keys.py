@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from perdure.worker.ids import RUN_ID
+
 #: The indexes, in the order in which every script expects them.
 INDEXES = ("live", "interrupted", "stopped", "completed", "errored")
 
@@ -13,6 +15,22 @@ CHILD_INDEXES = tuple(f"{name}:children" for name in INDEXES)
 
 #: The last part of a flow set's queue name begins with this.
 OF_SET = "flows-"
+
+#: The keys of a run beside its hash: what follows the name of the hash's key. A caller may choose
+#: an id that ends like such a key. So each part has a slash, which no id can hold, or is in
+#: ``OWN_KEYS``. A test compares the names that scripts derive with this table.
+PARTS_OF_RUN = {
+    "memory": ":memory",
+    "events": ":events",
+    "artifacts": ":artifacts",
+    "mailbox": ":mailbox",
+    "group": ":group/",
+    "live_text": "/text",
+}
+
+#: Ends that an id could have. A run whose id ends with one of them is refused: its hash would be
+#: another run's key.
+OWN_KEYS = tuple(part for part in PARTS_OF_RUN.values() if RUN_ID.fullmatch(f"r{part}"))
 
 #: The roles. Each has a broker list of its own.
 ROLES = ("controller", "executor")
@@ -38,30 +56,27 @@ class Keys:
 
         Each entry is ``digest SPACE json``.
         """
-        return f"{self.prefix}:run:{run_id}:memory"
+        return self.run(run_id) + PARTS_OF_RUN["memory"]
 
     def events(self, run_id: str) -> str:
         """Return the key of the stream with a run's commit log and its other events."""
-        return f"{self.prefix}:run:{run_id}:events"
+        return self.run(run_id) + PARTS_OF_RUN["events"]
 
     def artifacts(self, run_id: str) -> str:
         """Return the key of the hash of a run's artifacts: whole texts of its rounds, by name."""
-        return f"{self.prefix}:run:{run_id}:artifacts"
+        return self.run(run_id) + PARTS_OF_RUN["artifacts"]
 
     def live_text(self, run_id: str) -> str:
         """Return the key of the stream of what a run's rounds have shown before their commits."""
-        return f"{self.prefix}:run:{run_id}:text"
+        return self.run(run_id) + PARTS_OF_RUN["live_text"]
 
     def mailbox(self, run_id: str) -> str:
         """Return the key of the hash of the signals that were sent to a run (parts/waits.lua)."""
-        return f"{self.prefix}:run:{run_id}:mailbox"
+        return self.run(run_id) + PARTS_OF_RUN["mailbox"]
 
     def group(self, run_id: str, name: str) -> str:
-        """Return the key of the hash of a group of a run's children (parts/family.lua).
-
-        No run id contains a slash.
-        """
-        return f"{self.prefix}:run:{run_id}:group/{name}"
+        """Return the key of the hash of a group of a run's children (parts/family.lua)."""
+        return self.run(run_id) + PARTS_OF_RUN["group"] + name
 
     def idempotency(self, key: str) -> str:
         """Return the Redis key that stores which run was submitted with an idempotency key.

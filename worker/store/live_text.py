@@ -1,20 +1,27 @@
 """The live text of runs in the store: a stream for each run, which expires by itself.
 
-It is outside of the protocol. No transition reads or writes it, but a deletion deletes it.
+It is outside of the protocol. No transition reads it. A deletion deletes it, and a run that ends
+makes it expire with the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from perdure.worker.errors import DamagedRun
+
 if TYPE_CHECKING:
+    from perdure.worker.store.notes import Fence
     from perdure.worker.store.queries import Queries
 
 #: Entries that a run's stream keeps; the server may keep somewhat more.
 MOST_ENTRIES = 2_000
 #: Milliseconds after the last entry when the stream expires.
 KEPT_MS = 3_600_000
+
+#: The texts of an entry that show_text.lua expects.
+PARTS_OF_ENTRY = ("number", "kind", "part", "text")
 
 #: An entry: its id and its fields.
 Entry = tuple[str, dict[str, str]]
@@ -26,19 +33,59 @@ class LiveTextRecords:
     def __init__(self, store: Queries) -> None:
         self._store = store
 
-    def append(self, run_id: str, entries: Sequence[Mapping[str, Any]], now: int) -> None:
-        """Append entries to the live text of a run.
+    def append(
+        self, fence: Fence, step: int, attempt: int, entries: Sequence[Mapping[str, Any]]
+    ) -> bool:
+        """Append entries to the live text of a run, if the round still has the run's lease.
 
         Args:
-            now: by the server's clock, in ms.
+            entries: of each its number in the attempt, and its kind, part and text.
+
+        Returns:
+            Whether they were appended. If not, another attempt has taken the round over, or the run
+            was stopped, deleted or submitted once more.
+
+        Raises:
+            DamagedRun: The key of the live text is of a wrong type.
         """
-        key = self._store.keys.live_text(run_id)
-        with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
-            for entry in entries:
-                fields: dict[Any, Any] = dict(entry)
-                pipe.xadd(key, fields, maxlen=MOST_ENTRIES, approximate=True)
-            pipe.pexpireat(key, now + KEPT_MS)
-            pipe.execute()
+        keys = self._store.keys
+        reply = self._store._call(
+            "show_text",
+            [keys.run(fence.run_id), keys.live_text(fence.run_id)],
+            {
+                "token": fence.token,
+                "claim": fence.claim,
+                "step": step,
+                "attempt": attempt,
+                "most": MOST_ENTRIES,
+                "keep": KEPT_MS,
+            },
+            rest=[str(entry[name]) for entry in entries for name in PARTS_OF_ENTRY],
+        )
+        if reply[0] == "damaged":
+            raise DamagedRun(f"{reply[1]} has a wrong type on the server, so no text can be shown")
+        return bool(reply[0] == "ok")
+
+    def damaged(
+        self, events_of: Iterable[str], text_of: Iterable[str]
+    ) -> tuple[list[str], list[str]]:
+        """Return the runs whose events cannot be read, and those whose live text cannot.
+
+        Args:
+            events_of: Ids of runs whose events to look at.
+            text_of: Ids of runs whose live text to look at.
+        """
+        keys, store = self._store.keys, self._store
+        events, texts = list(events_of), list(text_of)
+        with store._answered(), store.redis.pipeline(transaction=False) as pipe:
+            for key in (*map(keys.events, events), *map(keys.live_text, texts)):
+                pipe.type(key)
+            types: list[str] = pipe.execute()
+        bad = [each not in ("stream", "none") for each in types]
+        return (
+            [run_id for run_id, is_bad in zip(events, bad, strict=False) if is_bad],
+            [run_id for run_id, is_bad in zip(texts, bad[len(events) :], strict=True) if is_bad],
+        )
 
     def with_events(
         self,

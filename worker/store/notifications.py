@@ -279,23 +279,18 @@ class RestingRuns:
         The index is of runs that wait for a person, or are stopped. Its order is that of their
         submission, so all of them are read.
         """
-        found, start = [], 0
+        found: list[tuple[str, int]] = []
+        after: str | None = None
         while True:
-            with self._store._answered():
-                ids = cast(
-                    list[str],
-                    self._store.redis.zrange(
-                        self._store.keys.index(index), start, start + BATCH - 1
-                    ),
-                )
+            # A run that waits all the time is found, whatever leaves the index meanwhile.
+            entries = self._store.listed(index, BATCH, after, oldest_first=True)
+            ids = [run_id for run_id, _ in entries]
             for run_id, fields in zip(
                 ids, self._store.some_fields(ids, ("updated_at",)), strict=True
             ):
                 at = fields.get("updated_at", "")
                 if at.isdecimal() and int(at) >= since:
                     found.append((run_id, int(at)))
-            if len(ids) < BATCH:
+            if len(entries) < BATCH:
                 return found
-            # Runs that left meanwhile shift the others. A look that misses one anyway sees it in
-            # the next, which goes further back than this one.
-            start += BATCH - BATCH // 10
+            after = f"{entries[-1][1]}:{ids[-1]}"

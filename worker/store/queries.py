@@ -25,12 +25,12 @@ from perdure.worker.store.connection import StoreConnection
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 from perdure.worker.store.replies import StoredSignal, signal_of
 
-#: Bounds of the search for a process's leases in the due set. It begins at runs that were due 5,000
-#: ms ago, and reads 1,000 runs per exchange. Pages overlap by 50, since runs that moved meanwhile
-#: shift the positions.
-LATE_MS, HELD_PAGE, HELD_MOVED = 5_000, 1_000, 50
-#: Hashes that a script reads in one exchange. It takes about 2 ms of the server.
+#: The search for a process's leases in the due set begins at runs that were due this many ms ago.
+LATE_MS = 5_000
+#: Hashes or entries that a script reads in one exchange. It takes about 2 ms of the server.
 MANY = 1_000
+#: All scores of a sorted set.
+ALWAYS = (-math.inf, math.inf)
 #: Stands for the reply to a read of a key that is not a hash.
 MISTYPED: dict[str, str] = {}
 
@@ -347,7 +347,7 @@ class Queries(StoreConnection):
             after: a cursor ``score:id``; the listing begins just behind it.
             oldest_first: list in the opposite order.
         """
-        return self._listed(self.keys.index(index), limit, after, oldest_first)
+        return self.entries({self.keys.index(index): ALWAYS}, limit, after, oldest_first)
 
     def submitted(
         self, name: str, limit: int, after: str | None = None, oldest_first: bool = False
@@ -356,7 +356,7 @@ class Queries(StoreConnection):
 
         The arguments are as in ``listed``. Some of the runs may be deleted.
         """
-        return self._listed(self.keys.submitted(name), limit, after, oldest_first)
+        return self.entries({self.keys.submitted(name): ALWAYS}, limit, after, oldest_first)
 
     def forget_submitted(self, name: str, run_ids: Sequence[str]) -> None:
         """Remove deleted runs from their submitter's index.
@@ -366,44 +366,58 @@ class Queries(StoreConnection):
         with suppress(AccessDenied), self._answered():
             self.redis.zrem(self.keys.submitted(name), *run_ids)
 
-    def _listed(
-        self, key: str, limit: int, after: str | None, oldest_first: bool
+    def entries(
+        self,
+        spans: Mapping[str, tuple[float, float]],
+        limit: int,
+        after: str | None = None,
+        oldest_first: bool = False,
     ) -> list[tuple[str, float]]:
-        if after is None:
-            return self._range(key, 0, limit, oldest_first)
-        score, _, last = after.partition(":")
-        before_it = ("-inf", f"({score}") if oldest_first else (f"({score}", "+inf")
-        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
-            pipe.zrevrank(key, last)
-            pipe.zscore(key, last)
-            pipe.zcount(key, *before_it)
-            pipe.zcard(key)
-            rank, score_now, passed, size = pipe.execute()
-        cursor = (float(score), last)
-        # If the cursor's run is not in this index (any more), continue after its time. Within the
-        # same time, continue after its id.
-        start = passed
-        if rank is not None and score_now == cursor[0]:
-            start = size - rank if oldest_first else rank + 1
-        while True:
-            entries = self._range(key, start, limit, oldest_first)
-            later = [
-                (run_id, at)
-                for run_id, at in entries
-                if ((at, run_id) > cursor if oldest_first else (at, run_id) < cursor)
-            ]
-            if later or len(entries) < limit:
-                return later
-            start += limit
+        """Return the next entries of sorted sets as one list, each a member and its score.
+
+        The cursor is a position in the order of the list, so an entry that stays at its score is
+        neither left out nor returned twice, whatever comes and goes between two pages. An entry
+        that moves from one of these sets to another at the same score counts as staying.
+
+        Args:
+            spans: for each key the lowest and the highest score of the entries to list.
+            limit: the most entries. Fewer are returned only at the end of the list.
+            after: a cursor ``score:member``; the list begins just behind it.
+            oldest_first: begin with the lowest score.
+        """
+        found: list[tuple[str, float]] = []
+        while spans and len(found) < limit:
+            count = min(limit - len(found), MANY)
+            entries = self._range(spans, count, after, oldest_first)
+            found += entries
+            if len(entries) < count:
+                break
+            after = f"{entries[-1][1]}:{entries[-1][0]}"
+        return found
 
     def _range(
-        self, key: str, start: int, limit: int, oldest_first: bool
+        self,
+        spans: Mapping[str, tuple[float, float]],
+        count: int,
+        after: str | None,
+        oldest_first: bool,
     ) -> list[tuple[str, float]]:
+        """Return entries as ``entries`` does, read in one exchange."""
+        order = "oldest" if oldest_first else "newest"
+        score, _, member = (after or "").partition(":")
+        bounds = [str(bound) for span in spans.values() for bound in span]
+        arguments: list[str | bytes | int] = [order, count, score, member, *bounds]
         with self._answered():
-            entries = self.redis.zrange(
-                key, start, start + limit - 1, desc=not oldest_first, withscores=True
-            )
-        return [(pair[0], float(pair[1])) for pair in cast(list[Any], entries)]
+            flat = self._scripts["list_entries"](self._wire, list(spans), arguments)
+        return [(flat[i], float(flat[i + 1])) for i in range(0, len(flat), 2)]
+
+    def sizes(self, keys: Sequence[str]) -> list[int]:
+        """Return the numbers of entries of sorted sets."""
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.zcard(key)
+            sizes: list[int] = pipe.execute()
+        return sizes
 
     def records(self, run_ids: Sequence[str]) -> list[dict[str, str] | None]:
         """Return all fields of several runs' hashes, read in one exchange.
@@ -515,20 +529,15 @@ class Queries(StoreConnection):
 
         Runs that were due more than ``LATE_MS`` ago are left out.
         """
-        newest = self.time() - LATE_MS
-        offset = 0
+        span = {self.keys.due: (self.time() - LATE_MS, math.inf)}
+        after: str | None = None
         while True:
-            with self._answered():
-                ids = cast(
-                    list[str],
-                    self.redis.zrange(
-                        self.keys.due, newest, "+inf", byscore=True, offset=offset, num=HELD_PAGE
-                    ),
-                )
+            entries = self.entries(span, MANY, after, oldest_first=True)
+            ids = [run_id for run_id, _ in entries]
             yield from zip(ids, self.some_fields(ids, names), strict=True)
-            if len(ids) < HELD_PAGE:
+            if len(entries) < MANY:
                 return
-            offset += HELD_PAGE - HELD_MOVED
+            after = f"{entries[-1][1]}:{ids[-1]}"
 
     def counts(self) -> dict[str, int]:
         """Return the number of runs in each index and the due set, and of messages per queue."""

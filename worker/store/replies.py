@@ -191,5 +191,9 @@ def signal_of(text: str) -> StoredSignal:
     Raises:
         ValueError: the field describes none.
     """
-    order, at, by, payload = text.split("\n", 3)
+    order, at, rest = text.split("\n", 2)
+    # The sender's name may have line breaks. JSON has none.
+    by, separator, payload = rest.rpartition("\n")
+    if not separator:
+        raise ValueError("expected four lines: order, time, sender and payload")
     return StoredSignal(int(order), int(at), by, payload)

@@ -40,11 +40,13 @@ TRANSITIONS = (
     "delete_run",
     "check_run",
     "read_fields",
+    "list_entries",
     "requeue_paused",
     "redirect_round",
     "sweep_due",
     "put_note",
     "forget_notes",
+    "show_text",
 )
 
 #: Matches a line that includes a shared part.

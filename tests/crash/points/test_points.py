@@ -40,11 +40,13 @@ ELSEWHERE = {
     "delete_run": "tests/store/test_operations_repeat.py",
     "check_run": "it writes nothing",
     "read_fields": "it writes nothing",
+    "list_entries": "it writes nothing",
     "requeue_paused": "tests/store/test_paused.py",
     "redirect_round": "tests/store/test_hand_on.py",
     "quarantine_run": "tests/store/test_quarantine.py",
     "put_note": "tests/store/test_notes.py",
     "forget_notes": "tests/store/test_notes.py",
+    "show_text": "tests/store/test_live_text.py",
 }
 
 

@@ -115,6 +115,32 @@ def test_no_more_run_than_max_concurrency(client: Client, driver: Driver) -> Non
     assert len(client.get(run.id).answer[0]) == 7
 
 
+@pytest.mark.parametrize("listed", [2, 3])
+@pytest.mark.parametrize("gone", [0, 1, 2, 4])
+def test_the_next_page_of_children_skips_none_though_the_oldest_are_gone(
+    client: Client, driver: Driver, listed: int, gone: int
+) -> None:
+    run = fan(client, *[{"rounds": 2}] * 7, wait="settled", max_concurrency=1)
+    played(client, driver, run)
+    ids = [child.id for child in client.children(run.id)]
+    page = client.children(run.id, listed)
+    store = client._store
+    starts = [event for event, data in store.events(run.id) if data["type"] == "started"]
+    store.redis.xtrim(store.keys.events(run.id), minid=starts[gone], approximate=False)
+    later = client.children(run.id, 50, page.cursor)
+    assert len(ids) == len(starts) == 7
+    assert [child.id for child in later] == ids[max(listed, gone) :]
+
+
+def test_a_cursor_of_children_from_an_earlier_version_goes_on(
+    client: Client, driver: Driver
+) -> None:
+    run = fan(client, *[{"rounds": 2}] * 3, wait="settled")
+    played(client, driver, run)
+    ids = [child.id for child in client.children(run.id)]
+    assert [child.id for child in client.children(run.id, 50, "2")] == ids[2:]
+
+
 def test_a_tree_of_runs(client: Client, driver: Driver) -> None:
     run = client.submit("nest", "g", {"depth": 3})
     assert played(client, driver, run).answer == 15

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from perdure import AsyncClient, Client, InvalidInput, RoundContext, Settings
+from perdure.worker.client.event_batches import hear
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.engine.live_text import MOST_OF_ROUND, LiveTexts, RoundText
-from perdure.worker.store.live_text import LiveTextRecords
+from perdure.worker.store.notes import Fence
 from tests.support.example_flows import live_text  # noqa: F401 -- registers flows
 from tests.support.live_texts import answer_texts, texts_of
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver
-from tests.support.runs import hash_of
+from tests.support.runs import claim, hash_of
 from tests.support.runs_in_every_status import play
 from tests.support.workflow_effects import let_time_pass
 
@@ -115,7 +116,7 @@ def test_text_that_is_trimmed_is_named(client: Client, settings: Settings) -> No
     run = client.submit("telling", "go", {"rounds": 1})
     play(settings, run.id)
     redis, key = client._store.redis, client._store.keys.live_text(run.id)
-    LiveTextRecords(client._store).append(run.id, [_entry(3, text="late ")], 10**13)
+    redis.xadd(key, _entry(3, text="late "))
     kinds = [item.type for item in client.stream(run.id)]
     assert "trimmed" in kinds, "entries 1 and 2 are missing"
     assert redis.xlen(key) >= 2
@@ -132,9 +133,15 @@ def test_a_position_that_is_none_is_refused(client: Client, settings: Settings) 
             client.stream(run.id, wrong)
 
 
+def round_text(client: Client, run_id: str) -> RoundText:
+    """Claim the first round of a run, and return its live text."""
+    granted = claim(client._store, run_id, known=("telling",))
+    return RoundText(LiveTexts(client._store), Fence(run_id, granted.token, granted.id), 0, 1)
+
+
 def test_a_round_shows_no_more_than_its_bound(client: Client, settings: Settings) -> None:
     run = client.submit("telling", "go")
-    text = RoundText(LiveTexts(client._store), run.id, 0, 1, client._store.time())
+    text = round_text(client, run.id)
     for _ in range(12):
         text.write("x" * 100_000, "text", "")
     text.write("\ud800 is half a character", "text", "")
@@ -145,7 +152,7 @@ def test_a_round_shows_no_more_than_its_bound(client: Client, settings: Settings
 
 def test_text_that_utf_8_cannot_have_is_replaced(client: Client, settings: Settings) -> None:
     run = client.submit("telling", "go")
-    text = RoundText(LiveTexts(client._store), run.id, 0, 1, client._store.time())
+    text = round_text(client, run.id)
     text.write("\ud800 half", "text", "")
     text.end()
     assert texts_of(client.stream(run.id, follow=False)) == {0: "? half"}
@@ -159,6 +166,36 @@ def test_a_round_goes_on_if_its_text_cannot_be_written(
     play(settings, run.id)
     assert client.get(run.id).status.ended
     assert "its text is not shown any more" in caplog.text
+
+
+def test_a_run_whose_text_is_damaged_delays_no_text_of_other_runs(
+    client: Client, settings: Settings
+) -> None:
+    damaged, sound = (client.submit("telling", "go").id for _ in range(2))
+    client._store.redis.set(client._store.keys.live_text(damaged), "no stream")
+    play(settings, sound)
+    beginning = dict.fromkeys((damaged, sound), "0-0")
+    batches = hear(client, beginning, 1, beginning)
+    assert batches[sound].texts and batches[sound].events
+    assert batches[damaged].events and not batches[damaged].damaged
+
+
+def test_what_a_stopped_round_shows_is_not_in_the_run_that_takes_its_id(
+    client: Client, settings: Settings
+) -> None:
+    client.submit("telling", "go", run_id="order-1", submitted_by="ann")
+    text = round_text(client, "order-1")
+    text.write("before the stop", "text", "")
+    text.end()
+    client.request_stop("order-1", "now")
+    text.write("after the stop", "text", "")
+    text.end()
+    assert texts_of(client.stream("order-1", follow=False)) == {}, "retracted by the stop"
+    client.delete("order-1")
+    client.submit("telling", "go", run_id="order-1", submitted_by="bob")
+    text.write("after the end", "text", "")
+    text.end()
+    assert [item.type for item in client.stream("order-1", follow=False)] == ["submitted"]
 
 
 def test_the_example_of_the_guide_prints_the_text(

@@ -24,7 +24,7 @@ from perdure import (
 )
 from perdure.worker.cli.commands.resume import asked_for_approval
 from perdure.worker.cli.main import run as perdure
-from perdure.worker.client.inbox import Entry
+from perdure.worker.client.waiting_runs import Entry, WaitingRuns
 from perdure.worker.domain.record import Record
 from tests.support.example_flows import costs_and_questions  # noqa: F401 -- registers its flows
 from tests.support.pending_interrupts import ASKED
@@ -67,8 +67,8 @@ def stored(client: Client, run_id: str = "r") -> Record:
 def test_the_inbox_holds_what_waits_for_people_those_that_waited_longest_first(
     client: Client, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
-    monkeypatch.setattr("perdure.worker.client.inbox.FIRST", first)
-    monkeypatch.setattr("perdure.worker.client.inbox.BATCH", 2)
+    monkeypatch.setattr("perdure.worker.client.waiting_runs.FIRST", first)
+    monkeypatch.setattr("perdure.worker.client.waiting_runs.BATCH", 2)
     names = ["c", "a", "d", "b"]
     for run_id in sorted(names):
         client.submit("countdown", "x", run_id=run_id)
@@ -95,8 +95,8 @@ def test_the_inbox_holds_what_waits_for_people_those_that_waited_longest_first(
 def test_the_inbox_reads_no_more_of_its_index_than_it_has_to(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.worker.client.inbox.FIRST", 5)
-    monkeypatch.setattr("perdure.worker.client.inbox.BATCH", 4)
+    monkeypatch.setattr("perdure.worker.client.waiting_runs.FIRST", 5)
+    monkeypatch.setattr("perdure.worker.client.waiting_runs.BATCH", 4)
     store, waits = client._store, random.Random(1)
     asked: list[str] = []
     many_fields = store.many_fields
@@ -112,9 +112,10 @@ def test_the_inbox_reads_no_more_of_its_index_than_it_has_to(
             index = "interrupted:children" if number % 3 == 2 else "interrupted"
             store.redis.zadd(store.keys.index(index), {run_id: number})
             store.redis.hset(store.keys.run(run_id), "updated_at", at)
-        assert list(client._interrupted(None)) == sorted((at, each) for each, at in since.items())
+        waiting = WaitingRuns(store, None, None)
+        assert list(waiting.entries()) == sorted((at, each) for each, at in since.items())
         asked.clear()
-        next(client._interrupted(None))
+        next(WaitingRuns(store, None, None).entries())
         assert len(asked) <= is_read and len(set(asked)) == len(asked)
 
 
@@ -146,18 +147,18 @@ def test_a_page_of_the_inbox_goes_on_where_it_ended_though_runs_have_left(client
 
 
 def test_a_run_that_was_stopped_while_the_inbox_was_read_is_not_in_it(
-    client: Client, settings: Settings
+    client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Meanwhile(Client):
-        def _interrupted(self, submitted_by: str | None) -> Iterator[Entry]:
-            found = list(super()._interrupted(submitted_by))
-            self.request_stop("r")
+    class Meanwhile(WaitingRuns):
+        def entries(self) -> Iterator[Entry]:
+            found = list(super().entries())
+            client.request_stop("r")
             return iter(found)
 
     asking(client, "approval")
-    meanwhile = Meanwhile(settings=settings)
-    assert len(client.inbox()) == 1 and len(meanwhile.inbox()) == 0
-    meanwhile.close()
+    assert len(client.inbox()) == 1
+    monkeypatch.setattr("perdure.worker.client.inbox.WaitingRuns", Meanwhile)
+    assert len(client.inbox()) == 0
 
 
 def test_budgets_given_at_submission_are_stored_over_the_flows_own(client: Client) -> None:

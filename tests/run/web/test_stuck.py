@@ -28,6 +28,17 @@ def test_runs_that_no_worker_takes_stand_still_and_those_that_wait_for_a_person_
     )
 
 
+def test_the_runs_of_others_hide_none_of_a_submitter(client: Client) -> None:
+    for _ in range(3):
+        client.submit("countdown", "x", inputs={"rounds": 1}, submitted_by="ann")
+    own = [
+        client.submit("countdown", "x", inputs={"rounds": 1}, submitted_by="bob").id
+        for _ in range(2)
+    ]
+    client.submit("countdown", "x", inputs={"rounds": 1}, submitted_by="ann")
+    assert list(codes(client, limit=2, submitted_by="bob")) == own
+
+
 def test_what_is_damaged_and_in_nobody_s_care_is_found_by_its_age(
     client: Client, prefix: str
 ) -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from perdure.worker.engine.live_text import LiveTexts, RoundText
+from perdure.worker.store.notes import Fence
 
 
 class SlowRecords:
@@ -16,10 +17,11 @@ class SlowRecords:
         self.begun, self.let = threading.Event(), threading.Event()
         self.texts: list[str] = []
 
-    def append(self, run_id: str, entries: list[dict[str, Any]], now: int) -> None:
+    def append(self, _: Fence, __: int, ___: int, entries: list[dict[str, Any]]) -> bool:
         self.begun.set()
         assert self.let.wait(20)
         self.texts += [str(entry["text"]) for entry in entries]
+        return True
 
 
 def test_the_end_of_a_round_waits_for_what_is_being_written() -> None:
@@ -27,7 +29,7 @@ def test_the_end_of_a_round_waits_for_what_is_being_written() -> None:
     texts = LiveTexts(store)
     records: Any = SlowRecords()
     texts.records = records
-    text = RoundText(texts, "r", 0, 1, 0)
+    text = RoundText(texts, Fence("r", "1", "claim"), 0, 1)
     text.write("a", "text", "")
     assert records.begun.wait(20), "the other thread writes"
     seen: list[list[str]] = []

@@ -207,14 +207,19 @@ def delete_command(
             "Give either the RUN to delete, or --status or --query (with --flow or --older-than, "
             "if needed)."
         )
+    from perdure.worker.client.bulk import matching_any
+    from perdure.worker.domain.run import RunStatus
+
     with client_for(url) as client:
         if run_id is None:
             each(
-                [
-                    match
-                    for one in ([status] if status else ENDED)
-                    for match in client.matching(one, flow, older_than, query=query)
-                ],
+                matching_any(
+                    client,
+                    map(RunStatus, [status] if status else ENDED),
+                    flow,
+                    older_than,
+                    query=query,
+                ),
                 "Delete",
                 "is deleted",
                 client.delete,

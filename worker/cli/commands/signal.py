@@ -94,10 +94,9 @@ def signal_command(
 
 def _live(client: ClientApi, flow: str | None, labels: dict[str, str]) -> list[str]:
     """Return the ids of the live runs of a flow that have these labels."""
-    from perdure.worker.client.bulk import LIVE
+    from perdure.worker.client.bulk import LIVE, matching_any
 
-    ids = (client.matching(status, flow, labels=labels) for status in LIVE)
-    return list(dict.fromkeys(run_id for page in ids for run_id in page))
+    return matching_any(client, LIVE, flow, labels=labels)
 
 
 def _what_follows(receipt: SignalReceipt, url: str | None) -> str:

@@ -73,16 +73,12 @@ def stop_command(
             if not as_json:
                 click.echo(sentence)
             return
-        from perdure.worker.client.bulk import LIVE
+        from perdure.worker.client.bulk import LIVE, matching_any
+        from perdure.worker.domain.run import RunStatus
         from perdure.worker.domain.stop import StopReceipt
 
-        ids = list(
-            dict.fromkeys(
-                match
-                for each in ([status] if status else LIVE)
-                for match in client.matching(each, flow, query=query)
-            )
-        )
+        statuses = [RunStatus(status)] if status else LIVE
+        ids = matching_any(client, statuses, flow, query=query)
         if dry_run:
             print_matching(ids, as_json)
             return

@@ -25,7 +25,11 @@ if not run and call('TYPE', k.run).ok == 'hash' then -- by the readable fields o
   local flow, phase, started_at = unpack(call('HMGET', k.run, 'flow', 'phase', 'started_at'))
   counted = { flow = flow or '', phase = phase or nil, started_at = started_at or nil }
 end
-local text = k.run .. ':text' -- live text, which no other script knows
+-- The live text, also that which a worker of an earlier version has shown. Its name may be that of the
+-- hash of another run.
+local texts = { live_text_of(k) }
+local old_text = k.run .. ':text'
+if call('TYPE', old_text).ok == 'stream' then texts[2] = old_text end
 local own = { k.run, k.memory, k.events, k.artifacts, mailbox_of(k) }
 for group in groups_of(run or {}) do own[#own + 1] = group_of(k, group) end
 k.run, k.memory, k.events, k.artifacts = nil, nil, nil, nil
@@ -34,7 +38,8 @@ if damaged then return { 'damaged', damaged } end
 if call('EXISTS', unpack(own)) == 0 then return { 'missing' } end
 local owner = call('TYPE', k.idem).ok == 'string' and match(call('GET', k.idem), '^%S+ (%S+)$')
 -- DEL comes first, since a user may lack the right to it. Refused here, nothing is written.
-call('DEL', text, unpack(own))
+call('DEL', unpack(own))
+call('DEL', unpack(texts))
 if counted then
   count_status(k, counted, status_of(counted, counted.phase))
   count_parked(k, counted)

@@ -130,6 +130,7 @@ end
 local function expire_at(k, run, time)
   if run.mailbox then call('PEXPIREAT', mailbox_of(k), time) end
   for group in groups_of(run) do call('PEXPIREAT', group_of(k, group), time) end
+  call('PEXPIREAT', live_text_of(k), time, 'LT') -- it expires by itself, but not later than its run
   for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do call('PEXPIREAT', key, time) end
   if has_key(k, run) then call('PEXPIREAT', k.idem, time) end
   local topic = held_topic(k, run)

@@ -5,7 +5,7 @@
 --   before            lines ID NONCE: the newest runs that held it before, the newest one first
 --   waiting           lines NUMBER UNTIL BYTES NAME KEY CONTENT ('-' without a key): the signals that
 --                     wait for a run to take the topic, in their order
---   waiting:NUMBER    of each, the lines AT BY PAYLOAD
+--   waiting:NUMBER    of each, the lines AT BY PAYLOAD (BY may be several)
 -- While a run holds the topic, no signal waits there. parts/moves.lua has what the end of a run does
 -- to its topic.
 local BEFORE = 8 -- runs that held it before, whose mailboxes are searched for a sender's key
@@ -81,7 +81,7 @@ local function take_topic(k, run, now, topic)
   call('PERSIST', topic.key) -- first: a worker whose permissions are of an earlier version fails here, and has changed nothing
   k.mailbox = mailbox_of(k)
   for _, waiting in ipairs(topic.waiting) do
-    local at, by, payload = match(call('HGET', topic.key, 'waiting:' .. waiting.place) or '', '^(%d+)\n([^\n]*)\n(.*)$')
+    local at, by, payload = match(call('HGET', topic.key, 'waiting:' .. waiting.place) or '', '^(%d+)\n(.*)\n([^\n]*)$') -- a sender may have line breaks, JSON has none
     -- It may have been sent to the run itself as well, under the same key.
     local _, content = known_signal(k.mailbox, waiting.name, waiting.key)
     if not content or content ~= waiting.content then

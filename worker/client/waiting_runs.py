@@ -1,0 +1,149 @@
+"""WaitingRuns: the runs that wait for a person, longest wait first, from a bounded read.
+
+The indexes are ordered by submission, and no run waits since before it was submitted. So only as
+much of them is read as was submitted before the wait of the next run began. Beside very many
+waiting runs, that may still be all of them. So one read ends after ``LOOKED_AT`` runs, its
+*window*. The next page goes on behind the window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+
+from perdure.worker.client.merged_runs import position_of
+from perdure.worker.domain.record import Record
+from perdure.worker.store import Store
+from perdure.worker.store.queries import ALWAYS
+
+#: Number of runs that are read at first, and in each further exchange.
+FIRST, BATCH = 100, 1000
+#: Number of runs in a window. Reading them takes about 20 ms of the server.
+LOOKED_AT = 5_000
+#: The indexes of runs that wait for a person.
+INDEXES = ("interrupted", "interrupted:children")
+#: Since when a run waits (ms), and its id.
+Entry = tuple[int, str]
+
+
+class WaitingRuns:
+    """The runs of one window that wait for a person.
+
+    Args:
+        submitted_by: only the runs of this submitter.
+        below: only runs below this one. Then the window has no bound.
+        start: the position ("score:id") behind which the window begins. Empty: the beginning.
+        end: the position at which it ends, if an earlier page has read the whole window.
+
+    Attributes:
+        end: the position at which the window ends. Empty while that is not known.
+        is_last: whether no run stands behind the window. It is known once all entries are read.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        submitted_by: str | None,
+        below: Record | None,
+        start: str = "",
+        end: str = "",
+    ) -> None:
+        self._store, self._submitted_by, self._below = store, submitted_by, below
+        self.start, self.end = start, end
+        self.is_last = False
+        self._own: str | None = None
+        keys = [store.keys.index(index) for index in INDEXES]
+        if below is not None:
+            keys = keys[1:]
+        elif submitted_by is not None:
+            # Of a submitter with few runs, these are read instead of all that wait.
+            own = store.keys.submitted(submitted_by)
+            sizes = store.sizes([own, keys[0]])
+            keys[0] = own if sizes[0] < sizes[1] else keys[0]
+        self._spans = dict.fromkeys(keys, ALWAYS)
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the runs of the window, the longest wait first."""
+        known: list[Entry] = []
+        for found, submitted in self._batches():
+            for entry in found:
+                heappush(known, entry)
+            while known and known[0][0] < submitted:
+                yield heappop(known)
+        while known:
+            yield heappop(known)
+
+    def _batches(self) -> Iterator[tuple[list[Entry], float]]:
+        """Yield the runs of the window, first submitted first, in batches.
+
+        Each comes with the time (ms) of a submission, at or after which all later ones were
+        submitted. It is infinite for the last batch.
+        """
+        after, count, left = self.start, FIRST, self._most
+        while True:
+            wanted = min(count, left)
+            listed = self._store.entries(self._spans, wanted, after or None, oldest_first=True)
+            ends = len(listed) < wanted
+            within = listed
+            if self.end:
+                last = position_of(self.end)
+                within = [(run_id, at) for run_id, at in listed if (at, run_id) <= last]
+                ends = ends or len(within) < len(listed)
+            elif not ends and len(listed) == left:
+                self.end, ends = f"{listed[-1][1]}:{listed[-1][0]}", True
+            if ends:
+                behind = self.end or None
+                self.is_last = behind is None or not self._store.entries(
+                    self._spans, 1, behind, oldest_first=True
+                )
+                yield self._waiting(within), math.inf
+                return
+            yield self._waiting(within), listed[-1][1]
+            after, count = f"{listed[-1][1]}:{listed[-1][0]}", BATCH
+            left -= 0 if self.end else len(listed)
+
+    @property
+    def _most(self) -> int:
+        return LOOKED_AT if self._below is None else 10**9
+
+    def _waiting(self, listed: Sequence[tuple[str, float]]) -> list[Entry]:
+        """Return those of some listed runs that wait, and belong to the submitter or the parent."""
+        names = ["updated_at", "phase", "submitted_by", "root", "parent"]
+        fields_of = self._store.many_fields([run_id for run_id, _ in listed], names)
+        found: dict[Entry, dict[str, str]] = {}
+        for (run_id, submitted), fields in zip(listed, fields_of, strict=True):
+            # Runs of the submitter's own index may be in any phase. A damaged run has none.
+            waits = fields.get("phase", "interrupted") == "interrupted"
+            if waits and self._submitted_by in (None, fields.get("submitted_by")):
+                since = max(int(submitted), _ms(fields.get("updated_at", "")))
+                found[since, run_id] = fields
+        return list(found) if self._below is None else self._those_below(self._below, found)
+
+    def _those_below(self, record: Record, found: dict[Entry, dict[str, str]]) -> list[Entry]:
+        root = record.fields.get("root", record.id)
+        above = {
+            entry: fields.get("parent", "")
+            for entry, fields in found.items()
+            if fields.get("root") == root
+        }
+        below: list[Entry] = []
+        while above:  # one generation further up each time
+            below += [entry for entry, parent in above.items() if parent == record.id]
+            above = {
+                entry: parent
+                for entry, parent in above.items()
+                if parent not in ("", record.id, root)
+            }
+            parents = sorted(set(above.values()))
+            read = self._store.some_fields(parents, ["parent"])
+            parent_of = {
+                run_id: fields.get("parent", "")
+                for run_id, fields in zip(parents, read, strict=True)
+            }
+            above = {entry: parent_of[parent] for entry, parent in above.items()}
+        return below
+
+
+def _ms(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 16 else 0
