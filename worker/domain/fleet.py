@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Required, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Required, TypeVar, cast
 
 from pydantic import with_config
 from typing_extensions import TypedDict
@@ -23,22 +23,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class QueueInfo(Document):
-    """State of one of the broker's queues of rounds."""
+    """State of the broker's queues of rounds for one role.
+
+    Beside the role's queue these are the queues of its flow sets: each belongs to the workers that
+    play exactly the same flows.
+    """
+
+    _later: ClassVar[tuple[str, ...]] = ("handed_on",)
 
     role: Role
-    """Role whose rounds wait in the queue."""
+    """Role whose rounds wait in the queues."""
     name: str
-    """The broker's name of the queue."""
+    """The broker's name of the role's queue."""
     length: int | None
-    """Number of messages in the queue. Not set if the broker does not answer."""
+    """Number of messages in the role's queues. Not set if the broker does not answer."""
     pushed: int
     """Number of the newest pushed message."""
     taken: int
     """Number of the newest claimed message."""
     oldest: float | None = None
-    """Seconds that the run of the next message has waited.
+    """Seconds that the run of the next message has waited, the longest time of the role's queues.
 
-    Not set if the queue is empty or the time cannot be determined.
+    Not set if the queues are empty or the time cannot be determined.
+    """
+    handed_on: int | None = None
+    """Those of the messages that wait in queues of flow sets.
+
+    A worker without the run's flow moved them there. Only workers with the flow can take them. Not
+    set if the broker does not answer, or if an older server reports the queue.
     """
 
 
@@ -221,6 +233,15 @@ class WorkerInfo:
         """Return what the worker lacks to run a flow that it has, as a sentence, or None."""
         lacking = self.info.get("lacking")
         return str(lacking[flow]) if isinstance(lacking, dict) and flow in lacking else None
+
+    def queues_of_sets(self, queue: str) -> list[str]:
+        """Return the queues of flow sets that the worker consumes beside a role's queue."""
+        announced = self.info.get("lists")
+        return [
+            name
+            for name in (announced if isinstance(announced, list) else ())
+            if isinstance(name, str) and name.startswith(f"{queue}.")
+        ]
 
     def refuses(self, flow: str) -> bool:
         """Return whether the worker has this flow but the flow is not enabled there."""

@@ -67,9 +67,16 @@ def _queues(gathered: MetricsSnapshot) -> Iterator[Metric]:
     )
     yield gauge(
         "perdure_queue_messages",
-        "Messages in line.",
+        "Messages that wait for workers of the role, in its queue or in queues of flow sets.",
         ("queue",),
         [((queue,), size) for queue, size in gathered.lengths.items()],
+    )
+    yield gauge(
+        "perdure_queue_handed_on_messages",
+        "Those of the messages that wait in queues of flow sets: only workers that play the "
+        "run's flow take them.",
+        ("queue",),
+        [((queue,), size) for queue, size in gathered.handed_on.items()],
     )
     yield gauge(
         "perdure_queue_oldest_seconds",

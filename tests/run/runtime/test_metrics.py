@@ -23,7 +23,7 @@ from tests.support.in_process_runtime import played
 from tests.support.prometheus import read, scrape
 from tests.support.redis_commands import monitored
 from tests.support.redis_servers import CrashableServer, until
-from tests.support.runs import claim, commit_end, new_run, pause_here, stop
+from tests.support.runs import claim, commit_end, handed_on, new_run, pause_here, stop
 
 ROOT = Path(__file__).parents[3]
 
@@ -126,6 +126,37 @@ def test_queues_are_told_with_the_age_of_the_oldest_message(client: Client) -> N
     assert told.value("perdure_queue_messages", queue="controller") == 2
     assert told.value("perdure_queue_pushed_total", queue="controller") == 2
     assert told.value("perdure_queue_oldest_seconds", queue="executor") == 0
+
+
+def test_rounds_in_the_queue_of_a_flow_set_are_counted_with_those_of_their_role(
+    client: Client,
+) -> None:
+    """They wait for workers of the role, too: alerts and KEDA read these numbers."""
+    store = client._store
+    queue, _ = handed_on(client, 3)
+    until(
+        lambda: (
+            (scrape(client).value("perdure_queue_oldest_seconds", queue="controller") or 0) > 0.05
+        ),
+        "the message to grow old",
+    )
+    client.submit("ledger", "go", {"rounds": 9})
+    told = scrape(client)
+    assert told.value("perdure_queue_messages", queue="controller") == 4
+    assert told.value("perdure_queue_handed_on_messages", queue="controller") == 3
+    assert (told.value("perdure_queue_oldest_seconds", queue="controller") or 0) > 0.05
+    assert told.value("perdure_queue_messages", queue="executor") == 0
+    assert told.value("perdure_queue_handed_on_messages", queue="executor") == 0
+    store.announce("able", {"lists": [queue]}, 0, -1)  # silent since 1970
+    assert scrape(client).value("perdure_queue_messages", queue="controller") == 1
+
+
+def test_what_a_worker_announces_as_its_queues_spoils_no_scrape(client: Client) -> None:
+    store = client._store
+    client.submit("ledger", "go", {"rounds": 9})
+    for lists in (["perdure", 1, None], "x", [store.keys.due], [f"{store.keys.prefix}.executor"]):
+        store.announce("odd", {"lists": lists}, store.time(), 0)
+        assert scrape(client).value("perdure_queue_messages", queue="controller") == 1
 
 
 def test_a_message_that_is_none_has_no_age(client: Client) -> None:
