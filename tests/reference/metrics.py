@@ -18,7 +18,7 @@ EMPTY = MetricsSnapshot(
         lengths={}, heads={}, workers=[], dead=0, paused=[], rules=[],
     ),
     workers=[], alive=[], lengths={}, handed_on={}, oldest={}, broker=True, backlog={},
-    dead_notifications=0,
+    dead_notifications=0, memory=(0, 0),
 )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ def test_redis_conf_keeps_what_was_acknowledged() -> None:
     directives = dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
     assert directives["appendonly"] == "yes"
     assert directives["maxmemory-policy"] == "noeviction"
+    assert directives["maxmemory"] == "2gb", "without a limit a full server is killed"
     assert directives["no-appendfsync-on-rewrite"] == "no"
     assert directives["appendfsync"] in {"everysec", "always"}
 

@@ -1,7 +1,7 @@
-"""Data for the metrics, read in three exchanges with the state server.
+"""Data for the metrics, read in four exchanges with the state server.
 
-The second one reads the queues of flow sets, which live workers have announced. A broker on another
-server takes one exchange more, and so do rules of notifications.
+One of them reads the queues of flow sets, which live workers have announced, and one the server's
+memory. A broker on another server takes one exchange more, and so do rules of notifications.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class MetricsSnapshot:
         broker: Whether the broker answered.
         backlog: Number of notifications that are still to be delivered, by rule.
         dead_notifications: Number of notifications whose delivery was given up.
+        memory: Bytes of memory that the state server uses, and its limit (0: none). None if it does
+            not report them to this user.
     """
 
     look: MetricsRead
@@ -47,6 +49,7 @@ class MetricsSnapshot:
     broker: bool
     backlog: Mapping[str, int]
     dead_notifications: int
+    memory: tuple[int, int] | None
 
     @property
     def flows(self) -> list[str]:
@@ -88,7 +91,18 @@ def gather(client: Client) -> MetricsSnapshot:
     backlog = records.backlog(look.rules)
     # Without a rule there never was a notification, and a scrape does not ask.
     dead = records.dead_count() if look.rules else 0
-    return MetricsSnapshot(look, workers, alive, lengths, handed_on, oldest, broker, backlog, dead)
+    return MetricsSnapshot(
+        look,
+        workers,
+        alive,
+        lengths,
+        handed_on,
+        oldest,
+        broker,
+        backlog,
+        dead,
+        store.figures.memory(),
+    )
 
 
 def _ages(

@@ -330,3 +330,6 @@ def test_the_example_server_is_set_up_as_the_one_that_ships(resources: list[Reso
     [mount] = container["volumeMounts"]
     here = {"dir": mount["mountPath"], "bind": "* -::*", "protected-mode": "no"}
     assert given == {**shipped, **here}
+    assert (given["maxmemory"], container["resources"]["limits"]["memory"]) == ("2gb", "3Gi"), (
+        "a container that is smaller is killed before its server is full"
+    )
