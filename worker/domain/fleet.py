@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from perdure.flows.errors import InvalidInput
 from perdure.flows.names import Role
 from perdure.worker.domain.document import CLOSED, OPEN, Document, Flag, MaybeText, absent
+from perdure.worker.domain.input_schema import faults_of
 
 if TYPE_CHECKING:
     from perdure.flows.flow import Flow
@@ -352,14 +353,19 @@ def names_text(flows: Iterable[str]) -> str:
     return ", ".join(name for name in flows if name not in HELPERS)
 
 
+#: The type of a flow's inputs.
+OBJECT = {"type": "object"}
+
+
 def check_announced(name: str, schema: dict[str, Any] | None, inputs: dict[str, Any]) -> None:
-    """Raise InvalidInput if a required input of a flow is missing or an input is unknown.
+    """Raise InvalidInput unless inputs fit the schema that a worker announced for its flow.
 
     A client without the flow's code cannot check more. The worker validates the values before the
     first round.
 
     Raises:
-        InvalidInput: The message names the missing and unknown inputs, and the expected ones.
+        InvalidInput: The message names the missing, unknown and wrong inputs, and the expected
+            ones.
     """
     if schema is None:
         return
@@ -373,6 +379,10 @@ def check_announced(name: str, schema: dict[str, Any] | None, inputs: dict[str, 
     faults = [f"missing: {', '.join(missing)}"] * bool(missing) + [
         f"unknown: {', '.join(unknown)}"
     ] * bool(unknown)
+    for key, value in inputs.items():
+        if key in properties:
+            own = {"properties": {key: properties[key]}, "$defs": schema.get("$defs"), **OBJECT}
+            faults += faults_of(own, {key: value})
     if faults:
         raise InvalidInput(
             f"flow {name!r} does not accept these inputs: {'; '.join(faults)}. It expects: "

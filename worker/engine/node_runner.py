@@ -128,8 +128,8 @@ class NodeRunner:
         # Read once: a drain that begins during the round does not change whether it was run.
         begin = begin and not self._drain.is_on()
         if node not in nodes:
-            error = gone(record, flow)
-            fatal = _with_error(failure(record, error, self._settings, 0.0), error)
+            cause = gone(record, flow)
+            fatal = _with_error(failure(record, cause, self._settings, 0.0), cause)
             return fatal if begin else GIVE_BACK, NO_NODES
         try:
             estimate = dict(flow.estimate(node, loaded.context))
