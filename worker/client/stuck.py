@@ -14,7 +14,7 @@ from perdure.worker.client.read import RunReads
 from perdure.worker.diagnostics.run_case import number
 from perdure.worker.diagnostics.why import verdict_of
 from perdure.worker.domain.fleet import DeadLetter, QueueInfo, WorkerInfo
-from perdure.worker.domain.verdict import Verdict, VerdictCode
+from perdure.worker.domain.verdict import MOVING, Verdict, VerdictCode
 from perdure.worker.store.lookups import (
     QueueLength,
     due_first,
@@ -25,18 +25,6 @@ from perdure.worker.store.lookups import (
     queues_of_sets,
 )
 
-#: Verdicts that need no action: the run continues by itself or waits on purpose.
-MOVING = (
-    VerdictCode.IN_LINE,
-    VerdictCode.LEASED,
-    VerdictCode.SLEEPING,
-    VerdictCode.WAITING_FOR_A_SIGNAL,
-    VerdictCode.WAITING_FOR_CHILDREN,
-    VerdictCode.WAITING_FOR_A_BUDGET,
-    VerdictCode.WAITING_FOR_A_PERSON,
-    VerdictCode.HELD_AFTER_STOP_NOW,
-    VerdictCode.MESSAGE_LOST,
-)
 #: How many runs are read in one exchange: each may have large inputs.
 AT_ONCE = 25
 

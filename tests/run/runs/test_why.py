@@ -348,3 +348,15 @@ def test_a_run_that_was_handed_on_is_counted_in_the_queue_that_it_waits_in(clien
     assert verdict.code is VerdictCode.IN_LINE
     assert (verdict.details["position"], verdict.details["length"]) == (3, 3)
     assert "It is number 3 of 3 that wait for them." in verdict.sentence
+
+
+def test_a_wait_that_is_over_says_that_no_worker_plays_the_run(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    run = client.submit("ledger", "g", {"rounds": 1})
+    with pytest.raises(
+        TimeoutError, match=r"is still queued at step 0 after 0 s: .*no live worker"
+    ):
+        client.wait(run.id, 0)
+    told = CommandLine(tmp_path, settings)("wait", run.id, "--timeout", "0")
+    assert "no live worker" in told.err
