@@ -78,11 +78,18 @@ def make(name: str) -> Flow:
     if name not in _sources:
         _load_all()
     if name not in _sources:
-        failed = "".join(
-            f"; could not be loaded: {what} ({why})" for what, why in _failures.items()
-        )
-        raise FlowNotFound(f"no flow is named {name!r}; {suggest(name, _sources)}{failed}")
+        raise FlowNotFound(not_found_text(name))
     return _made(name, _sources[name])
+
+
+def not_found_text(name: str, announced: Iterable[str] = ()) -> str:
+    """Return the text of the error for an unknown flow, with the nearest known name.
+
+    Args:
+        announced: names of flows that live workers run.
+    """
+    failed = "".join(f"; could not be loaded: {what} ({why})" for what, why in _failures.items())
+    return f"no flow is named {name!r}; {suggest(name, {*_sources, *announced})}{failed}"
 
 
 def registered() -> Mapping[str, Callable[[], Flow]]:

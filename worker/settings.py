@@ -7,6 +7,7 @@ and the project's own.
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -36,6 +37,8 @@ from perdure.worker.errors import InvalidSettings
 from perdure.worker.logs import LogFormat
 from perdure.worker.notification_rules import RULE_NAME, NotificationRule
 from perdure.worker.urls import check_link, place_of
+
+logger = logging.getLogger("perdure.settings")
 
 #: Settings file of a project, relative to the working directory.
 TOML = Path("config") / "worker.toml"
@@ -257,7 +260,7 @@ def load_settings(**overrides: Any) -> Settings:
             of range.
     """
     setting_names = list(Settings.model_fields)
-    from_file = _toml(TOML)
+    from_file = _own(_toml(TOML), setting_names)
     for name, origin in [
         *((key, str(TOML)) for key in from_file),
         *((key, "the environment") for key in _from_environment()),
@@ -269,7 +272,12 @@ def load_settings(**overrides: Any) -> Settings:
                 if near
                 else f"known settings: {', '.join(setting_names)}"
             )
-            raise InvalidSettings(f"unknown setting {name!r} in {origin}; {hint}")
+            other = (
+                ". If the file belongs to another program, work in another directory"
+                if origin == str(TOML) and not near
+                else ""
+            )
+            raise InvalidSettings(f"unknown setting {name!r} in {origin}; {hint}{other}")
     from_file = {
         key: value for key, value in from_file.items() if PREFIX + key.upper() not in os.environ
     }
@@ -283,6 +291,28 @@ def load_settings(**overrides: Any) -> Settings:
     except ValidationError as error:
         faults = "; ".join(_describe_fault(fault) for fault in error.errors())
         raise InvalidSettings(f"these settings cannot be used: {faults}") from error
+
+
+#: Likeness of a key to a setting from which it is taken for its misspelling.
+LIKE = 0.8
+
+
+def _own(from_file: dict[str, Any], setting_names: list[str]) -> dict[str, Any]:
+    """Return the settings of ``config/worker.toml``, or none if it is another program's file.
+
+    It is another program's if no key is a setting, or nearly one. The log says that it is ignored.
+    """
+    if not from_file or any(
+        difflib.get_close_matches(key, setting_names, n=1, cutoff=LIKE) for key in from_file
+    ):
+        return from_file
+    logger.warning(
+        "%s is ignored: none of its keys (%s) is a setting of Perdure, so it is taken for the "
+        "file of another program",
+        TOML,
+        ", ".join(from_file),
+    )
+    return {}
 
 
 def _describe_fault(fault: Any) -> str:

@@ -17,7 +17,8 @@ EMPTY = MetricsSnapshot(
         now=1, queues={"swept_at": "1"}, rounds={}, listed={}, due=0, first_due=None,
         lengths={}, heads={}, workers=[], dead=0, paused=[], rules=[],
     ),
-    workers=[], alive=[], lengths={}, oldest={}, broker=True, backlog={}, dead_notifications=0,
+    workers=[], alive=[], lengths={}, handed_on={}, oldest={}, broker=True, backlog={},
+    dead_notifications=0, memory=(0, 0),
 )  # fmt: skip
 
 

@@ -5,29 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+import redis
 
 from perdure.worker.store import Store, StoreUnavailable
+from perdure.worker.store.connection import REFUSALS, refusal_code
+from perdure.worker.store.inspection import inspect
 from perdure.worker.store.tables import DeadLetters
-from tests.support.redis_servers import CrashableServer, server, until
+from perdure.worker.store.urls import check_answers
+from tests.support.redis_servers import CrashableServer, server
 from tests.support.runs import START, new_run
+from tests.support.spoiled_servers import without_disk
 
 
 @pytest.fixture(scope="module")
 def refusing() -> Iterator[CrashableServer]:
-    """A server that answers every write with MISCONF: a directory stands where its snapshot should go."""
-    with server("valkey", "everysec") as running:
-        (running.directory / "dump.rdb").mkdir()
-        (running.directory / "dump.rdb" / "full").touch()  # an empty one could be replaced
-        store = Store(running.url)
-        store.redis.config_set("save", "3600 1")
-        store.redis.bgsave()
-        until(
-            lambda: store.redis.info("persistence")["rdb_last_bgsave_status"] == "err",
-            "a snapshot that fails",
-        )
+    with without_disk() as running:
         yield running
-        store.redis.config_set("save", "")  # else it would try once more before it ends
-        store.close()
 
 
 def put_aside(store: Store) -> None:
@@ -55,3 +48,54 @@ def test_a_server_without_a_disk_is_unavailable(
     with pytest.raises(StoreUnavailable, match="refuses for now: MISCONF"):
         write(store)
     store.close()
+
+
+def test_the_error_of_a_write_says_that_the_disk_is_the_cause(refusing: CrashableServer) -> None:
+    store = Store(refusing.url)
+    with pytest.raises(StoreUnavailable, match="It cannot write to its disk, which may be full"):
+        new_run(store)
+    store.close()
+
+
+def test_a_server_without_a_disk_answers_and_says_that_it_refuses_writes(
+    refusing: CrashableServer,
+) -> None:
+    text = check_answers(refusing.url)
+    assert text is not None and "refuses for now: MISCONF" in text and "disk" in text
+    sentence, remedy = inspect(refusing.url, "perdure").refuses or ("", "")
+    assert "MISCONF" in sentence and remedy.startswith("It cannot write to its disk")
+
+
+@pytest.mark.parametrize(
+    ("setting", "code"),
+    [(("min-replicas-to-write", "1"), "NOREPLICAS"), (("replicaof", "127.0.0.1 1"), "READONLY")],
+)
+def test_a_server_that_refuses_writes_is_named_with_what_to_do(
+    setting: tuple[str, str], code: str
+) -> None:
+    with server("valkey", "everysec") as running:
+        store = Store(running.url)
+        name, value = setting
+        if name == "replicaof":
+            store.redis.replicaof(*value.split())
+        else:
+            store.redis.config_set(name, value)
+        with pytest.raises(StoreUnavailable) as caught:
+            new_run(store)
+        store.close()
+    assert f"refuses for now: {code} " in str(caught.value)
+    assert str(caught.value).endswith(REFUSALS[code])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (redis.exceptions.BusyLoadingError("Redis is loading the dataset in memory"), "LOADING"),
+        (redis.ResponseError("Command # 1 (PING) of pipeline caused error: BUSY a script"), "BUSY"),
+        (redis.exceptions.MasterDownError("Link with MASTER is down"), "MASTERDOWN"),
+        (redis.ResponseError("BUSYGROUP Consumer Group name already exists"), None),
+        (redis.ConnectionError("Connection refused"), None),
+    ],
+)
+def test_a_refusal_is_told_from_no_answer(error: Exception, code: str | None) -> None:
+    assert refusal_code(error) == code

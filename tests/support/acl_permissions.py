@@ -65,7 +65,15 @@ SHARED = frozenset(
     {"run", "memory", "events", "artifacts", "group", "due", "queues", "index", "paused", "list"}
 )
 SEEN = frozenset(
-    {"workers", "announcements", "letters", "figures", "figure_history", "notifications"}
+    {
+        "workers",
+        "announcements",
+        "letters",
+        "figures",
+        "figure_history",
+        "notifications",
+        "apart",
+    }
 )
 NOTES = frozenset({"notes", "notes_order", "notes_index"})
 OF_A_RUN = frozenset({"run", "memory", "events", "artifacts", "group"})
@@ -139,10 +147,7 @@ ROLES = {
         keyless=WAITS,
     ),
     "worker": Role(
-        sees=SHARED
-        | SEEN
-        | NOTES
-        | {"endings", "follow_ups", "idem", "topic", "hook_key", "line", "apart"},
+        sees=SHARED | SEEN | NOTES | {"endings", "follow_ups", "idem", "topic", "hook_key", "line"},
         looks=only("zrangebyscore"),
         scripts=SHARED
         | NOTES

@@ -7,6 +7,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any
 
+from perdure import Client
 from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.record import Record, digest_of, version_of
 from perdure.worker.engine.fast import affinity
@@ -103,6 +104,20 @@ def new_run(store: Store, run_id: str = "r", **options: Any) -> str:
     """A run that was submitted; its id."""
     assert submit(store, run_id, **options) == ("ok", run_id)
     return run_id
+
+
+def handed_on(client: Client, count: int, flow: str = "ledger") -> tuple[str, list[str]]:
+    """Submit runs whose messages are handed on to a live worker that plays their flow; the queue of its flow set, and their ids."""
+    store = client._store
+    queue = store.keys.queue_of_set("controller", "0a")
+    able = {"role": "controller", "lists": [queue], "flows": {flow: {}}}
+    store.announce("able", able, store.time(), 0)
+    ids = [client.submit(flow, "x", inputs={"rounds": 1}).id for _ in range(count)]
+    for run_id in ids:
+        assert store.redis.rpop(store.keys.queue("controller")) is not None
+        assert isinstance(try_claim(store, run_id, known=("other",)), ClaimRefused)
+        assert store.redirect_round(run_id, queue=queue, to="able", by="w1")[0] == "ok"
+    return queue, ids
 
 
 def hash_of(store: Store, run_id: str = "r") -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import redis
 
 from perdure import Client, Settings
 from perdure.worker.doctor import Finding, Level
-from tests.support.redis_servers import CrashableServer, available_binaries, server
+from tests.support.redis_servers import CrashableServer, available_binaries, server, until
 
 PREFIX = "doctor"
 
@@ -28,6 +29,23 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
         yield running
 
 
+@contextmanager
+def without_disk() -> Iterator[CrashableServer]:
+    """A server that answers every write with MISCONF: a directory stands where its snapshot should go."""
+    with server("valkey", "everysec") as running:
+        (running.directory / "dump.rdb").mkdir()
+        (running.directory / "dump.rdb" / "full").touch()  # an empty one could be replaced
+        with redis.Redis.from_url(running.url, decode_responses=True) as client:
+            client.config_set("save", "3600 1")
+            client.bgsave()
+            until(
+                lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err",
+                "a snapshot that fails",
+            )
+            yield running
+            client.config_set("save", "")  # else it would try once more before it ends
+
+
 @pytest.fixture
 def settings(own_server: CrashableServer) -> Settings:
     return Settings(redis_url=own_server.url, prefix=PREFIX)
@@ -38,6 +56,7 @@ def spoil(own_server: CrashableServer) -> Iterator[redis.Redis]:
     """A connection to change the server with. Afterwards its configuration is put back, and its data removed."""
     with redis.Redis.from_url(own_server.url, decode_responses=True) as client:
         names = (
+            "maxmemory",
             "maxmemory-policy",
             "appendonly",
             "appendfsync",

@@ -6,7 +6,10 @@ import re
 import tomllib
 from pathlib import Path
 
-from perdure.worker.settings import Settings
+import pytest
+
+from perdure.worker.errors import InvalidSettings
+from perdure.worker.settings import Settings, load_settings
 
 CONFIG = Path(__file__).parents[2] / "config"
 
@@ -28,11 +31,27 @@ def test_worker_toml_as_shipped_changes_nothing() -> None:
     assert tomllib.loads((CONFIG / "worker.toml").read_text("utf-8")) == {}
 
 
+def test_a_worker_toml_of_another_program_is_ignored_with_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").mkdir()
+    file = tmp_path / "config" / "worker.toml"
+    file.write_text('queues = ["mail"]\n[retry]\nattempts = 3\n')
+    assert load_settings() == Settings()
+    assert "config/worker.toml is ignored: none of its keys (queues, retry)" in caplog.text
+    for text in ("lease_second = 3\n", "concurrency = 2\nqueues = 1\n"):
+        file.write_text(text)
+        with pytest.raises(InvalidSettings, match=r"unknown setting .* in config/worker\.toml"):
+            load_settings()
+
+
 def test_redis_conf_keeps_what_was_acknowledged() -> None:
     lines = (CONFIG / "redis.conf").read_text("utf-8").splitlines()
     directives = dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
     assert directives["appendonly"] == "yes"
     assert directives["maxmemory-policy"] == "noeviction"
+    assert directives["maxmemory"] == "2gb", "without a limit a full server is killed"
     assert directives["no-appendfsync-on-rewrite"] == "no"
     assert directives["appendfsync"] in {"everysec", "always"}
 

@@ -54,6 +54,52 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+#: Names that other tools have for what a command does, by the hint with the right command.
+SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    "To see a run: perdure show RUN. All runs: perdure list. Why it waits: perdure why RUN": (
+        "status", "state", "get", "info", "describe", "inspect", "view", "result", "results",
+        "output", "query",
+    ),
+    "To stop a run: perdure stop RUN": (
+        "cancel", "kill", "abort", "terminate", "interrupt", "revoke", "end",
+    ),
+    "To answer the question of a run: perdure resume RUN --approve, --refuse or --answer JSON. "
+    "All open questions: perdure inbox": (
+        "approve", "reject", "deny", "refuse", "answer", "reply", "respond", "confirm", "accept",
+        "decline", "approvals", "questions", "pending",
+    ),
+    'To start a run: perdure submit FLOW "GOAL"': (
+        "run", "start", "exec", "execute", "trigger", "launch", "create", "new", "enqueue",
+        "call", "invoke", "job",
+    ),
+    "To follow a run: perdure watch RUN. What its worker logs is in the output of "
+    "perdure worker": ("logs", "log", "events", "tail", "follow", "attach", "trace"),
+    "For help: perdure --help, or perdure COMMAND --help": ("help", "usage", "man", "commands"),
+    "To list the runs: perdure list": ("ls", "ps", "runs", "jobs", "tasks", "workflows", "top"),
+    "To delete a run: perdure delete RUN": ("rm", "remove", "del", "purge", "clean", "prune"),
+    "To continue a run: perdure resume RUN": ("continue", "unstop", "proceed", "recover"),
+    "To retry an errored run at the failed step: perdure retry RUN. "
+    "To submit it once more: perdure again RUN": ("restart", "rerun", "replay", "redo", "reset"),
+    "To pause a flow: perdure flows pause FLOW. To stop a run: perdure stop RUN": (
+        "pause", "suspend", "hold", "freeze",
+    ),
+    "To unpause a flow: perdure flows unpause FLOW. To continue a run: perdure resume RUN": (
+        "unpause", "unsuspend",
+    ),
+    "To check the server and the settings: perdure doctor": (
+        "health", "check", "ping", "diagnose", "config", "settings",
+    ),
+    "To serve the dashboard and the HTTP API: perdure server": (
+        "serve", "dashboard", "ui", "web", "api", "http",
+    ),
+    "To list the workers: perdure workers. The lengths of the queues are on the dashboard "
+    "(perdure server)": ("queue", "queues", "nodes", "fleet"),
+    "To see the version: perdure --version": ("version",),
+}  # fmt: skip
+#: The hint of each such name.
+HINTS = {name: hint for hint, names in SYNONYMS.items() for name in names}
+
+
 @contextmanager
 def paused_collector() -> Iterator[None]:
     """Pause Python's garbage collector while a command imports its modules.
@@ -81,6 +127,8 @@ class Commands(click.Group):
 
     #: The commands of this group, in the format of COMMANDS.
     commands_here: ClassVar[Mapping[str, tuple[str, str]]] = COMMANDS
+    #: The hints for names that other tools have for these commands.
+    hints_here: ClassVar[Mapping[str, str]] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the CLI commands in the order in which the help lists them."""
@@ -108,13 +156,13 @@ class Commands(click.Group):
         """Return the CLI command that the user named.
 
         Raises:
-            UsageError: The command does not exist. The message suggests the nearest name.
+            UsageError: The command does not exist. The message names the right command.
         """
         if args and args[0] not in self.commands_here and not args[0].startswith("-"):
             import difflib
 
             near = difflib.get_close_matches(args[0], self.commands_here, n=1)
-            hint = (
+            hint = self.hints_here.get(args[0].lower()) or (
                 f"Did you mean {near[0]!r}?"
                 if near
                 else f"Commands: {', '.join(self.commands_here)}."
@@ -128,8 +176,14 @@ class Commands(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in self.commands_here.items()])
 
 
+class TopCommands(Commands):
+    """The group of all commands."""
+
+    hints_here = HINTS
+
+
 @click.command(
-    cls=Commands,
+    cls=TopCommands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog="The server is that of --url, PERDURE_REDIS_URL or config/worker.toml, else that of "
     "`perdure up`, else a safe one on localhost. Exit codes: 0 done, 1 internal error or damaged "

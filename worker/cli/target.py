@@ -68,7 +68,9 @@ def settings_for(url: str | None, **overrides: Any) -> Settings:
         settings = _find_server(settings)
     assert settings.redis_url is not None
     check_url(settings.redis_url)
-    check_answers(settings.redis_url)
+    refusal = check_answers(settings.redis_url)
+    if refusal is not None:
+        click.echo(f"perdure: {refusal}", err=True)
     return settings
 
 

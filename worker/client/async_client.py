@@ -165,7 +165,7 @@ class AsyncClient:
             if is_awaited(run):
                 return run
             if patience is not None and time.monotonic() >= patience:
-                raise still(run, seconds or 0.0)
+                raise still(run, seconds or 0.0, await self.why(run_id))
             await asyncio.sleep(
                 pause if patience is None else max(0.0, min(pause, patience - time.monotonic()))
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
+from perdure.flows.names import suggest
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.read import RunReads
@@ -65,7 +66,7 @@ class Fleet(RunReads, ClientApi):
 
     def _check_known(self, flow: str) -> None:
         if flow not in (flows := self.flows()):
-            raise UnknownFlow(f"unknown flow {flow!r}; known flows: {', '.join(flows)}")
+            raise UnknownFlow(f"unknown flow {flow!r}; {suggest(flow, flows)}")
 
     def doctor(self) -> list[Finding]:
         from perdure.worker.doctor import examine

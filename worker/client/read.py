@@ -130,7 +130,7 @@ class RunReads(ClientConnection, RunResults):
                 EVENT_BLOCK if patience is None else min(EVENT_BLOCK, patience - time.monotonic())
             )
             if left <= 0:
-                raise still(run, timeout or 0.0)
+                raise still(run, timeout or 0.0, self.why(run_id))
             entries = self._store.events(run_id, last, block=max(1, round(left * 1000)))
             last = entries[-1][0] if entries else last
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from perdure.worker.client import validation
 from perdure.worker.client.read_api import ReadApi
 from perdure.worker.domain.run import Run, RunStatus
+
+if TYPE_CHECKING:
+    from perdure.worker.domain.verdict import Verdict
 
 T = TypeVar("T")
 
@@ -61,10 +64,18 @@ def rests(run: Run) -> bool:
     return run.status.ended or run.status is RunStatus.INTERRUPTED
 
 
-def still(run: Run, timeout: float) -> TimeoutError:
-    """Return the error for a run that was not as awaited when the time was over."""
+def still(run: Run, timeout: float, verdict: Verdict) -> TimeoutError:
+    """Return the error for a run that was not as awaited when the time was over.
+
+    Args:
+        verdict: why the run is in its current state. If it does not move by itself, the error says
+            why: for example, no worker plays its rounds.
+    """
+    from perdure.worker.domain.verdict import MOVING  # Few commands need it.
+
     waits = f" ({run.state.interrupt_reason})" if run.status is RunStatus.INTERRUPTED else ""
+    moves = "; it continues" if verdict.code in MOVING else f": {verdict.sentence}"
     return TimeoutError(
         f"run {run.id} is still {run.status.value}{waits} at step {run.state.step} "
-        f"after {timeout:g} s; it continues"
+        f"after {timeout:g} s{moves}"
     )

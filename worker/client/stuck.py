@@ -14,22 +14,18 @@ from perdure.worker.client.api import ClientApi
 from perdure.worker.client.read import RunReads
 from perdure.worker.diagnostics.run_case import number
 from perdure.worker.diagnostics.why import verdict_of
-from perdure.worker.domain.fleet import DeadLetter, QueueInfo
-from perdure.worker.domain.verdict import Verdict, VerdictCode
-from perdure.worker.store.lookups import QueueLength, due_first, lines, look_at_all, oldest
-
-#: Verdicts that need no action: the run continues by itself or waits on purpose.
-MOVING = (
-    VerdictCode.IN_LINE,
-    VerdictCode.LEASED,
-    VerdictCode.SLEEPING,
-    VerdictCode.WAITING_FOR_A_SIGNAL,
-    VerdictCode.WAITING_FOR_CHILDREN,
-    VerdictCode.WAITING_FOR_A_BUDGET,
-    VerdictCode.WAITING_FOR_A_PERSON,
-    VerdictCode.HELD_AFTER_STOP_NOW,
-    VerdictCode.MESSAGE_LOST,
+from perdure.worker.domain.fleet import DeadLetter, QueueInfo, WorkerInfo
+from perdure.worker.domain.verdict import MOVING, Verdict, VerdictCode
+from perdure.worker.store.lookups import (
+    QueueLength,
+    due_first,
+    lines,
+    lines_of_sets,
+    look_at_all,
+    oldest,
+    queues_of_sets,
 )
+
 #: How many runs are read in one exchange: each may have large inputs.
 AT_ONCE = 25
 #: How many runs of each index are searched for those of one submitter: about 4 ms of the server.
@@ -70,18 +66,36 @@ class StuckRuns(RunReads, ClientApi):
         return [run_id for run_id, fields in pairs if fields.get("submitted_by") == submitter]
 
     def queues(self) -> list[QueueInfo]:
-        lengths = self._connection.publisher.lengths() if self._store.outbox else None
         now = self._store.time()
-        return [self._seen(line, now) for line in lines(self._store, lengths)]
+        workers = [WorkerInfo(*each) for each in self._store.workers()]
+        sets = queues_of_sets(self._store.keys, workers, now, self.settings.heartbeat_seconds)
+        lengths = self._connection.publisher.lengths(sets) if self._store.outbox else None
+        of_sets = lines_of_sets(self._store, sets, lengths)
+        return [
+            self._seen(line, [each for each in of_sets if each.role == line.role], now)
+            for line in lines(self._store, lengths)
+        ]
 
     def dead_letters(self, limit: int = 20) -> list[DeadLetter]:
         validation.limit(limit)
         return cast(list[DeadLetter], self._store.dead_letters(limit))
 
-    def _seen(self, line: QueueLength, now: int) -> QueueInfo:
+    def _seen(self, line: QueueLength, of_sets: list[QueueLength], now: int) -> QueueInfo:
         pushed, taken = (int(number(text) or 0) for text in (line.pushed, line.taken))
-        role, waited = cast(Role, line.role), self._waited(line, now)
-        return QueueInfo(role, line.queue, line.length, pushed, taken, waited)
+        waits = [self._waited(each, now) for each in (line, *of_sets)]
+        length, handed_on = line.length, None
+        if length is not None:
+            handed_on = sum(each.length or 0 for each in of_sets)
+            length += handed_on
+        return QueueInfo(
+            cast(Role, line.role),
+            line.queue,
+            length,
+            pushed,
+            taken,
+            max((wait for wait in waits if wait is not None), default=None),
+            handed_on,
+        )
 
     def _waited(self, line: QueueLength, now: int) -> float | None:
         """Return for how many seconds the run of a queue's next message has been queued.
@@ -95,7 +109,7 @@ class StuckRuns(RunReads, ClientApi):
         if line.next is None:
             return None
         try:
-            run_id, _, _ = stored_round(line.next, line.queue)
+            run_id, _, _ = stored_round(line.next, self._store.keys.queue(line.role))
         except InvalidMessage:
             return None
         (fields,) = self._store.some_fields([run_id], ["queued_at"])

@@ -250,16 +250,38 @@ class Submitter(Fleet):
         try:
             flow = registry.make(name)
         except registry.FlowNotFound as error:
-            for worker in self.workers():
-                if worker["alive"] and name in worker["flows"]:
-                    description = worker["flows"][name]
-                    check_announced(name, description["inputs"], inputs)
-                    return description, dict(storable(inputs, "the inputs")), False
+            announced = [worker["flows"] for worker in self.workers() if worker["alive"]]
+            descriptions = [flows[name] for flows in announced if name in flows]
+            if descriptions:
+                plain_inputs = dict(storable(inputs, "the inputs"))
+                return _fitting(name, descriptions, plain_inputs), plain_inputs, False
+            text = registry.not_found_text(name, {each for flows in announced for each in flows})
             raise UnknownFlow(
-                f"{error}; no live worker has announced it either. "
+                f"{text}; no live worker has announced it either. "
                 "Name its module in flow_modules (PERDURE_FLOW_MODULES)"
             ) from error
         return describe(flow), flow.check_inputs(inputs), True
+
+
+def _fitting(
+    name: str, descriptions: Sequence[dict[str, Any]], inputs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the first description of a flow that accepts these inputs.
+
+    During a rollout live workers announce different versions of the flow.
+
+    Raises:
+        InvalidInput: No description accepts them.
+    """
+    refusals = []
+    for description in descriptions:
+        try:
+            check_announced(name, description["inputs"], inputs)
+        except InvalidInput as error:
+            refusals.append(error)
+        else:
+            return description
+    raise refusals[0]
 
 
 def _goal(flow: str, goal: str | None, description: Mapping[str, Any]) -> str:

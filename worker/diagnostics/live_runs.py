@@ -114,9 +114,15 @@ def in_line(case: RunCase) -> Verdict:
         else min(max(0, number_of_run - cursor), length)
     )
     if case.fields.get("handed_to", "").startswith(f"{case.count('epoch')} {case.count('step')} "):
+        place = (
+            f"It is number {position} of {length} that wait for them. "
+            if standing.place is not None
+            else ""
+        )
         text = (
             f"A worker that does not run flow {case.flow!r} took its message and passed it "
             f"to workers that do ({names(case.willing)}). "
+            f"{place}"
             "One of them takes it as soon as it has a free slot. There is nothing to do"
         )
     elif position:

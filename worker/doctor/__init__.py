@@ -28,10 +28,12 @@ from perdure.worker.doctor.server_checks import (
     delayed_fsyncs,
     eviction_policy,
     fsync,
+    limit,
     memory,
     replicas,
     sentinels,
     version,
+    writes,
 )
 from perdure.worker.domain.verdict import Finding, Level
 from perdure.worker.settings import Settings
@@ -58,6 +60,8 @@ def examine(process: AppConnection, local_time: Callable[[], float] = time.time)
     registry.registered()
     return [
         *server_findings(inspection, settings),
+        writes(inspection),
+        limit(inspection),
         *sentinels(store.url),
         connection(settings, store.url),
         handover(process.publisher, inspection.handovers),

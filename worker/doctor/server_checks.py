@@ -177,9 +177,58 @@ def memory(inspection: Inspection) -> Finding:
     return ok(check, f"{amount} used ({used / most:.0%})")
 
 
+def limit(inspection: Inspection) -> Finding:
+    """Check that the state server has a ``maxmemory``.
+
+    Without it the server takes memory until the operating system kills it, and all work stands
+    still. With it a full server refuses new runs, and running work goes on.
+    """
+    check, info = "maxmemory", inspection.info
+    if info is None or "maxmemory" not in info:
+        return unknown(
+            check,
+            "the server does not report its maxmemory",
+            "Check that it has one, below the memory of its machine or container",
+        )
+    most = int(info["maxmemory"])
+    if most:
+        return ok(check, f"the server takes at most {megabytes(most)} MB for its data")
+    return warning(
+        check,
+        "the server has no maxmemory: when the memory of its machine or container is used up, it "
+        "is killed, and all work stands still",
+        "CONFIG SET maxmemory to about 60 % of that memory, and the same in the server's "
+        "configuration: a full server refuses new runs, and running work goes on",
+    )
+
+
 def megabytes(count: int) -> str:
     """Return a number of bytes as a text in megabytes, with one decimal."""
     return f"{count / 1e6:,.1f}"
+
+
+#: Checks of a state that passes by itself. A worker starts, and waits for the server.
+PASSING = ("writes",)
+
+
+def writes(inspection: Inspection) -> Finding:
+    """Check that the state server accepts writes.
+
+    A server that cannot write to its disk, or has too few replicas, answers reads alone.
+    """
+    check, info = "writes", inspection.info or {}
+    if inspection.refuses is not None:
+        return refused(check, *inspection.refuses)
+    least = int(inspection.config.get("min-replicas-to-write", 0))
+    following = int(info.get("min_slaves_good_slaves", info.get("connected_slaves", least)))
+    if info.get("role") == "master" and following < least:
+        return refused(
+            check,
+            f"the server refuses all writes: {following} replicas follow it, and its "
+            f"min-replicas-to-write is {least}",
+            "Start the replicas, or check their connection",
+        )
+    return ok(check, "the server accepts writes")
 
 
 def eviction_policy(inspection: Inspection, settings: Settings) -> Finding:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Required, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Required, TypeVar, cast
 
 from pydantic import with_config
 from typing_extensions import TypedDict
@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from perdure.flows.errors import InvalidInput
 from perdure.flows.names import Role
 from perdure.worker.domain.document import CLOSED, OPEN, Document, Flag, MaybeText, absent
+from perdure.worker.domain.input_schema import faults_of
 
 if TYPE_CHECKING:
     from perdure.flows.flow import Flow
@@ -23,22 +24,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class QueueInfo(Document):
-    """State of one of the broker's queues of rounds."""
+    """State of the broker's queues of rounds for one role.
+
+    Beside the role's queue these are the queues of its flow sets: each belongs to the workers that
+    play exactly the same flows.
+    """
+
+    _later: ClassVar[tuple[str, ...]] = ("handed_on",)
 
     role: Role
-    """Role whose rounds wait in the queue."""
+    """Role whose rounds wait in the queues."""
     name: str
-    """The broker's name of the queue."""
+    """The broker's name of the role's queue."""
     length: int | None
-    """Number of messages in the queue. Not set if the broker does not answer."""
+    """Number of messages in the role's queues. Not set if the broker does not answer."""
     pushed: int
     """Number of the newest pushed message."""
     taken: int
     """Number of the newest claimed message."""
     oldest: float | None = None
-    """Seconds that the run of the next message has waited.
+    """Seconds that the run of the next message has waited, the longest time of the role's queues.
 
-    Not set if the queue is empty or the time cannot be determined.
+    Not set if the queues are empty or the time cannot be determined.
+    """
+    handed_on: int | None = None
+    """Those of the messages that wait in queues of flow sets.
+
+    A worker without the run's flow moved them there. Only workers with the flow can take them. Not
+    set if the broker does not answer, or if an older server reports the queue.
     """
 
 
@@ -222,6 +235,15 @@ class WorkerInfo:
         lacking = self.info.get("lacking")
         return str(lacking[flow]) if isinstance(lacking, dict) and flow in lacking else None
 
+    def queues_of_sets(self, queue: str) -> list[str]:
+        """Return the queues of flow sets that the worker consumes beside a role's queue."""
+        announced = self.info.get("lists")
+        return [
+            name
+            for name in (announced if isinstance(announced, list) else ())
+            if isinstance(name, str) and name.startswith(f"{queue}.")
+        ]
+
     def refuses(self, flow: str) -> bool:
         """Return whether the worker has this flow but the flow is not enabled there."""
         return flow in self.info.get("disabled", ())
@@ -331,14 +353,19 @@ def names_text(flows: Iterable[str]) -> str:
     return ", ".join(name for name in flows if name not in HELPERS)
 
 
+#: The type of a flow's inputs.
+OBJECT = {"type": "object"}
+
+
 def check_announced(name: str, schema: dict[str, Any] | None, inputs: dict[str, Any]) -> None:
-    """Raise InvalidInput if a required input of a flow is missing or an input is unknown.
+    """Raise InvalidInput unless inputs fit the schema that a worker announced for its flow.
 
     A client without the flow's code cannot check more. The worker validates the values before the
     first round.
 
     Raises:
-        InvalidInput: The message names the missing and unknown inputs, and the expected ones.
+        InvalidInput: The message names the missing, unknown and wrong inputs, and the expected
+            ones.
     """
     if schema is None:
         return
@@ -352,6 +379,10 @@ def check_announced(name: str, schema: dict[str, Any] | None, inputs: dict[str, 
     faults = [f"missing: {', '.join(missing)}"] * bool(missing) + [
         f"unknown: {', '.join(unknown)}"
     ] * bool(unknown)
+    for key, value in inputs.items():
+        if key in properties:
+            own = {"properties": {key: properties[key]}, "$defs": schema.get("$defs"), **OBJECT}
+            faults += faults_of(own, {key: value})
     if faults:
         raise InvalidInput(
             f"flow {name!r} does not accept these inputs: {'; '.join(faults)}. It expects: "

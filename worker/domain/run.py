@@ -311,6 +311,11 @@ class Run(Document):
         return _title(self.goal, self.details.get("call"))
 
     @property
+    def step(self) -> int:
+        """The number of the step that the run is at, as in ``state.step``."""
+        return self.state.step
+
+    @property
     def finished(self) -> bool:
         """Whether the run completed its work.
 

@@ -139,6 +139,7 @@ class Settlement(NamedTuple):
             fail.
         otherwise: What to write instead of an end that is refused, because the run has not heard
             all that was said to it.
+        raised: Exception that the round failed with, for the log. None if it did not fail.
     """
 
     kind: Kind
@@ -149,6 +150,7 @@ class Settlement(NamedTuple):
     options: Mapping[str, str | int] = EMPTY
     cause: str = ""
     otherwise: Settlement | None = None
+    raised: BaseException | None = None
 
     @property
     def is_done(self) -> bool:

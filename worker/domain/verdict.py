@@ -41,6 +41,20 @@ class VerdictCode(Enum):
     ENDED = "ended"
 
 
+#: Verdicts that need no action: the run continues by itself or waits on purpose.
+MOVING = (
+    VerdictCode.IN_LINE,
+    VerdictCode.LEASED,
+    VerdictCode.SLEEPING,
+    VerdictCode.WAITING_FOR_A_SIGNAL,
+    VerdictCode.WAITING_FOR_CHILDREN,
+    VerdictCode.WAITING_FOR_A_BUDGET,
+    VerdictCode.WAITING_FOR_A_PERSON,
+    VerdictCode.HELD_AFTER_STOP_NOW,
+    VerdictCode.MESSAGE_LOST,
+)
+
+
 @dataclass(frozen=True)
 class Verdict(Document):
     """Why a run is in its current state."""

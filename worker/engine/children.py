@@ -160,8 +160,8 @@ class Planner:
         elif known.flow is not None:
             inputs = known.flow.check_inputs(given)
         else:
-            check_announced(child.flow, known.description["inputs"], given)
             inputs = dict(storable(given, "the inputs"))
+            check_announced(child.flow, known.description["inputs"], inputs)
         submission = Submission(
             flow=child.flow,
             description=known.description,
@@ -197,12 +197,17 @@ class Planner:
 
     def _announced(self, name: str, error: Exception) -> Mapping[str, Any]:
         now = self._store.time()
+        announced: set[str] = set()
         for each in self._store.workers():
             worker = WorkerInfo(*each)
-            if worker.is_alive(now, self._settings.heartbeat_seconds) and worker.knows(name):
+            if not worker.is_alive(now, self._settings.heartbeat_seconds):
+                continue
+            if worker.knows(name):
                 description: Mapping[str, Any] = worker.info["flows"][name]
                 return description
-        raise InvalidInput(f"{error}; no other live worker has announced it") from error
+            announced.update(worker.info.get("flows", ()))
+        text = registry.not_found_text(name, announced)
+        raise InvalidInput(f"{text}; no other live worker has announced it") from error
 
 
 def read_group(store: Store, record: Record, name: str, fields: Mapping[str, str]) -> KnownGroup:

@@ -183,6 +183,8 @@ class Committer:
         if result.follow_ups:
             self._follow_ups.do(result.follow_ups)
         if result.word == "ok":
+            if result.detail == "errored":
+                _log_errored(record, commit.settlement)
             if result.detail in ENDS and ON_END in record.fields and self._callbacks is not None:
                 self._callbacks.make(record.id, record.epoch)
             elif result.message is not None and result.detail in ("continued", "queued"):
@@ -217,6 +219,24 @@ class Committer:
             return began + COMMIT_PATIENCE
         # A claim that is not released lapses by itself.
         return max(began, leaves) + DRAIN_PATIENCE if is_result else began
+
+
+def _log_errored(record: Record, settlement: Settlement) -> None:
+    """Log the end of a run that errored, with the exception: error trackers read this line."""
+    flow = record.fields.get("flow", "?")
+    logger.error(
+        "run %s of flow %s ended errored: %s",
+        record.id,
+        flow,
+        settlement.options.get("error", ""),
+        exc_info=settlement.raised,
+        extra={
+            "run_id": record.id,
+            "flow": flow,
+            "step": record.step,
+            "node": record.fields.get("current_node"),
+        },
+    )
 
 
 def _own_message(record: Record) -> RoundMessage:

@@ -121,16 +121,18 @@ class NodeRunner:
         try:
             loaded = self._load(record, claim, lease)
         except DamagedRun as error:
-            return quarantine(error), NO_NODES
+            return _with_error(quarantine(error), error), NO_NODES
         except InvalidInput as error:
-            return failure(record, FatalError(str(error)), self._settings, 0.0), NO_NODES
+            fatal = failure(record, FatalError(str(error)), self._settings, 0.0)
+            return _with_error(fatal, error), NO_NODES
         flow, node, nodes = loaded.flow, loaded.context.node, loaded.flow.nodes
         if ENDING in record.fields:
             return end_of(record), nodes
         # Read once: a drain that begins during the round does not change whether it was run.
         begin = begin and not self._drain.is_on()
         if node not in nodes:
-            fatal = failure(record, gone(record, flow), self._settings, 0.0)
+            cause = gone(record, flow)
+            fatal = _with_error(failure(record, cause, self._settings, 0.0), cause)
             return fatal if begin else GIVE_BACK, NO_NODES
         try:
             estimate = dict(flow.estimate(node, loaded.context))
@@ -268,13 +270,13 @@ class NodeRunner:
             over = context.journal.packed(f"~{name}", TIMED_OUT)
             return park(record, parked.wait, over)
         except DamagedRun as error:
-            return quarantine(error)
+            return _with_error(quarantine(error), error)
         # asyncio.CancelledError, GeneratorExit and sys.exit are failures of the round too.
         except BaseException as error:
             if ends_process(error):
                 raise  # a loss, not a failure of the round
             if isinstance(lease.broken, DamagedRun):
-                return quarantine(lease.broken)
+                return _with_error(quarantine(lease.broken), lease.broken)
             return self._failure(loaded, error)
 
     def _failure(self, loaded: LoadedRound, error: BaseException) -> Settlement:
@@ -305,6 +307,7 @@ class NodeRunner:
             error = RetryableError(
                 f"the round took longer than its limit ({lease.time_limit or 0.0:g} s)"
             )
+            error.__cause__ = cause  # where the round was
         elif isinstance(error, RoundStopped):
             logger.info(
                 "%s: the round was cancelled, its result is not wanted: %s", where, text_of(error)
@@ -338,7 +341,12 @@ class NodeRunner:
             raised := traceback_of(cause, self._settings)
         ):
             options["traceback"] = raised
-        return settlement._replace(options={**settlement.options, **options})
+        return _with_error(settlement._replace(options={**settlement.options, **options}), error)
+
+
+def _with_error(settlement: Settlement, error: BaseException) -> Settlement:
+    """Return the settlement of a failed round, with the exception that the log shows."""
+    return settlement._replace(raised=error)
 
 
 def _with_mailbox(

@@ -92,7 +92,6 @@ LOGGED = {
         "the round will be queued again after a wait"
     ),
     "overran": "its round ignored its time limit; it will be retried",
-    "errored": "it has been ended as errored",
     "damaged": "what the server holds of it is damaged; the sweep ignores it from now on",
 }
 
@@ -365,11 +364,35 @@ class Sweeper:
             # The thread must survive any error: it recovers the runs of the others.
             logger.exception("a sweep failed, trying again")
 
+    def _log_errored(self, run_ids: list[str]) -> None:
+        """Log the runs that a sweep ended as errored: too many lost workers, or a missed deadline.
+
+        No exception belongs to such an end, so the line has the error's text.
+        """
+        try:
+            records = self._store.some_fields(run_ids, ("flow", "error", "current_node"))
+        except StoreUnavailable as error:
+            # The runs have ended already, and no later sweep reports them.
+            logger.error("ended errored: %s (their errors cannot be read: %s)", run_ids, error)
+            raise
+        for run_id, fields in zip(run_ids, records, strict=True):
+            flow = fields.get("flow", "?")
+            logger.error(
+                "run %s of flow %s ended errored: %s",
+                run_id,
+                flow,
+                fields.get("error", "?"),
+                extra={"run_id": run_id, "flow": flow, "node": fields.get("current_node")},
+            )
+
     def _log(self, report: Sequence[tuple[str, str]]) -> None:
         """Log the outcomes of a sweep, and trace the losses among them."""
         for run_id, word in report:
             if word in LOGGED:
                 logger.warning("run %s: %s", run_id, LOGGED[word], extra={"run_id": run_id})
+        errored = [run_id for run_id, word in report if word == "errored"]
+        if errored:
+            self._log_errored(errored)
         if report and is_on():
             from perdure.worker.tracing.round_spans import tell_losses
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from amqp.exceptions import MessageNacked
 from kombu.exceptions import OperationalError
 
-from perdure.worker.messaging.broker import queues_of
+from perdure.worker.messaging.broker import queue_of_set, queues_of
 from perdure.worker.messaging.publisher import MessageBuilder, Publisher
 from perdure.worker.store.keys import Keys
 from perdure.worker.urls import is_amqp
@@ -68,12 +68,11 @@ class OutboxPublisher(Publisher):
         if waiting:
             self._ask(lambda channel: self._publish(channel, waiting))
 
-    def lengths(self) -> Mapping[str, int]:
+    def lengths(self, also: Iterable[str] = ()) -> Mapping[str, int]:
         """Return how many messages wait in each queue of the broker, and declare missing queues."""
+        queues = [*self._queues, *(queue_of_set(name, self._amqp) for name in also)]
         return (
-            self._ask(
-                lambda channel: {queue.name: _declared(queue, channel) for queue in self._queues}
-            )
+            self._ask(lambda channel: {queue.name: _declared(queue, channel) for queue in queues})
             or {}
         )
 

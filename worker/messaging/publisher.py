@@ -104,8 +104,11 @@ class Publisher(ABC):
         """
 
     @abstractmethod
-    def lengths(self) -> Mapping[str, int] | None:
+    def lengths(self, also: Iterable[str] = ()) -> Mapping[str, int] | None:
         """Return how many messages wait in each queue of the broker.
+
+        Args:
+            also: Names of queues of flow sets, beside the queues of the roles.
 
         Returns:
             None if the Lua scripts read the lengths themselves, empty if the broker does not reply.
@@ -200,7 +203,7 @@ class SameServerPublisher(Publisher):
     def publish(self, messages: Iterable[tuple[str, str]]) -> None:
         """Do nothing: the Lua script has pushed the messages to the queues already."""
 
-    def lengths(self) -> None:
+    def lengths(self, also: Iterable[str] = ()) -> None:
         """Return None: the Lua scripts read the lengths of the queues themselves."""
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The text of ``/metrics``: everything that Prometheus reads from a server process.
 
 docs/operations/metrics.md explains each metric. A request reads everything from the state server in
-two exchanges, whose cost does not grow with the number of runs. So every server process returns
+four exchanges, whose cost does not grow with the number of runs. So every server process returns
 equal totals, and none has to live long for a total to grow.
 """
 

@@ -23,6 +23,7 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
     yield from _due(gathered)
     yield from _workers(gathered)
     look = gathered.look
+    yield from _memory(gathered)
     yield gauge(
         "perdure_dead_letters",
         "Messages that were refused and stored as dead letters; "
@@ -67,9 +68,16 @@ def _queues(gathered: MetricsSnapshot) -> Iterator[Metric]:
     )
     yield gauge(
         "perdure_queue_messages",
-        "Messages in line.",
+        "Messages that wait for workers of the role, in its queue or in queues of flow sets.",
         ("queue",),
         [((queue,), size) for queue, size in gathered.lengths.items()],
+    )
+    yield gauge(
+        "perdure_queue_handed_on_messages",
+        "Those of the messages that wait in queues of flow sets: only workers that play the "
+        "run's flow take them.",
+        ("queue",),
+        [((queue,), size) for queue, size in gathered.handed_on.items()],
     )
     yield gauge(
         "perdure_queue_oldest_seconds",
@@ -135,6 +143,20 @@ def _workers(gathered: MetricsSnapshot) -> Iterator[Metric]:
         "Rounds that the live workers are running.",
         ("role",),
         _by_role(playing),
+    )
+
+
+def _memory(gathered: MetricsSnapshot) -> Iterator[Metric]:
+    used, most = gathered.memory or (None, None)
+    yield gauge(
+        "perdure_server_memory_bytes",
+        "Memory that the state server uses for its data.",
+        values=[] if used is None else [((), used)],
+    )
+    yield gauge(
+        "perdure_server_memory_limit_bytes",
+        "The maxmemory of the state server; 0 if it has no limit.",
+        values=[] if most is None else [((), most)],
     )
 
 

@@ -1,24 +1,23 @@
-"""Data for the metrics, read in two exchanges with the state server.
+"""Data for the metrics, read in four exchanges with the state server.
 
-A broker on another server takes one exchange more, and so do rules of notifications.
+One of them reads the queues of flow sets, which live workers have announced, and one the server's
+memory. A broker on another server takes one exchange more, and so do rules of notifications.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from perdure.worker.client import Client
 from perdure.worker.domain.fleet import WorkerInfo
 from perdure.worker.metrics.families import number
 from perdure.worker.store.keys import role_of
+from perdure.worker.store.lookups import QueueLength, lines_of_sets, queues_of_sets
 from perdure.worker.store.metrics import MetricsRead
 from perdure.worker.store.notifications import NotificationRecords
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,23 +28,28 @@ class MetricsSnapshot:
         look: Data of the state server.
         workers: Workers that announced themselves lately.
         alive: Those of them that are alive.
-        lengths: Number of messages in each queue, by role. Empty if a broker on another server does
-            not answer.
+        lengths: Number of messages by role, in the role's queue and in the queues of its flow sets.
+            Empty if a broker on another server does not answer.
+        handed_on: Number of those of the messages that are in queues of flow sets, by role.
         oldest: Seconds for which the run of the oldest message has been queued, by role. Only if
             the queues are on the state server.
         broker: Whether the broker answered.
         backlog: Number of notifications that are still to be delivered, by rule.
         dead_notifications: Number of notifications whose delivery was given up.
+        memory: Bytes of memory that the state server uses, and its limit (0: none). None if it does
+            not report them to this user.
     """
 
     look: MetricsRead
     workers: list[WorkerInfo]
     alive: list[WorkerInfo]
     lengths: Mapping[str, int]
+    handed_on: Mapping[str, int]
     oldest: Mapping[str, float]
     broker: bool
     backlog: Mapping[str, int]
     dead_notifications: int
+    memory: tuple[int, int] | None
 
     @property
     def flows(self) -> list[str]:
@@ -62,49 +66,68 @@ def gather(client: Client) -> MetricsSnapshot:
     Raises:
         StoreUnavailable: The state server does not reply.
     """
-    look = client._store.figures.look()
-    lengths: Mapping[str, int] = look.lengths
-    oldest: Mapping[str, float] = {}
-    broker = True
-    if client._store.outbox:
-        lengths = client._connection.publisher.lengths() or {}
-        broker = bool(lengths)
-    else:
-        oldest = dict.fromkeys(lengths, 0.0) | _ages(client, look)
-    lengths, oldest = _by_role(lengths), _by_role(oldest)
+    store = client._store
+    look = store.figures.look()
     workers = [_worker(*each) for each in look.workers]
     heartbeat = client.settings.heartbeat_seconds
     alive = [worker for worker in workers if worker.is_alive(look.now, heartbeat)]
+    sets = queues_of_sets(store.keys, alive, look.now, heartbeat)
+    counts: Mapping[str, int] = look.lengths
+    broker = True
+    if store.outbox:
+        counts = client._connection.publisher.lengths(sets) or {}
+        broker = bool(counts)
+    of_sets = lines_of_sets(store, sets, counts if store.outbox else None)
+    handed_on = {role_of(queue): 0 for queue in counts if queue not in sets}
+    lengths = {role_of(queue): length for queue, length in counts.items() if queue not in sets}
+    for line in of_sets:
+        if line.length is not None:
+            handed_on[line.role] += line.length
+            lengths[line.role] += line.length
+    oldest = {} if store.outbox else dict.fromkeys(lengths, 0.0)
+    for role, age in [] if store.outbox else _ages(client, look, of_sets):
+        oldest[role] = max(oldest[role], age)
     records = NotificationRecords(client._store)
     backlog = records.backlog(look.rules)
     # Without a rule there never was a notification, and a scrape does not ask.
     dead = records.dead_count() if look.rules else 0
-    return MetricsSnapshot(look, workers, alive, lengths, oldest, broker, backlog, dead)
+    return MetricsSnapshot(
+        look,
+        workers,
+        alive,
+        lengths,
+        handed_on,
+        oldest,
+        broker,
+        backlog,
+        dead,
+        store.figures.memory(),
+    )
 
 
-def _ages(client: Client, look: MetricsRead) -> dict[str, float]:
-    """Return for each queue how many seconds the run of its oldest message has been queued.
+def _ages(
+    client: Client, look: MetricsRead, of_sets: Sequence[QueueLength]
+) -> list[tuple[str, float]]:
+    """Return for each queue its role, and how many seconds its oldest message's run is queued.
 
     A queue is left out if that run has moved on.
     """
-    runs = {
-        queue: run_id for queue, text in look.heads.items() if (run_id := _run_of(text)) is not None
-    }
-    records = client._store.some_fields(list(runs.values()), ("phase", "queued_at", "message"))
-    ages = {}
-    for queue, fields in zip(runs, records, strict=True):
+    heads = [(role_of(queue), text) for queue, text in look.heads.items()]
+    heads += [(line.role, line.next) for line in of_sets if line.next is not None]
+    runs = [(role, text, run_id) for role, text in heads if (run_id := _run_of(text)) is not None]
+    records = client._store.some_fields(
+        [run_id for _, _, run_id in runs], ("phase", "queued_at", "message")
+    )
+    ages = []
+    for (role, text, _), fields in zip(runs, records, strict=True):
         queued_at = number(fields.get("queued_at"))
         if (
             queued_at is not None
             and fields.get("phase") == "queued"
-            and fields.get("message") == look.heads[queue]
+            and fields.get("message") == text
         ):
-            ages[queue] = max(0.0, (look.now - queued_at) / 1000)
+            ages.append((role, max(0.0, (look.now - queued_at) / 1000)))
     return ages
-
-
-def _by_role(amounts: Mapping[str, T]) -> dict[str, T]:
-    return {role_of(queue): amount for queue, amount in amounts.items()}
 
 
 def _run_of(text: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perdure.flows.errors import PerdureError
 from perdure.worker.doctor import examine, refusals
-from perdure.worker.doctor.server_checks import VOIDING, refusal
+from perdure.worker.doctor.server_checks import PASSING, VOIDING, refusal
 from perdure.worker.domain.verdict import Level
 from perdure.worker.store import StoreUnavailable
 
@@ -22,7 +22,7 @@ LOGGED = {
     Level.UNKNOWN: logging.INFO,
 }
 #: Not logged by workers: most servers have this on purpose. `perdure doctor` reports it.
-QUIET = {"fsync"}
+QUIET = {"fsync", "maxmemory"}
 
 
 def why_no_rounds(engine: Runtime) -> str | None:
@@ -38,13 +38,9 @@ def why_no_rounds(engine: Runtime) -> str | None:
         return None
     except PerdureError as error:
         return str(error)
-    refused = refusals(findings)
+    refused = [finding for finding in refusals(findings) if finding.check not in PASSING]
     for finding in findings:
-        if (
-            finding.level in LOGGED
-            and finding.level is not Level.REFUSED
-            and finding.check not in QUIET
-        ):
+        if finding.level in LOGGED and finding not in refused and finding.check not in QUIET:
             logger.log(LOGGED[finding.level], "%s", finding)
     about_server = [finding for finding in refused if finding.check in VOIDING]
     others = [str(finding) for finding in refused if finding not in about_server]
@@ -72,6 +68,6 @@ def check_before_start(engine: Runtime) -> None:
             finding.level is Level.REFUSED or finding.check not in QUIET
         ):
             logger.log(LOGGED[finding.level], "%s", finding)
-    if any(finding.level is Level.REFUSED for finding in findings):
+    if any(finding.check not in PASSING for finding in refusals(findings)):
         logger.critical("this worker does not start: see the findings above, and perdure doctor")
         raise SystemExit(1)

@@ -109,6 +109,70 @@ def is_denied(error: Exception) -> bool:
     )
 
 
+#: What a server that answers and refuses commands begins its replies with, and what to do.
+REFUSALS = {
+    "MISCONF": (
+        "It cannot write to its disk, which may be full, and refuses all writes. Free space there, "
+        "and see its log. What it acknowledged is kept, and runs continue by themselves"
+    ),
+    "READONLY": "It is a replica. Set PERDURE_REDIS_URL to the primary",
+    "LOADING": "It has started and still reads its data. Wait until it has read everything",
+    "NOREPLICAS": (
+        "Fewer replicas follow it than its min-replicas-to-write demands. Start the replicas, "
+        "or check their connection"
+    ),
+    "BUSY": "A script of another client runs on it for too long. See its log",
+    "CLUSTERDOWN": "It is part of a cluster. Use a server without cluster mode",
+    "MASTERDOWN": "It is a replica, and has lost its primary. Set PERDURE_REDIS_URL to the primary",
+}
+#: redis-py leaves out how these replies begin.
+REFUSAL_ERRORS = {
+    redis.exceptions.BusyLoadingError: "LOADING",
+    redis.exceptions.ReadOnlyError: "READONLY",
+    redis.exceptions.MasterDownError: "MASTERDOWN",
+    redis.exceptions.ClusterDownError: "CLUSTERDOWN",
+}
+
+
+def refusal_code(error: Exception) -> str | None:
+    """Return the code of a refusal, one of ``REFUSALS``, by a server that answers.
+
+    Returns:
+        None if the error of redis-py is something else: no answer, or a refusal of this command
+            alone.
+    """
+    for kind, code in REFUSAL_ERRORS.items():
+        if isinstance(error, kind):
+            return code
+    if not isinstance(error, redis.ResponseError):
+        return None
+    code = _reply(error).partition(" ")[0]
+    return code if code in REFUSALS else None
+
+
+def refusal_of(url: str, error: Exception, code: str) -> tuple[str, str]:
+    """Return what a server that answers refuses, and what to do, as two sentences.
+
+    Args:
+        code: what ``refusal_code`` returned.
+    """
+    reply = _reply(error).removeprefix(code).strip().rstrip(".")
+    return f"the state server at {place_of(url)} refuses for now: {code} {reply}", REFUSALS[code]
+
+
+def refusal_text(url: str, error: Exception, code: str) -> str:
+    """Return the text of the error for a server that answers and refuses commands."""
+    return ". ".join(refusal_of(url, error, code))
+
+
+def _reply(error: Exception) -> str:
+    """Return a server's error reply.
+
+    For a command in a pipeline, redis-py writes the command in front of it.
+    """
+    return str(error).rpartition(" of pipeline caused error: ")[2]
+
+
 def denied(url: str, error: Exception, what: str = "") -> AccessDenied:
     """Return the AccessDenied error for a state server that refused the user in its URL.
 
@@ -321,6 +385,9 @@ class StoreConnection:
         """Raise Perdure's error that corresponds to an error of redis-py, if there is one."""
         if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
             raise denied(self.url, error, what) from error
+        code = refusal_code(error)
+        if code is not None:
+            raise StoreUnavailable(refusal_text(self.url, error, code)) from error
         if isinstance(error, redis.ConnectionError | redis.TimeoutError):
             text = (
                 f"no answer from the state server at {self.place}: "
@@ -329,33 +396,11 @@ class StoreConnection:
             raise StoreUnavailable(text) from error
         if isinstance(error, redis.OutOfMemoryError) or " OOM " in f" {error} ":
             raise ServerFull(f"the server at {self.place} is full{self._fill()}. {FULL}") from error
-        if isinstance(error, redis.ReadOnlyError):
-            raise StoreUnavailable(
-                f"the state server at {self.place} refuses to write: {error}"
-            ) from error
         if not isinstance(error, redis.ResponseError):
             return
         if is_denied(error):
             raise denied(self.url, error, what) from error
-        # For a command in a pipeline, redis-py writes the command in front of the server's own
-        # text.
-        reply = str(error).rpartition(" of pipeline caused error: ")[2]
-        if reply.startswith(
-            (
-                "OOM",
-                "MISCONF",
-                "READONLY",
-                "LOADING",
-                "BUSY",
-                "CLUSTERDOWN",
-                "MASTERDOWN",
-                "NOREPLICAS",
-            )
-        ):
-            raise StoreUnavailable(
-                f"the state server at {self.place} refuses for now: {reply}"
-            ) from error
-        if reply.startswith("WRONGTYPE"):
+        if _reply(error).startswith("WRONGTYPE"):
             raise DamagedRun(
                 f"a key under {self.keys.prefix}: has a wrong type ({error}); "
                 "find out who wrote to the server"

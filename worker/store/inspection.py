@@ -19,7 +19,14 @@ from redis.retry import Retry
 
 from perdure.worker.errors import StoreUnavailable
 from perdure.worker.store import scripts
-from perdure.worker.store.connection import SOCKET_TIMEOUT, denied, is_denied
+from perdure.worker.store.connection import (
+    SOCKET_TIMEOUT,
+    denied,
+    is_denied,
+    refusal_code,
+    refusal_of,
+    refusal_text,
+)
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES, Keys
 from perdure.worker.store.sentinel import client_of, close
 
@@ -97,6 +104,7 @@ class Inspection:
         damage: the result of find_damage; None if this user may not read the runs.
         handovers: how each worker publishes messages, by its name, if it announced itself in the
             last ``ANNOUNCED`` seconds.
+        refuses: that it refuses all writes, and what to do, as two sentences; None if it does not.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -105,6 +113,7 @@ class Inspection:
     dead_letters: int | None = None
     damage: Mapping[str, str] | None = None
     handovers: Mapping[str, str] = field(default_factory=dict)
+    refuses: tuple[str, str] | None = None
 
 
 def inspect(
@@ -138,14 +147,14 @@ def inspect(
         retry=Retry(NoBackoff(), 0),
     )
     try:
-        # This raises if the connection fails, since that is not a refused question.
-        _answer_or_none(client.ping)
+        refuses = _refusal(url, client)
         config: dict[str, str] = {}
         for name in CONFIG if settings else ():
             read = partial(client.config_get, name)
             config |= cast(dict[str, str], _answer_or_none(read) or {})
         keys = Keys(prefix)
         return Inspection(
+            refuses=refuses,
             config=config,
             info=_answer_or_none(client.info),
             skew=_answer_or_none(lambda: _skew(client, local_time)),
@@ -159,6 +168,9 @@ def inspect(
     except (redis.RedisError, OSError, ValueError) as error:
         if is_denied(error):
             raise denied(url, error) from error
+        code = refusal_code(error)
+        if code is not None:
+            raise StoreUnavailable(refusal_text(url, error, code)) from error
         raise StoreUnavailable(
             f"the server does not answer: {str(error).rstrip('.')}. Is it running?"
         ) from error
@@ -178,6 +190,19 @@ def _handovers(client: redis.Redis, keys: Keys) -> dict[str, str]:
         for name, info in zip(names, infos, strict=True)
         if info
     }
+
+
+def _refusal(url: str, client: redis.Redis) -> tuple[str, str] | None:
+    """Return that the server refuses all writes, and what to do, or None if it does not.
+
+    A failed connection raises, since that is not a refused question.
+    """
+    try:
+        client.ping()
+    except redis.ResponseError as error:
+        code = refusal_code(error)
+        return None if code is None else refusal_of(url, error, code)
+    return None
 
 
 def _answer_or_none(ask: Callable[[], T]) -> T | None:

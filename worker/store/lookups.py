@@ -6,20 +6,26 @@ The queues come with the runs that are due next. The keys of a run are found eve
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 from perdure.worker.domain.fleet import RunSnapshot, WorkerInfo
 from perdure.worker.domain.record import awaited
-from perdure.worker.errors import DamagedRun
-from perdure.worker.store.keys import ROLES
+from perdure.worker.errors import AccessDenied, DamagedRun
+from perdure.worker.store.keys import ROLES, Keys
 from perdure.worker.store.transitions import Store
+
+logger = logging.getLogger("perdure.store")
+
+#: Servers about which the log has said that this process may not read the queues of flow sets.
+_denied_at: set[str] = set()
 
 
 @dataclass(frozen=True)
 class QueueLength:
-    """One queue.
+    """One queue of a role, or of a flow set of the role.
 
     Attributes:
         length: number of messages; None if the queue is on another broker and its length unknown.
@@ -32,12 +38,12 @@ class QueueLength:
     queue: str
     length: int | None
     next: str | None
-    pushed: str | None
-    taken: str | None
+    pushed: str | None = None
+    taken: str | None = None
 
 
 def lines(store: Store, lengths: Mapping[str, int] | None = None) -> list[QueueLength]:
-    """Return the length, the counters and the next message of each of the broker's queues.
+    """Return the length, the counters and the next message of the queue of each role.
 
     All of them are read in one exchange.
 
@@ -50,17 +56,79 @@ def lines(store: Store, lengths: Mapping[str, int] | None = None) -> list[QueueL
         for queue in names.values():
             pipe.hmget(keys.queues, [f"{queue}:pushed", f"{queue}:cursor"])
             pipe.llen(queue)
-            pipe.lindex(queue, -1)
+            pipe.lrange(queue, -1, -1)
         replies = pipe.execute()
     queues = []
     for position, (role, queue) in enumerate(names.items()):
-        (pushed, taken), length, text = replies[3 * position : 3 * position + 3]
-        queues.append(
-            QueueLength(
-                role, queue, length if lengths is None else lengths.get(queue), text, pushed, taken
-            )
-        )
+        (pushed, taken), length, texts = replies[3 * position : 3 * position + 3]
+        if lengths is not None:
+            length = lengths.get(queue)
+        queues.append(QueueLength(role, queue, length, _first(texts), pushed, taken))
     return queues
+
+
+def queues_of_sets(
+    keys: Keys, workers: Iterable[WorkerInfo], now: float, heartbeat_seconds: float
+) -> dict[str, str]:
+    """Return the role of each queue of a flow set that a live worker consumes, by its name.
+
+    Messages in such a queue that no live worker consumes are none's any more: the sweep pushes
+    them to the role's queue.
+    """
+    return {
+        name: role
+        for worker in workers
+        if worker.is_alive(now, heartbeat_seconds)
+        for role in ROLES
+        for name in worker.queues_of_sets(keys.queue(role))
+    }
+
+
+def lines_of_sets(
+    store: Store, queues: Mapping[str, str], lengths: Mapping[str, int] | None = None
+) -> list[QueueLength]:
+    """Return the length and the next message of queues of flow sets, read in one exchange.
+
+    If this user may not read them, the log says so once, and none is returned: older access lists
+    do not have them.
+
+    Args:
+        queues: the role of each queue, by its name.
+        lengths: the queue lengths on another broker. Empty: the broker does not answer.
+    """
+    if not queues:
+        return []
+    try:
+        with store._answered(), store.redis.pipeline(transaction=False) as pipe:
+            for queue in queues:
+                pipe.llen(queue)
+                pipe.lrange(queue, -1, -1)
+            replies = pipe.execute()
+    except AccessDenied as error:
+        _log_denied(store, queues, error)
+        return []
+    return [
+        QueueLength(role, queue, length if lengths is None else lengths.get(queue), _first(texts))
+        for (queue, role), length, texts in zip(
+            queues.items(), replies[::2], replies[1::2], strict=True
+        )
+    ]
+
+
+def _first(texts: list[str]) -> str | None:
+    return texts[0] if texts else None
+
+
+def _log_denied(store: Store, queues: Iterable[str], error: AccessDenied) -> None:
+    """Log once that this process may not read queues of flow sets on the store's server."""
+    if store.place not in _denied_at:
+        _denied_at.add(store.place)
+        logger.warning(
+            "rounds that wait in %s are not counted: this login may not read the queues of flow "
+            "sets. Give it the rights of config/redis.acl (%%R~...flows-*): %s",
+            ", ".join(sorted(queues)),
+            error,
+        )
 
 
 def due_first(store: Store, limit: int) -> list[str]:
@@ -195,6 +263,9 @@ def _read(
         else keys.queue_names[0]
         for run_id, fields in known.items()
     }
+    if lengths is None:
+        # Another broker is asked for the lengths of the roles' queues alone.
+        queues |= _queues_handed_to(store, known)
     with store._answered(), store.redis.pipeline(transaction=False) as pipe:
         for run_id in known:
             pipe.hgetall(keys.run(run_id))
@@ -237,6 +308,31 @@ def _read(
         )
         read[run_id] = snapshot, fields != before[run_id]
     return read
+
+
+def _queues_handed_to(store: Store, known: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the queue of a flow set that a run's message was handed on to, by run id.
+
+    Runs whose message was not handed on in this round (redirect_round.lua) are left out. So are all
+    if this user may not read the queues.
+    """
+    queues = {}
+    for run_id, fields in known.items():
+        *handed_round, queue = fields.get("handed_to", "").split(" ", 2)
+        if (
+            handed_round == [fields.get("epoch"), fields.get("step")]
+            and queue.startswith(f"{fields.get('queue')}.")
+            and store.keys.is_of_rounds(queue)
+        ):
+            queues[run_id] = queue
+    if queues:
+        try:
+            with store._answered():
+                store.redis.llen(next(iter(queues.values())))
+        except AccessDenied as error:
+            _log_denied(store, queues.values(), error)
+            return {}
+    return queues
 
 
 def _with_children(store: Store, run_id: str, snapshot: RunSnapshot) -> RunSnapshot:

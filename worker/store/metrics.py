@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from perdure.worker.domain.metric_history import PARTS, SPANS, MetricHistory, parsed, part_ms
+from perdure.worker.errors import AccessDenied
 from perdure.worker.store.connection import is_denied
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 
@@ -126,6 +127,22 @@ class MetricRecords:
     def _local_time(self) -> int:
         now = self._store.now
         return now if now is not None else int(time.time() * 1000)
+
+    def memory(self) -> tuple[int, int] | None:
+        """Return how many bytes of memory the server uses, and its limit (0: none).
+
+        Returns:
+            None if the server does not let this user read its INFO, or does not report them.
+        """
+        try:
+            with self._store._answered():
+                info: Any = self._store.redis.info("memory")
+        except AccessDenied as error:
+            logger.debug("the server's memory is not measured: %s", error)
+            return None
+        if "used_memory" not in info:
+            return None
+        return int(info["used_memory"]), int(info.get("maxmemory", 0))
 
     def look(self) -> MetricsRead:
         """Return everything that a scrape of the metrics needs, read in one exchange.

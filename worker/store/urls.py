@@ -12,6 +12,8 @@ from perdure.worker.store.connection import (
     denied,
     hint,
     is_denied,
+    refusal_code,
+    refusal_text,
 )
 from perdure.worker.store.sentinel import client_of, close
 from perdure.worker.urls import LOCALHOST, place_of, state_fault
@@ -53,10 +55,18 @@ def _refused(url: str) -> str | None:
     return None
 
 
-def check_answers(url: str) -> None:
+#: The refusal of a PING after which a server still answers reads.
+READS_ANSWERED = "MISCONF"
+
+
+def check_answers(url: str) -> str | None:
     """Raise an error if the state server does not answer a PING.
 
     It is asked once, without retries.
+
+    Returns:
+        Why the server refuses all writes, as a sentence; its disk may be full. It still answers
+            reads. None if it answers as usual.
 
     Raises:
         StoreUnavailable: the server at ``url`` does not answer commands.
@@ -74,9 +84,16 @@ def check_answers(url: str) -> None:
     except (redis.RedisError, OSError, ValueError) as error:
         if is_denied(error):
             raise denied(url, error) from error
+        code = refusal_code(error)
+        if code == READS_ANSWERED:
+            return refusal_text(url, error, code)
+        if code is not None:
+            raise StoreUnavailable(refusal_text(url, error, code)) from error
         advice = hint(url, error) or ". Is it running? `perdure up` starts one"
         raise StoreUnavailable(
             f"no server answers at {place_of(url)}: {str(error).rstrip('.')}{advice}"
         ) from error
+    else:
+        return None
     finally:
         close(client)

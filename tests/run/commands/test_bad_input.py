@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import redis
+from click import UsageError
 
 from perdure import Client
+from perdure.worker.cli.commands.resume import read_json
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
 from tests.support.leftover_keys import keys_under
@@ -195,6 +197,14 @@ def test_an_unknown_setting_or_command_names_the_nearest_known(perdure: CommandL
     assert setting.code == 2 and "lease_seconds" in setting.err
     command = perdure("submitt")
     assert command.code == 2 and "'submit'" in command.err
+
+
+def test_an_answer_of_one_word_is_a_text() -> None:
+    assert read_json("--answer", "yes") == "yes" and read_json("--payload", "größer") == "größer"
+    assert read_json("--answer", "true") is True and read_json("--answer", "5") == 5
+    for text in ("True", "None", "{a", "yes do", "'yes'", "5x", ""):
+        with pytest.raises(UsageError, match="--answer expects JSON"):
+            read_json("--answer", text)
 
 
 def test_an_answer_that_is_no_json_is_shown_how_to_be_quoted(perdure: CommandLine) -> None:

@@ -28,8 +28,14 @@ def test_what_keda_asks_prometheus_for_is_told_by_the_server(
     told, _ = exposition(client, "")
     samples = {line.rpartition(" ")[0] for line in told.decode().splitlines()}
     for scaler in of_kind(scaled, "ScaledObject").values():
-        asked = scaler["spec"]["triggers"][1]["metadata"]["query"]
-        assert asked.removeprefix("max(").removesuffix(")") in samples
+        queries = [
+            trigger["metadata"]["query"]
+            for trigger in scaler["spec"]["triggers"]
+            if trigger["type"] == "prometheus"
+        ]
+        assert len(queries) == 2
+        for asked in queries:
+            assert asked.removeprefix("max(").removesuffix(")") in samples
 
 
 @pytest.mark.slow

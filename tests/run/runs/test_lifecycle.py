@@ -249,3 +249,8 @@ def test_a_run_does_not_start_before_its_time(client: Client, driver: Driver) ->
         event.at for event in client.events(run.id, follow=False) if event.type == "committed"
     )
     assert (claimed - run.created_at).total_seconds() >= 1.0
+
+
+def test_a_run_has_its_step(client: Client) -> None:
+    run = client.submit("countdown", "x", {"rounds": 1})
+    assert run.step == run.state.step == 0 and "step" not in run.to_dict()

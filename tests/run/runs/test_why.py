@@ -16,6 +16,7 @@ from tests.support.command_line import CommandLine
 from tests.support.flow_registry import own_registry
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving, playing
+from tests.support.runs import handed_on
 
 FLOWS = ("tests.support.example_flows.rings", "tests.support.example_flows.unsafe_flows")
 SLOW = {"rounds": 2, "seconds": 60}
@@ -338,3 +339,24 @@ def test_the_command_and_the_async_client_say_the_same(
     assert unknown.code == 3 and "nobody" in unknown.err
     with pytest.raises(RunNotFound):
         client.why("nobody")
+
+
+def test_a_run_that_was_handed_on_is_counted_in_the_queue_that_it_waits_in(client: Client) -> None:
+    _, [*_, last] = handed_on(client, 3)
+    client.submit("ledger", "behind", {"rounds": 1})
+    verdict = client.why(last)
+    assert verdict.code is VerdictCode.IN_LINE
+    assert (verdict.details["position"], verdict.details["length"]) == (3, 3)
+    assert "It is number 3 of 3 that wait for them." in verdict.sentence
+
+
+def test_a_wait_that_is_over_says_that_no_worker_plays_the_run(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    run = client.submit("ledger", "g", {"rounds": 1})
+    with pytest.raises(
+        TimeoutError, match=r"is still queued at step 0 after 0 s: .*no live worker"
+    ):
+        client.wait(run.id, 0)
+    told = CommandLine(tmp_path, settings)("wait", run.id, "--timeout", "0")
+    assert "no live worker" in told.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 import redis
 
 from perdure import Client, Settings
+from perdure.worker.app import engine_of, make_app
 from perdure.worker.doctor import Level, examine
 from perdure.worker.doctor.app_checks import app_findings
 from perdure.worker.doctor.default_server import unsafe_because
+from perdure.worker.runtime.startup_checks import check_before_start, why_no_rounds
 from perdure.worker.store import StoreUnavailable
 from tests.support.command_line import CommandLine
 from tests.support.redis_servers import CrashableServer, server, until
@@ -28,15 +31,18 @@ from tests.support.spoiled_servers import (
     rows,
     settings,
     spoil,
+    without_disk,
 )
 
 __all__ = ["hidden", "own_server", "settings", "spoil"]
 
 
-def test_the_embedded_server_is_well_but_for_its_fsync(settings: Settings) -> None:
+def test_the_embedded_server_is_well_but_for_its_fsync_and_its_missing_limit(
+    settings: Settings,
+) -> None:
     found = rows(settings)
     assert (
-        only(found, Level.WARNING) == ["fsync"]
+        only(found, Level.WARNING) == ["fsync", "maxmemory"]
         and not only(found, Level.REFUSED)
         and not only(found, Level.UNKNOWN)
     )
@@ -177,6 +183,7 @@ def test_what_a_managed_server_hides_is_unknown(hidden: Settings, spoil: redis.R
         "fsync",
         "delayed-fsyncs",
         "replicas",
+        "maxmemory",
     ]
     assert only(found, Level.UNKNOWN) == unknown and not only(found, Level.REFUSED)
     assert all(found[check].remedy for check in unknown)
@@ -237,3 +244,40 @@ def _free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+def test_a_server_without_maxmemory_is_told(settings: Settings, spoil: redis.Redis) -> None:
+    spoil.config_set("maxmemory", "0")
+    found = row(settings, "maxmemory")
+    assert found.level is Level.WARNING and "is killed" in found.sentence
+    assert "CONFIG SET maxmemory" in found.remedy
+    spoil.config_set("maxmemory", "100mb")
+    found = row(settings, "maxmemory")
+    assert found.level is Level.OK and "104.9 MB" in found.sentence
+
+
+def test_too_few_replicas_for_writes_are_told(settings: Settings, spoil: redis.Redis) -> None:
+    assert row(settings, "writes").level is Level.OK
+    spoil.config_set("min-replicas-to-write", "1")
+    found = row(settings, "writes")
+    assert found.level is Level.REFUSED and "min-replicas-to-write is 1" in found.sentence
+
+
+def test_with_a_full_disk_commands_name_the_disk_and_reads_are_answered(tmp_path: Path) -> None:
+    with without_disk() as full:
+        perdure = CommandLine(tmp_path, Settings(redis_url=full.url, prefix=PREFIX))
+        doctor, submit = perdure("doctor"), perdure("submit", "countdown", "x")
+        why, runs = perdure("why", "no-such-run"), perdure("list")
+    for told in (doctor, submit, why, runs):
+        assert "MISCONF" in told.err and "It cannot write to its disk" in told.err
+        assert "Is it running" not in told.err and "answers at" not in told.err
+    assert doctor.code == 1 and "the server takes no work now, and runs wait" in doctor.err
+    assert (submit.code, why.code, runs.code) == (7, 3, 0)
+
+
+def test_a_worker_starts_while_the_server_refuses_writes(tmp_path: Path) -> None:
+    with without_disk() as full:
+        settings = Settings(redis_url=full.url, prefix=PREFIX)
+        with closing(engine_of(make_app(settings))) as engine:
+            check_before_start(engine)
+            assert why_no_rounds(engine) is None

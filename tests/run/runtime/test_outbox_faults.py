@@ -54,6 +54,17 @@ def test_a_damaged_message_keeps_no_other_from_being_published(
     assert waiting(broker, good.queue) >= 7
 
 
+def test_messages_in_queues_of_flow_sets_are_counted_on_another_broker(
+    broker: CrashableServer, prefix: str
+) -> None:
+    outbox = outbox_of(Settings(redis_url=STATE, broker_url=broker.url, prefix=prefix))
+    queue = f"{prefix}.controller.flows-0a"
+    outbox.publish([(queue, outbox.message("controller", "r", 0, 0).text)])
+    lengths = outbox.lengths([queue])
+    outbox.close()
+    assert lengths == {f"{prefix}.controller": 0, f"{prefix}.executor": 0, queue: 1}
+
+
 def test_an_idle_connection_that_broke_costs_no_message(
     broker: CrashableServer, prefix: str
 ) -> None:

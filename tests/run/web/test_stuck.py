@@ -9,6 +9,7 @@ from perdure.worker.store import Store
 from perdure.worker.store.keys import Keys
 from perdure.worker.store.tables import DeadLetters
 from tests.support.redis_servers import CrashableServer
+from tests.support.runs import handed_on
 
 
 def codes(client: Client, **options: object) -> dict[str, VerdictCode]:
@@ -65,6 +66,15 @@ def test_the_queues_tell_their_length_and_how_long_the_next_run_has_waited(clien
     controller, _ = client.queues()
     assert (controller.length, controller.pushed, controller.taken) == (2, 2, 0)
     assert controller.oldest is not None and 0 <= controller.oldest < 60
+
+
+def test_the_queues_count_the_rounds_that_wait_in_queues_of_flow_sets(client: Client) -> None:
+    handed_on(client, 3, "countdown")
+    client.submit("countdown", "x", inputs={"rounds": 1})
+    controller, executor = client.queues()
+    assert (controller.length, controller.handed_on) == (4, 3)
+    assert controller.oldest is not None and 0 <= controller.oldest < 60
+    assert (executor.length, executor.handed_on, executor.oldest) == (0, 0, None)
 
 
 def test_a_stranger_s_message_at_the_head_of_a_queue_hides_nothing_but_the_waiting_time(

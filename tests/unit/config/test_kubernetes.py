@@ -293,7 +293,7 @@ def test_workers_are_scaled_by_the_queue_they_take_from_and_by_their_rounds_in_f
         assert 1 <= spec["minReplicaCount"] < spec["maxReplicaCount"], (
             "with no worker at all nothing is swept"
         )
-        waiting, flying = spec["triggers"]
+        waiting, all_waiting, flying = spec["triggers"]
         assert (
             waiting["type"] == "redis"
             and waiting["authenticationRef"]["name"] == login["metadata"]["name"]
@@ -303,6 +303,11 @@ def test_workers_are_scaled_by_the_queue_they_take_from_and_by_their_rounds_in_f
             "listLength": str(slots),
             "databaseIndex": url.path.strip("/"),
         }
+        assert (
+            all_waiting["type"] == "prometheus"
+            and float(all_waiting["metadata"]["threshold"]) == slots
+        )
+        assert all_waiting["metadata"]["query"] == f'max(perdure_queue_messages{{queue="{role}"}})'
         assert (
             flying["type"] == "prometheus"
             and float(flying["metadata"]["threshold"]) == 0.75 * slots
@@ -325,3 +330,6 @@ def test_the_example_server_is_set_up_as_the_one_that_ships(resources: list[Reso
     [mount] = container["volumeMounts"]
     here = {"dir": mount["mountPath"], "bind": "* -::*", "protected-mode": "no"}
     assert given == {**shipped, **here}
+    assert (given["maxmemory"], container["resources"]["limits"]["memory"]) == ("2gb", "3Gi"), (
+        "a container that is smaller is killed before its server is full"
+    )

@@ -15,7 +15,7 @@ from perdure.worker.doctor.app_checks import (
     quarantined_runs,
     sandbox,
 )
-from perdure.worker.doctor.server_checks import connection, sentinels
+from perdure.worker.doctor.server_checks import connection, limit, sentinels, writes
 from perdure.worker.settings import Settings
 from perdure.worker.store.inspection import Inspection
 
@@ -39,6 +39,8 @@ def test_every_row_of_the_doctor_is_in_its_table() -> None:
     client = Client(settings=settings)
     checks = [finding.check for finding in server_findings(told, settings)]
     checks += [
+        writes(told).check,
+        limit(told).check,
         connection(settings, "").check,
         dead_letters(told, "").check,
         quarantined_runs(told).check,

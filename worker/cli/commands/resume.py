@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,8 @@ NO_WORDS = ""
 @click.option(
     "--answer",
     metavar="JSON",
-    help="Answer the run's question, as JSON. For text: --answer '\"yes\"'.",
+    help="Answer the run's question, as JSON. A single word is a text; other text needs quotes: "
+    "'\"yes, but later\"'.",
 )
 @click.option(
     "--approve",
@@ -166,10 +168,16 @@ def asked_for_approval(
 
 #: Characters of an invalid text that its error shows.
 SHOWN = 80
+#: A single word, which is read as a text where an answer or a payload is expected.
+WORD = re.compile(r"[^\W\d_][\w.-]*")
+#: Words by which a user of Python means no text.
+NO_TEXTS = ("True", "False", "None")
 
 
 def read_json(option: str, text: str) -> Any:
     """Parse the JSON text that a user gives as the value of an option.
+
+    A single word such as ``yes`` needs no quotes. It is a text.
 
     ``@FILE`` stands for the text of a file, and ``@-`` for stdin, since an argument of a command
     has at most 128 KiB.
@@ -184,6 +192,8 @@ def read_json(option: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
+        if option != "--edit" and not where and WORD.fullmatch(text) and text not in NO_TEXTS:
+            return text
         shown = f"{text[:SHOWN]!r}{'...' if len(text) > SHOWN else ''}{where} ({error})"
         if option == "--edit":
             raise click.UsageError(

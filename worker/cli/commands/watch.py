@@ -129,4 +129,4 @@ def _wait(client: ReadApi, run_id: str, timeout: float | None) -> Run:
             if left is not None and left <= BELOW_SECONDS:
                 from perdure.worker.client.results import still
 
-                raise still(run, timeout or 0.0) from None
+                raise still(run, timeout or 0.0, client.why(run_id)) from None

@@ -18,7 +18,8 @@ from perdure.worker.presentation.text import count, duration, moment, plain, sin
 def doctor_command(as_json: bool, url: str | None) -> None:
     """Check the server and the settings for anything that breaks or weakens the guarantees.
 
-    refused: workers do not start. warning: runs are at risk. unknown: the server hides the setting.
+    refused: workers do not start, or the server refuses writes. warning: runs are at risk.
+    unknown: the server hides the setting.
     The exit code is 1 if a check is refused, else 0.
     """
     from perdure.worker.doctor import examine
@@ -39,6 +40,10 @@ def doctor_command(as_json: bool, url: str | None) -> None:
         on_own_app = engine is not None and not engine.owns_app
         effect = "the app's workers play no rounds" if on_own_app else "workers refuse to start"
         then = ". Then restart the workers" if on_own_app else ""
+        from perdure.worker.doctor.server_checks import PASSING
+
+        if set(refused) <= set(PASSING):
+            effect, then = "the server takes no work now, and runs wait", ""
         raise Failed(
             f"{effect}; {count(len(refused), 'finding')} to fix: {', '.join(refused)}{then}",
             INTERNAL,

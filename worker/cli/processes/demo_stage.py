@@ -62,7 +62,7 @@ class DemoStage:
         self.agents: list[str] = []
         self.said: SignalReceipt | None = None
         self.killed_step: int | None = None
-        self.lost = False
+        self._lost_at: float | None = None
         self.recovered: float | None = None
         self._killed_at = 0.0
         self._child: ChildProcess | None = None
@@ -98,6 +98,11 @@ class DemoStage:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the sweep has noticed that the killed worker lost its step."""
+        return self._lost_at is not None
 
     @property
     def test(self) -> str:
@@ -179,21 +184,19 @@ class DemoStage:
     def _see_recovery(self, view: View, run: Run, events: Sequence[Event]) -> None:
         for event in events:
             if event.type == "lost" and event.step == self.killed_step:
-                self.lost = True
-            if (
-                event.type == "committed"
-                and event.step == self.killed_step
-                and self.lost
-                and self.recovered is None
-            ):
-                self._recovered(view, event.at.timestamp() - int(event.data.get("took", 0)) / 1000)
-        if (
-            self.lost
-            and self.recovered is None
-            and run.phase == "leased"
-            and run.state.step == self.killed_step
-        ):
-            self._recovered(view, datetime.fromisoformat(run.details["claimed_at"]).timestamp())
+                self._lost_at = event.at.timestamp()
+            if event.type == "committed" and event.step == self.killed_step:
+                self._claimed(view, event.at.timestamp() - int(event.data.get("took", 0)) / 1000)
+        if run.phase == "leased" and run.state.step == self.killed_step:
+            self._claimed(view, datetime.fromisoformat(run.details["claimed_at"]).timestamp())
+
+    def _claimed(self, view: View, at: float) -> None:
+        """Report the first claim of the killed step after its loss.
+
+        The run may have been read before its events. Then it shows the claim of the killed worker.
+        """
+        if self.recovered is None and self._lost_at is not None and at >= self._lost_at:
+            self._recovered(view, at)
 
     def _recovered(self, view: View, at: float) -> None:
         self.recovered = at - self._killed_at

@@ -72,7 +72,7 @@ class RemoteEvents(RemoteReads, RunResults):
             if is_awaited(run):
                 return run
             if until is not None and time.monotonic() >= until:
-                raise still(run, timeout or 0.0)
+                raise still(run, timeout or 0.0, self.why(run_id))
             # Events from now on are not older than ``updated_at``. Both are the server's times.
             after = after or str(max(0, int(run.updated_at.timestamp() * 1000) - 1))
             for event in self._following(EVENTS, run_id, after, until):
