@@ -95,22 +95,22 @@ class StepSignals(Signals):
     """
 
     def __init__(self, of_round: Signals) -> None:
-        super().__init__(_cancelled=CancelToken())
-        self.of_round = of_round
-        self.is_late = False
+        self.of_round, self.is_late = of_round, False
+        self._cancelled = CancelToken()
 
-    def __getattribute__(self, name: str) -> Any:
-        """Return what the heartbeat and the round exchange from the signals of the round."""
-        if name in ("stop_requested", "progress"):
-            return getattr(self.of_round, name)
-        return super().__getattribute__(name)
+    @property
+    def stop_requested(self) -> bool:  # type: ignore[override]
+        """Whether a stop of the run was requested."""
+        return self.of_round.stop_requested
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set what the heartbeat and the round exchange in the signals of the round."""
-        if name in ("stop_requested", "progress") and "of_round" in vars(self):
-            setattr(self.of_round, name, value)
-        else:
-            super().__setattr__(name, value)
+    @property
+    def progress(self) -> Mapping[str, Any] | None:
+        """The last report of the round or of one of its steps."""
+        return self.of_round.progress
+
+    @progress.setter
+    def progress(self, report: Mapping[str, Any] | None) -> None:
+        self.of_round.progress = report
 
 
 #: Seconds between two looks whether a round was cancelled or a step's time is over.
