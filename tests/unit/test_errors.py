@@ -43,10 +43,11 @@ def test_what_http_reports_under_a_code_has_a_title_and_a_status_of_its_own() ->
 
 
 def test_the_round_trip_through_http_gives_back_the_class(each_case: EachCase) -> None:
+    from perdure.worker.web.auth import LOCAL
     from perdure.worker.web.problems import problem
 
     def check(cls: type[PerdureError]) -> None:
-        response = problem(cls("what went wrong"))
+        response = problem(cls("what went wrong"), LOCAL)
         received = httpx2.Response(
             response.status_code, headers=response.headers, content=bytes(response.body)
         )

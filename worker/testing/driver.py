@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from perdure.flows import registry
@@ -118,6 +119,8 @@ class Driver(ABC):
                 self._submission.goal,
                 self._submission.inputs,
                 run_id=self._submission.run_id,
+                # Idempotency keys depend on it, and are those of all stories.
+                nonce=sha256(self._submission.run_id.encode()).hexdigest()[:32],
                 **self._submission.options,
             )
             if self._whole == "signals early":

@@ -400,7 +400,7 @@ def here(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
         ("approval", ["--approve", "--refuse", "no"], "two answers"),
         ("approval", ["--edit", "5"], "as a JSON object"),
         ("approval", ["--edit", "{"], "as a JSON object"),
-        ("approval", ["--answer", "yes"], "--answer '\"yes\"'"),
+        ("approval", ["--answer", "perhaps"], 'expected "approve"'),
         ("approval", [], 'expected "approve"'),
         ("budget", ["--add", "tokens"], "KEY=VALUE"),
         ("budget", ["--add", "tokens=many"], "expects a number"),

@@ -113,7 +113,7 @@ def test_the_children_of_a_run_are_a_list_with_filters(
     failed = client.runs(RunStatus.ERRORED, parent=run.id)
     assert [each.goal for each in failed] == ["item 12", "item 13", "item 14"]
     bounded = client.runs(RunStatus.ERRORED, parent=run.id, look=5)
-    assert (len(bounded), bounded.cursor) == (0, "5")
+    assert len(bounded) == 0 and bounded.cursor is not None and bounded.cursor.startswith("5:")
     code, text = command(settings, "list", "--parent", run.id, "--status", "errored")
     assert code == 0 and len(text.splitlines()) == 3
     with pytest.raises(RunNotFound):
