@@ -128,7 +128,8 @@ def test_a_bisect_from_the_form_is_seen_round_by_round_and_goes_on_when_its_work
         ("repo", repository.path),
         ("good", repository.good),
         ("bad", repository.bad),
-        ("test", f"sleep 0.3; {TEST}"),
+        # Another execution has to begin after the page was read, also on a busy machine.
+        ("test", f"sleep 1.5; {TEST}"),
     ):
         page.locator(f"[name='input.{name}']").fill(str(text))
     page.get_by_role("button", name="Submit").click()
