@@ -53,7 +53,7 @@ def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
 
 
 def _hidden(function: Any, depth: int) -> list[Any]:
-    """Return what a function brings with it, as far as it can be compared."""
+    """Return the values that a function holds beside its arguments, where they can be compared."""
     if depth == 0:
         return []
     if isinstance(function, functools.partial):

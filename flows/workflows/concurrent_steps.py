@@ -20,7 +20,7 @@ from perdure.flows.live_text import LiveText
 from perdure.flows.waits import Mailbox, ReceivedSignal, checked_signal
 from perdure.flows.workflows.requests import StepRequest
 
-#: Fields of a step's record, beside its result, with what the step has left in its context.
+#: Fields of a step's record with the changes that the step made to its context.
 REMEMBERED, TOLD, REPLIES = "~remembered", "~told", "~replies"
 
 
@@ -54,7 +54,7 @@ class Sibling:
         )
 
     def with_beside(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a record of the step, with what it has left in its context beside its result.
+        """Return a record of the step: its result, and the changes that it made to its context.
 
         A later attempt of the round does not carry the step out again, and needs it.
         """
@@ -67,7 +67,7 @@ class Sibling:
         }
 
     def take_over(self, told: Mapping[str, Any]) -> None:
-        """Put into the context what the step has left there in an earlier attempt."""
+        """Restore the changes that an earlier attempt of the step made to its context."""
         self.context.remembered.update(told.get(REMEMBERED, {}))
         self.context.told.update(told.get(TOLD, {}))
         replies = {(name, number): text for name, number, text in told.get(REPLIES, ())}

@@ -116,7 +116,7 @@ class WorkflowRound:
         return got
 
     def check_answer(self, pending: Sequence[Request]) -> None:
-        """Raise Diverged if a person has answered what the function does not come to any more.
+        """Raise Diverged if a person answered a question that the function no longer asks.
 
         The answer must not be lost, and what was asked about must not happen in another way.
 

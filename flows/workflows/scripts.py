@@ -247,7 +247,7 @@ class LiveScript(_Script):
         #: How many entries of the journal the coroutine has been given.
         self._given = 0
         self._closed = False
-        #: What the coroutine has made and not awaited yet, by key.
+        #: Steps and waits that the coroutine has made and not awaited yet, by key.
         self._expected: dict[str, Coroutine[Any, Any, Any]] = {}
 
     def begin(self, coroutine: Any) -> None:
@@ -302,7 +302,7 @@ class LiveScript(_Script):
 
     @property
     def left_out(self) -> list[str]:
-        """The keys of what the coroutine has asked for and never awaited, or not to its end.
+        """The keys of steps and waits that the coroutine never awaited, or not to their end.
 
         What was cancelled is not among them.
         """

@@ -171,8 +171,9 @@ class McpSession:
             # An error is an answer: later versions of the protocol have no ping.
             if error.message.startswith(_BROKEN):
                 self._unwanted.set()
-        except Exception:
-            logger.warning("%s does not answer a ping; opening a new session", self.what)
+        except Exception as error:
+            reason = type(error).__name__
+            logger.warning("%s: no answer to a ping (%s); opens a new session", self.what, reason)
             self._unwanted.set()
 
     def _inspect(self, message: Any) -> None:
