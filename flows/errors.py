@@ -68,6 +68,25 @@ class FatalError(PerdureError):
     code = "fatal"
 
 
+class CodeDoesNotFit(FatalError):
+    """The code of a flow does not fit what its run has done so far.
+
+    Most often the code was changed while the run was live. The run then waits for a worker whose
+    code fits. It ends errored if the same code made its last commit, as waiting cannot help then,
+    and if its flow says ``on_misfit = "end"``.
+
+    Args:
+        message: what does not fit, and what to do.
+        is_of_other_code: whether it proves that other code was there before.
+    """
+
+    code = "code-does-not-fit"
+
+    def __init__(self, message: str, is_of_other_code: bool = False) -> None:
+        super().__init__(message)
+        self.is_of_other_code = is_of_other_code
+
+
 class UnstorableValue(FatalError):
     """A value that would not read back equal: NaN, a function, deep nesting, a lone surrogate."""
 

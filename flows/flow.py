@@ -10,7 +10,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ValidationError
 
@@ -64,6 +64,8 @@ class Flow(ABC):
         expose: the protocols of other clients that may start runs of this flow: ``mcp`` and
             ``openai``. Default: none.
         retry: when failed rounds are retried. The worker's settings complete it.
+        on_misfit: what becomes of a run that the flow's code does not fit any more, as it was
+            changed meanwhile: ``wait`` (for a worker whose code fits) or ``end``.
         keep_turns: number of the newest turns that a run's history keeps, or None for all.
         keep_events: number of the newest events that a run keeps, or None for all. The server trims
             them in blocks, so it may have about a hundred more.
@@ -92,6 +94,7 @@ class Flow(ABC):
     keep_events: int | None = None
     budgets: Mapping[str, float] = MappingProxyType({})
     retry: Retry | None = None
+    on_misfit: Literal["wait", "end"] = "wait"
     lifespan: Lifespan[Any] | None = None
     note_store: NoteStore | Lifespan[Any] | None = None
     Inputs: ClassVar[type[BaseModel] | None] = None
@@ -350,7 +353,7 @@ def check_nodes(flow: Flow) -> None:
 
 
 def check_limits(flow: Flow) -> None:
-    """Raise InvalidFlow if a flow's limits of cycles, history, seconds or budgets are not valid."""
+    """Raise InvalidFlow if a limit of a flow (cycles, history, seconds, budgets) is not valid."""
     what = title(flow)
     for setting in ("max_rounds", "keep_turns", "keep_events"):
         check_limit(getattr(flow, setting), f"{what}: {setting}")
@@ -360,6 +363,8 @@ def check_limits(flow: Flow) -> None:
             raise InvalidFlow(
                 f"{what}: {setting} is {value!r}; expected a number of seconds above 0, or None"
             )
+    if flow.on_misfit not in ("wait", "end"):
+        raise InvalidFlow(f"{what}: on_misfit is {flow.on_misfit!r}; expected 'wait' or 'end'")
     try:
         check_budgets(flow.budgets, f"{what}: budgets")
     except InvalidInput as error:

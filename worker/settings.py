@@ -121,6 +121,12 @@ class Settings(BaseSettings):
     #: How long a round waits in total for a provider that is busy or away. These waits do not count
     #: as failures.
     patience_seconds: Seconds = Field(default=86_400.0, ge=0)
+    #: Name of the code that a worker runs: an image tag or a git hash, say. None: a digest of the
+    #: source files of its flows. Two workers with the same name have the same code.
+    build: str | None = Field(default=None, pattern=r"^[!-~]{1,100}$")
+    #: How long a run waits for a worker whose code fits it, after its code was changed. Then it
+    #: ends errored.
+    misfit_seconds: Seconds = Field(default=86_400.0, ge=0)
     #: Time limit of one round. None if it has none. A flow may set its own.
     round_timeout_seconds: Seconds | None = Field(default=None, gt=0)
     #: Rounds that one worker process runs concurrently. They mostly wait (for models, tools,

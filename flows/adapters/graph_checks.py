@@ -11,7 +11,7 @@ from langgraph.pregel import Pregel
 from pydantic import BaseModel
 
 from perdure.flows.adapters.graph_checkpoints import Namespace, is_under_way
-from perdure.flows.errors import FatalError, InvalidFlow
+from perdure.flows.errors import CodeDoesNotFit, InvalidFlow
 
 
 def all_graphs(graph: Pregel[Any, Any, Any, Any]) -> Iterable[Pregel[Any, Any, Any, Any]]:
@@ -23,7 +23,7 @@ def all_graphs(graph: Pregel[Any, Any, Any, Any]) -> Iterable[Pregel[Any, Any, A
 
 
 def check_fits(graph: Pregel[Any, Any, Any, Any], spaces: Mapping[str, Namespace]) -> None:
-    """Raise FatalError if a graph has no node any more that its run has come to.
+    """Raise CodeDoesNotFit if a graph has no node any more that its run has come to.
 
     The library leaves out the task of such a node, so the graph would end without it.
 
@@ -45,10 +45,11 @@ def check_fits(graph: Pregel[Any, Any, Any, Any], spaces: Mapping[str, Namespace
         for node in [*tasks, *next_nodes]:
             if node not in known:
                 here = ", ".join(each for each in known if not each.startswith("__"))
-                raise FatalError(
+                raise CodeDoesNotFit(
                     f"the run has come to the node {node!r}, which the graph does not have any "
                     f"more; it has: {here}. Nothing was carried out. Deploy a version that has the "
-                    "node, then retry the run"
+                    "node",
+                    is_of_other_code=True,
                 )
 
 

@@ -26,7 +26,7 @@ __all__ = ["GraphFlow", "fork", "graph_of", "register_graph"]
 #: The settings of a flow that ``register_graph`` takes.
 _SETTINGS = (
     "Inputs", "budgets", "description", "expose", "keep_events", "keep_turns", "lease_seconds",
-    "max_rounds", "retry", "round_timeout_seconds",
+    "max_rounds", "on_misfit", "retry", "round_timeout_seconds",
 )  # fmt: skip
 
 

@@ -165,6 +165,7 @@ class CircularFlow(Flow):
         "keep_events",
         "budgets",
         "retry",
+        "on_misfit",
         "lifespan",
         "topology",
         "early_exit_key",

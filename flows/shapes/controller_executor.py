@@ -22,7 +22,14 @@ from perdure.flows.commands.command import (
 )
 from perdure.flows.context import RoundContext, altered
 from perdure.flows.controllers import Controller
-from perdure.flows.errors import BadReply, FatalError, InvalidAnswer, InvalidFlow, InvalidInput
+from perdure.flows.errors import (
+    BadReply,
+    CodeDoesNotFit,
+    FatalError,
+    InvalidAnswer,
+    InvalidFlow,
+    InvalidInput,
+)
 from perdure.flows.flow import title
 from perdure.flows.genai_attributes import TOOL_CALL
 from perdure.flows.history import EMPTY_HISTORY
@@ -556,7 +563,9 @@ class ControllerExecutorFlow(CircularFlow):
                 outcome = super().play("Executor", altered(context, reserved=self.reserved))
         except BadReply as error:
             if not self.tells_errors:
-                raise FatalError(f"run {context.run_id}, step {context.step}: {error}") from error
+                raise CodeDoesNotFit(
+                    f"run {context.run_id}, step {context.step}: {error}"
+                ) from error
             outcome = Advance("Controller", (Turn(_decided(context.committed), told(error)),))
         if isinstance(outcome, Interrupt):
             return self._with_approvers(outcome)
@@ -674,10 +683,9 @@ class ControllerExecutorFlow(CircularFlow):
         except BadReply as error:
             where = f"run {context.run_id}, step {context.step}"
             if not self.tells_errors:
-                raise FatalError(
+                raise CodeDoesNotFit(
                     f"{where}: the code of {title(self)} decided on a command that cannot be "
-                    f"carried out: {error}. Code does not read errors, so the run ends; "
-                    "correct the code"
+                    f"carried out: {error}. Code does not read errors, so correct the code"
                 ) from error
             bad = context.committed.get(BAD_REPLIES, 0) + 1
             if bad >= self.max_bad_replies:

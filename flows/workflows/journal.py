@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perdure.flows.errors import FatalError, PerdureError, text_of
+from perdure.flows.errors import CodeDoesNotFit, FatalError, PerdureError, text_of
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Command, Turn
 from perdure.flows.summaries import safe_text
@@ -46,10 +46,10 @@ class StepFailed(PerdureError):
         return cls(f"step {step} failed: {told}", step, error, reason)
 
 
-class Diverged(FatalError):
+class Diverged(CodeDoesNotFit):
     """The function of a workflow does something else than its journal says.
 
-    Most often its code was changed while the run was live.
+    Most often its code was changed while the run was live (``CodeDoesNotFit``).
     """
 
     code = "diverged"

@@ -134,8 +134,7 @@ class WorkflowRound:
             f"run {self._context.run_id}, step {self._context.step}: a person has answered "
             f"{key!r}, and the workflow's function does not come to it any more. It comes to "
             f"{wants}. Nothing was carried out. Was its code changed while the run waited? Deploy "
-            f"the version that asked, or go on without the answer: perdure retry "
-            f"{self._context.run_id}"
+            "the version that asked. To go on without the answer, stop the run and resume it"
         )
 
     def commit(self, node: str, plan: Mapping[str, Any], following: Sequence[str] = ()) -> Advance:

@@ -171,8 +171,7 @@ class _Script:
             f"{_listed([*self._order, wants])}. Was its code changed while the run was live? "
             "Deploy the version with which the run began, or tell the runs apart: what is new "
             "under `if steps.patched('NAME'):`, what is gone under `if not steps.patched('NAME'):`"
-            ". If it was not changed: does it use the time, chance, or a file outside of a step? "
-            f"Then: perdure retry {self.context.run_id}"
+            ". If it was not changed: does it use the time, chance, or a file outside of a step?"
         )
         return self._divergence
 

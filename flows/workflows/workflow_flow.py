@@ -301,7 +301,7 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
 
 _SETTINGS = (
     "Answer", "Inputs", "arguments", "budgets", "description", "expose", "keep_events",
-    "lease_seconds", "lifespan", "max_rounds", "needs_goal", "note_store", "retry",
+    "lease_seconds", "lifespan", "max_rounds", "needs_goal", "note_store", "on_misfit", "retry",
     "round_timeout_seconds",
 )  # fmt: skip
 

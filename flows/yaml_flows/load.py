@@ -62,6 +62,7 @@ _SETTINGS = (
     "parallel_calls",
     "budgets",
     "approvers",
+    "on_misfit",
 )
 
 

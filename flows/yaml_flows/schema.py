@@ -128,6 +128,7 @@ class _FlowKeys(_Keys):
     keep_events: Count | None = None
     budgets: dict[str, float] = {}
     retry: RetryConfig | None = None
+    on_misfit: Literal["wait", "end"] = "wait"
     lifespan: str | None = None
     note_store: str | None = None
 

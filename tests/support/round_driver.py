@@ -34,7 +34,8 @@ class Driver:
     def take(self) -> tuple[str, int, int] | None:
         """The next message: run, epoch and step."""
         store = self.engine.store
-        popped = store.redis.lmpop(2, *store.keys.queue_names, direction="RIGHT")
+        lists = [*store.keys.queue_names, *self.engine.own_queues]
+        popped = store.redis.lmpop(len(lists), *lists, direction="RIGHT")
         if popped is None:
             return None
         queue, [text] = popped

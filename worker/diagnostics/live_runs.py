@@ -8,12 +8,15 @@ stood still, and paused flows.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 from perdure.flows.durations import duration
 from perdure.worker.diagnostics.run_case import RunCase, iso, names, number
-from perdure.worker.domain.record import Record, awaited
+from perdure.worker.domain.fleet import WorkerInfo
+from perdure.worker.domain.record import BUILD, Record, awaited
 from perdure.worker.domain.verdict import Verdict, VerdictCode
-from perdure.worker.presentation.text import count, waits_for_provider
+from perdure.worker.presentation.text import count, waits_for_code, waits_for_provider
 
 
 def no_worker_runs_it(case: RunCase) -> Verdict | None:
@@ -120,9 +123,8 @@ def in_line(case: RunCase) -> Verdict:
             else ""
         )
         text = (
-            f"A worker that does not run flow {case.flow!r} took its message and passed it "
-            f"to workers that do ({names(case.willing)}). "
-            f"{place}"
+            f"A worker that does not run flow {case.flow!r}, or whose code does not fit the run, "
+            f"took its message and passed it to others ({names(case.willing)}). {place}"
             "One of them takes it as soon as it has a free slot. There is nothing to do"
         )
     elif position:
@@ -343,12 +345,20 @@ def waiting(case: RunCase) -> Verdict:
         return case.no_worker("Its waiting time is over")
     code, text = _reason_text(case, reason)
     failures, losses = case.count("failures"), case.count("losses")
-    since, more = case.since_phase, {}
+    since: float | None = case.since_phase
+    more: dict[str, Any] = {}
     if code is VerdictCode.WAITING_FOR_A_PROVIDER:
         since, more = (
             case.time_of_first_failure or since,
             {"reason": case.fields.get("last_error", "")},
         )
+    if code is VerdictCode.CODE_DOES_NOT_FIT:
+        since = case.time_of_first_misfit or since
+        more = {
+            "reason": case.fields.get("last_error", ""),
+            "build": case.fields.get(BUILD),
+            "fitting": [worker.name for worker in fitting(case)],
+        }
     return case.say(
         code,
         text,
@@ -359,6 +369,16 @@ def waiting(case: RunCase) -> Verdict:
         losses=losses,
         **more,
     )
+
+
+def fitting(case: RunCase) -> Sequence[WorkerInfo]:
+    """Return the live workers whose code made the run's last commit."""
+    build = case.fields.get(BUILD)
+    return [
+        worker
+        for worker in case.willing
+        if build is not None and worker.info.get("builds", {}).get(case.flow) == build
+    ]
 
 
 def _reason_text(case: RunCase, reason: str) -> tuple[VerdictCode, str]:
@@ -388,6 +408,19 @@ def _reason_text(case: RunCase, reason: str) -> tuple[VerdictCode, str]:
                 f"{waits_for_provider(case.time_of_first_failure, case.time('waiting_until'))}: "
                 f"{error}. No attempt is counted. "
                 "There is nothing to do, unless you operate the provider or set its limits"
+            )
+        case "code":
+            error = case.fields.get("last_error", "no error was stored").rstrip(".")
+            where = (
+                f"The code of its last commit runs on {names(fitting(case))}"
+                if fitting(case)
+                else "No live worker runs the code of its last commit"
+            )
+            return VerdictCode.CODE_DOES_NOT_FIT, (
+                "It "
+                f"{waits_for_code(case.time_of_first_misfit, case.time('waiting_until'))}: "
+                f"{error}. No attempt is counted. {where}. Deploy code that fits; "
+                "the run then goes on by itself"
             )
         case "budget":
             of, budget = Record(case.fields).short_of or ("?", "?")

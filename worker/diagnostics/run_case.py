@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.flows.durations import duration
 from perdure.worker.domain.fleet import RunSnapshot, WorkerInfo
-from perdure.worker.domain.record import failing_since
+from perdure.worker.domain.record import MISFIT, failing_since
 from perdure.worker.domain.verdict import Verdict, VerdictCode
 from perdure.worker.settings import Settings
 
@@ -83,6 +83,11 @@ class RunCase:
     def time_of_first_failure(self) -> float | None:
         """When the run's current step first failed or first waited for its provider, or None."""
         return failing_since(self.fields)
+
+    @property
+    def time_of_first_misfit(self) -> float | None:
+        """Since when the run's current step has waited for code that fits, or None."""
+        return failing_since(self.fields, MISFIT)
 
     def count(self, name: str) -> int:
         """Return a field of the run's hash as a number, or 0 if it is absent or malformed."""

@@ -10,6 +10,7 @@ from typing import cast
 
 from perdure.flows.durations import duration
 from perdure.flows.errors import (
+    CodeDoesNotFit,
     FatalError,
     InvalidFlow,
     RetryableError,
@@ -18,7 +19,7 @@ from perdure.flows.errors import (
 )
 from perdure.flows.flow import Flow
 from perdure.flows.retry import Retry, tightening
-from perdure.worker.domain.record import Record
+from perdure.worker.domain.record import BUILD, FAILING, MISFIT, Record
 from perdure.worker.domain.settlement import LONGEST, Settlement, milliseconds
 from perdure.worker.errors import type_of
 from perdure.worker.settings import Settings
@@ -26,6 +27,8 @@ from perdure.worker.settings import Settings
 #: First and longest wait (s) for a provider that is busy or away and names no time itself.
 BUSY_WAITS = (1.0, 60.0)
 
+#: What a run waits for (its field ``waiting_for``) if a worker's code did not fit it.
+CODE = "code"
 #: Maximum length of a stored error text. Longer ones are cut, because the text goes into the hash,
 #: the events and every read of the run.
 ERROR_LENGTH = 4000
@@ -47,19 +50,15 @@ def failure(
         retry: The flow's policy for this round. The settings fill in what it leaves out.
         bounds: The submission's policy, which can only tighten it.
     """
-    text = (
-        text_of(error)
-        if isinstance(error, FatalError | InvalidFlow | RetryableError)
-        else described(error)
-    )
-    where = f"run {record.id}, step {record.step}"
-    error_text = text if text.startswith(where) else f"{where}, node {record.node}: {text}"
+    error_text = _text_of(record, error)
     busy = isinstance(error, RetryableError) and not error.counts
     policy = _policy(retry, settings, busy).tightened(bounds)
     options: dict[str, str | int] = {
         "error": _sound(error_text),
         "max_failures": policy.max_attempts or settings.max_attempts,
     }
+    if isinstance(error, CodeDoesNotFit):
+        options["error"] = _sound(f"{error_text.rstrip('.')}. Then: perdure retry {record.id}")
     if isinstance(error, FatalError | InvalidFlow) or not policy.retries(error):
         return Settlement(
             "failed", options={**options, "fatal": 1, "delay": 0}, cause=type_of(error)
@@ -88,6 +87,62 @@ def failure(
     return Settlement(
         "failed", options={**options, "delay": milliseconds(wait)}, cause=type_of(error)
     )
+
+
+def wait_for_code(
+    record: Record, error: CodeDoesNotFit, settings: Settings, jitter: float
+) -> Settlement:
+    """Return what the commit of a round must write if the code of this worker does not fit its run.
+
+    The run waits for a worker whose code fits, and no attempt is counted. It ends after the
+    setting ``misfit_seconds``.
+    """
+    error_text = _text_of(record, error).rstrip(".")
+    first, longest = BUSY_WAITS
+    wait = backoff(_waits(record, MISFIT) + 1, first, longest, jitter)
+    patience = settings.misfit_seconds
+    return Settlement(
+        "failed",
+        options={
+            "error": _sound(f"{error_text}. The run waits for a worker whose code fits"),
+            "reason": CODE,
+            "delay": milliseconds(wait),
+            "max_failures": settings.max_attempts,
+            "uncounted": 1,
+            "within": milliseconds(patience),
+            "spent": _sound(
+                f"{error_text}. The run has waited {duration(patience)} (misfit_seconds) for a "
+                f"worker whose code fits. Once there is one: perdure retry {record.id}"
+            ),
+        },
+        cause=type_of(error),
+    )
+
+
+def is_of_this_code(record: Record, error: CodeDoesNotFit, build: str) -> bool:
+    """Return whether no other code than this worker's can have brought a run to where it is.
+
+    Waiting for other code cannot help such a run.
+
+    Args:
+        build: the build of the run's flow in this worker.
+    """
+    if error.is_of_other_code:
+        return False
+    if BUILD in record.fields:
+        return record.fields[BUILD] == build
+    return not build or record.step == 0
+
+
+def _text_of(record: Record, error: BaseException) -> str:
+    """Return the text of an attempt's error, which begins with the run and its step."""
+    text = (
+        text_of(error)
+        if isinstance(error, FatalError | InvalidFlow | RetryableError)
+        else described(error)
+    )
+    where = f"run {record.id}, step {record.step}"
+    return text if text.startswith(where) else f"{where}, node {record.node}: {text}"
 
 
 def may_retry(
@@ -124,9 +179,13 @@ def _policy(retry: Retry | None, settings: Settings, busy: bool) -> Retry:
     return default if retry is None else retry.over(default)
 
 
-def _waits(record: Record) -> int:
-    """Return how many times in a row the run's step has waited for its model provider."""
-    epoch, step, _, waits = (record.fields.get("failing", "").split(" ") + [""] * 4)[:4]
+def _waits(record: Record, field: str = FAILING) -> int:
+    """Return how many times in a row the run's step has waited for its model provider.
+
+    Args:
+        field: ``MISFIT`` counts the waits for code that fits.
+    """
+    epoch, step, _, waits = (record.fields.get(field, "").split(" ") + [""] * 4)[:4]
     return (
         int(waits)
         if (epoch, step) == (str(record.epoch), str(record.step)) and waits.isdecimal()

@@ -160,6 +160,11 @@ class WorkerStatus(TypedDict, total=False):
     durability: Annotated[str, absent("strict")]
     """``relaxed``: the worker accepts a server that may lose runs."""
     flows: dict[str, Any]
+    builds: dict[str, str]
+    """The build of each flow: another text if the code of two workers differs.
+
+    Not set: a version that does not announce it.
+    """
 
 
 #: Heartbeats after which a silent worker no longer counts as alive.

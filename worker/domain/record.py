@@ -85,6 +85,11 @@ SINCE: Mapping[str, str] = {
     "forked": "8",
     "key_salt": "9",
 }
+#: Field with the build of the flow whose code made the run's last commit. It is not content.
+BUILD = "build"
+#: Fields with the epoch and step, the time of the first failure of this step, and the number of
+#: waits in a row: for a provider, and for code that fits.
+FAILING, MISFIT = "failing", "misfit"
 #: Prefix of the fields that hold named values. Each value has its own field, so that a commit
 #: writes only the values that changed.
 VALUE = "v:"
@@ -457,15 +462,18 @@ class Record:
             ) from error
 
 
-def failing_since(fields: Mapping[str, str]) -> float | None:
+def failing_since(fields: Mapping[str, str], field: str = FAILING) -> float | None:
     """Return when a run's current step first failed or first waited for its provider.
 
     Nothing clears the field, so an entry for another step or epoch is ignored.
 
+    Args:
+        field: ``MISFIT`` gives the time since which it has waited for code that fits.
+
     Returns:
         The time in ms since 1970, or None if the step has neither failed nor waited.
     """
-    match fields.get("failing", "").split(" "):
+    match fields.get(field, "").split(" "):
         case [epoch, step, since, _] if (epoch, step) == (fields.get("epoch"), fields.get("step")):
             return float(since) if since.isdecimal() and len(since) < 15 else None
     return None

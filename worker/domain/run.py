@@ -28,11 +28,13 @@ from perdure.worker.domain.record import (
     ARRIVED,
     EARLIER_CYCLES,
     EXPOSED,
+    FAILING,
     FILES,
     FORGOTTEN,
     FORKED,
     GENERATION,
     KEEP_EVENTS,
+    MISFIT,
     UNFINISHED,
     VALUE,
     Record,
@@ -502,7 +504,8 @@ def _details(record: Record) -> dict[str, Any]:
     }
     if (parts := record.fields.get("trace", "").split("-")) and len(parts) == 4:  # a traceparent
         details["trace_id"] = parts[1]
-    if record.fields.get("waiting_for") == "provider" and (since := failing_since(record.fields)):
+    clock = {"provider": FAILING, "code": MISFIT}.get(record.fields.get("waiting_for", ""))
+    if clock is not None and (since := failing_since(record.fields, clock)):
         details["waiting_since"] = datetime.fromtimestamp(since / 1000, UTC).isoformat()
     if "progress" in record.fields:
         details["progress"] = record.json("progress", None)

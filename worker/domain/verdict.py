@@ -24,6 +24,7 @@ class VerdictCode(Enum):
     LEASED = "leased"
     BACKING_OFF = "backing-off"
     WAITING_FOR_A_PROVIDER = "waiting-for-a-provider"
+    CODE_DOES_NOT_FIT = "code-does-not-fit"
     SLEEPING = "sleeping"
     WAITING_FOR_A_SIGNAL = "waiting-for-a-signal"
     WAITING_FOR_CHILDREN = "waiting-for-children"

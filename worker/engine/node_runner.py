@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from perdure.flows.budgets import COMMANDS, sum_of
 from perdure.flows.context import RoundContext, altered
 from perdure.flows.errors import (
+    CodeDoesNotFit,
     FatalError,
     InvalidFlow,
     InvalidInput,
@@ -36,8 +38,8 @@ from perdure.worker.domain.budget import (
     fields_above,
     limits_of,
 )
-from perdure.worker.domain.failed_attempt import failure, quarantine
-from perdure.worker.domain.record import ALL_HEARD, ARRIVED, ENDING, Record
+from perdure.worker.domain.failed_attempt import failure, is_of_this_code, quarantine, wait_for_code
+from perdure.worker.domain.record import ALL_HEARD, ARRIVED, BUILD, ENDING, Record
 from perdure.worker.domain.settlement import (
     GIVE_BACK,
     Settlement,
@@ -94,6 +96,7 @@ class NodeRunner:
         flows: Mapping[str, Callable[[], Flow]],
         drain: Drain,
         stats: RoundStats,
+        builds: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._store = store
         self._heartbeat = heartbeat
@@ -101,6 +104,7 @@ class NodeRunner:
         self._flows = flows
         self._drain = drain
         self._stats = stats
+        self._builds = builds
         self._providers = ProviderWaits(store)
         self._kept = KeptStates()
         self._live_texts = LiveTexts(store)
@@ -131,9 +135,7 @@ class NodeRunner:
         # Read once: a drain that begins during the round does not change whether it was run.
         begin = begin and not self._drain.is_on()
         if node not in nodes:
-            cause = gone(record, flow)
-            fatal = _with_error(failure(record, cause, self._settings, 0.0), cause)
-            return fatal if begin else GIVE_BACK, NO_NODES
+            return self._failure(loaded, gone(record, flow)) if begin else GIVE_BACK, NO_NODES
         try:
             estimate = dict(flow.estimate(node, loaded.context))
         except BaseException as error:
@@ -259,7 +261,7 @@ class NodeRunner:
                 with_artifacts(outcome, _artifacts_of(context)),
                 context.remembered,
                 self._settings,
-                {**context.told, **_all_spent(recorded, context)},
+                {**context.told, **_all_spent(recorded, context), **self._changed_build(record)},
             )
             mailbox = context.mailbox
             if mailbox.used or mailbox.joined or "wait" in record.fields:
@@ -278,6 +280,17 @@ class NodeRunner:
             if isinstance(lease.broken, DamagedRun):
                 return _with_error(quarantine(lease.broken), lease.broken)
             return self._failure(loaded, error)
+
+    def _changed_build(self, record: Record) -> Mapping[str, str]:
+        """Return what an event says of a round whose code is not that of the commit before it."""
+        build = self._builds.get(record.fields["flow"])
+        before = record.fields.get(BUILD)
+        return {} if before is None or build in (None, before) else {BUILD: build}
+
+    def _waits_for_code(self, record: Record, flow: Flow, error: CodeDoesNotFit) -> bool:
+        """Return whether a run that does not fit the code of this worker waits for other code."""
+        build = self._builds.get(record.fields["flow"], "")
+        return flow.on_misfit == "wait" and not is_of_this_code(record, error, build)
 
     def _failure(self, loaded: LoadedRound, error: BaseException) -> Settlement:
         """Log a node's error, and return what it means for the run: a retry, its end, or a stop.
@@ -318,6 +331,12 @@ class NodeRunner:
             error = RetryableError(
                 f"RoundStopped was raised, but no stop was requested: {text_of(error)}"
             )
+        elif isinstance(error, CodeDoesNotFit) and self._waits_for_code(record, flow, error):
+            waiting = self._without_secrets(
+                wait_for_code(record, error, self._settings, random.random())
+            )
+            logger.warning("%s", waiting.options["error"])
+            return _with_error(waiting, error)
         elif isinstance(error, RetryableError) and not error.counts:
             logger.info("%s: waits for its provider: %s", where, text_of(error))
         else:
@@ -331,17 +350,21 @@ class NodeRunner:
             )
             retry = bounds = None
         settlement = failure(record, error, self._settings, random.random(), retry, bounds)
-        texts = {
-            name: str(text)
-            for name, text in settlement.options.items()
-            if name in ("error", "spent")
-        }
-        options = {name: without_secrets(text, self._settings) for name, text in texts.items()}
+        settlement = self._without_secrets(settlement)
         if "uncounted" not in settlement.options and (
             raised := traceback_of(cause, self._settings)
         ):
-            options["traceback"] = raised
-        return _with_error(settlement._replace(options={**settlement.options, **options}), error)
+            settlement = with_options(settlement, {"traceback": raised})
+        return _with_error(settlement, error)
+
+    def _without_secrets(self, settlement: Settlement) -> Settlement:
+        """Return the settlement of a failed round, without secrets in its texts."""
+        texts = {
+            name: without_secrets(str(text), self._settings)
+            for name, text in settlement.options.items()
+            if name in ("error", "spent")
+        }
+        return with_options(settlement, texts)
 
 
 def _with_error(settlement: Settlement, error: BaseException) -> Settlement:
@@ -411,14 +434,11 @@ def swallowed(record: Record) -> FatalError:
     )
 
 
-def gone(record: Record, flow: Flow) -> FatalError:
-    """Return the error for a run whose flow has no node of the next node's name (any more).
-
-    The error is fatal: no attempt with this version of the flow can succeed.
-    """
+def gone(record: Record, flow: Flow) -> CodeDoesNotFit:
+    """Return the error for a run whose flow has no node of the next node's name (any more)."""
     here = ", ".join(flow.nodes)
-    return FatalError(
+    return CodeDoesNotFit(
         f"the next node is {record.node!r}, and flow {record.fields['flow']!r} "
-        f"has no such node here; it has: {here}. "
-        f"Deploy a version that has it, then `perdure retry {record.id}`"
+        f"has no such node here; it has: {here}. Deploy a version that has it",
+        is_of_other_code=True,
     )

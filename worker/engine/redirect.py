@@ -28,12 +28,16 @@ FRESH_SECONDS = 1.0
 NAMED = 3
 
 
-def flow_set(flows: Iterable[str]) -> str:
+def flow_set(builds: Mapping[str, str]) -> str:
     """Return a short hash that names the group of workers that run exactly these flows.
 
     It also depends on the newest schema version of runs that they read.
+
+    Args:
+        builds: The build of each flow, by its name.
     """
-    return hashlib.sha256("\n".join([SCHEMA, *sorted(flows)]).encode()).hexdigest()[:8]
+    flows = [f"{name} {build}" for name, build in sorted(builds.items())]
+    return hashlib.sha256("\n".join([SCHEMA, *flows]).encode()).hexdigest()[:8]
 
 
 def differences(
@@ -98,10 +102,13 @@ class Redirector:
         self._seen: Sequence[tuple[str, Mapping[str, Any]]] = ()
         self._seen_at = float("-inf")
 
-    def redirect(self, run_id: str, flow: str) -> str | None:
+    def redirect(self, run_id: str, flow: str, build: str | None = None) -> str | None:
         """Redirect the message of a run whose flow this worker lacks to workers that have the flow.
 
         Those workers have announced the run's flow, its role and its schema version.
+
+        Args:
+            build: The build of the flow that they must have announced. None: any build.
 
         Returns:
             The names of those workers, as a text for people. None if no such worker is alive: the
@@ -110,7 +117,9 @@ class Redirector:
         """
         try:
             (fields,) = self._store.some_fields([run_id], ("queue", "schema"))
-            queue, names = self._target(flow, fields.get("queue", ""), fields.get("schema", ""))
+            queue, names = self._target(
+                flow, fields.get("queue", ""), fields.get("schema", ""), build
+            )
             if not names:
                 return None
             to = ", ".join(names[:NAMED]) + (
@@ -127,7 +136,9 @@ class Redirector:
             return None
         return to if word == "ok" else None
 
-    def _target(self, flow: str, queue: str, schema: str) -> tuple[str, list[str]]:
+    def _target(
+        self, flow: str, queue: str, schema: str, build: str | None
+    ) -> tuple[str, list[str]]:
         """Return the queue to redirect a run's message to, and the names of its workers.
 
         Of the queues whose workers run the flow, it is the one with most free slots. Both are empty
@@ -140,6 +151,7 @@ class Redirector:
             if (
                 name == self._owner
                 or flow not in info.get("flows", ())
+                or build not in (None, info.get("builds", {}).get(flow))
                 or not (reads.isdecimal() and schema.isdecimal())
             ):
                 continue

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from perdure.flows import registry
 from perdure.flows.flow import Flow
 from perdure.flows.names import Role
-from perdure.worker.domain.record import SCHEMA, Record
+from perdure.worker.domain.failed_attempt import CODE
+from perdure.worker.domain.record import BUILD, SCHEMA, Record
 from perdure.worker.domain.settlement import Settlement
 from perdure.worker.engine.commit import Committer
 from perdure.worker.engine.drain import Drain
@@ -31,6 +33,10 @@ from perdure.worker.tracing import RoundSpan, round_span
 logger = logging.getLogger("perdure.rounds")
 
 
+#: Kinds of commits behind which the run's code has more to do.
+KEEPS_BUILD = frozenset(("next", "pause_next", "pause_here", "park"))
+
+
 class RoundAttempt(NamedTuple):
     """The outcome of one attempt of a round: a word, and the error if it failed."""
 
@@ -49,6 +55,7 @@ class RoundRunner:
             does.
         stats: Counts outcomes and durations; None for a private one.
         callbacks: The callbacks at the end of a run; None leaves them to the sweeps.
+        builds: The builds of the flows, by name. A flow without one has no build.
     """
 
     def __init__(
@@ -62,6 +69,7 @@ class RoundRunner:
         drain: Drain | None = None,
         stats: RoundStats | None = None,
         callbacks: Callbacks | None = None,
+        builds: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._store = store
         self._heartbeat = heartbeat
@@ -70,7 +78,10 @@ class RoundRunner:
         self._owner = owner
         self._drain = drain or Drain()
         self._stats = stats or RoundStats()
-        self._nodes = NodeRunner(store, heartbeat, settings, flows, self._drain, self._stats)
+        self._builds = builds
+        self._nodes = NodeRunner(
+            store, heartbeat, settings, flows, self._drain, self._stats, builds
+        )
         self._redirector = Redirector(store, publisher, owner, settings.heartbeat_seconds)
         self.committer = Committer(store, publisher, self._drain, callbacks)
 
@@ -113,7 +124,7 @@ class RoundRunner:
             with round_span(self._store, claim, self._owner) as span:
                 settlement, nodes = self._nodes.run(record, claim, lease, span, fast.is_wanted())
                 took = _ms(time.monotonic() - started)
-                beside = span.fields(settlement)
+                beside = {**span.fields(settlement), **self._build(record, settlement)}
                 word = self.committer.commit(record, claim, settlement, nodes, took, fast, beside)
                 if word == "unread" and settlement.otherwise is not None:
                     settlement = settlement.otherwise
@@ -122,9 +133,35 @@ class RoundRunner:
                     )
                 span.outcome(word)
             self._count(record, claim, nodes, word, took)
+            if word == "waiting" and settlement.options.get("reason") == CODE:
+                word = self._hand_on(record) or word
             return RoundAttempt(word, None if settlement.is_done else _failure_of(settlement, word))
         finally:
             self._heartbeat.release(lease)
+
+    def _build(self, record: Record, settlement: Settlement) -> Mapping[str, str]:
+        """Return the field that a commit keeps of the code that has brought a run so far."""
+        build = self._builds.get(record.fields["flow"])
+        return {BUILD: build} if build and settlement.kind in KEEPS_BUILD else {}
+
+    def _hand_on(self, record: Record) -> str | None:
+        """Hand the message of a run that does not fit the code of this worker on to one that fits.
+
+        That is a live worker whose code made the run's last commit.
+
+        Returns:
+            A word for the round, or None if there is no such worker: the run waits.
+        """
+        build = record.fields.get(BUILD)
+        to = build and self._redirector.redirect(record.id, record.fields["flow"], build)
+        if not to:
+            return None
+        logger.info(
+            "run %s: its message was handed on to %s, whose code made its last commit",
+            record.id,
+            to,
+        )
+        return "handed_on"
 
     def release(self, claim: Claim) -> None:
         """Release the claim of a round that will not begin here, so that another worker takes it.

@@ -94,6 +94,12 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
         of_one("moves:provider_waits"),
     )
     yield counter(
+        "perdure_code_waits",
+        "Rounds that wait because the worker's code does not fit the run; no attempt is counted.",
+        ("flow",),
+        of_one("moves:code_waits"),
+    )
+    yield counter(
         "perdure_parks",
         "Rounds that ended because their node waits for a time, a signal or child runs.",
         ("flow",),

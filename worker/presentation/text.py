@@ -114,6 +114,15 @@ def waits_for_provider(since: float | None, until: float | None) -> str:
     For example ``waits for the provider since 12:03, next try 12:09``, in local time. The arguments
     are in ms.
     """
+    return _waits_for("the provider", since, until)
+
+
+def waits_for_code(since: float | None, until: float | None) -> str:
+    """Return the same for a run that waits for a worker whose code fits it."""
+    return _waits_for("a worker whose code fits", since, until)
+
+
+def _waits_for(what: str, since: float | None, until: float | None) -> str:
     began, again = (
         None
         if at is None
@@ -121,7 +130,7 @@ def waits_for_provider(since: float | None, until: float | None) -> str:
         for at in (since, until)
     )
     return (
-        "waits for the provider"
+        f"waits for {what}"
         + (f" since {began}" if began else "")
         + (f", next try {again}" if again else "")
     )

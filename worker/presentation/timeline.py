@@ -14,6 +14,7 @@ from perdure.worker.presentation.text import (
     duration,
     parked_text,
     plain,
+    waits_for_code,
     waits_for_provider,
 )
 from perdure.worker.presentation.usage import amount, budget
@@ -161,10 +162,8 @@ def _between(event: Event) -> tuple[str, str]:
             return f"failed, retrying in {duration(wait)}: {_cause(data)}", "bad"
         case "waits":
             since, until = (int(float(data.get(name, 0))) for name in ("since", "until"))
-            return (
-                f"{waits_for_provider(since, until)}: {_cause({'error': data.get('reason', '')})}",
-                "wait",
-            )
+            waits = waits_for_code if data.get("for") == "code" else waits_for_provider
+            return f"{waits(since, until)}: {_cause({'error': data.get('reason', '')})}", "wait"
         case "parked":
             return f"waits {parked_text(waited_for(data))}", "wait"
         case "woken":

@@ -28,6 +28,7 @@ from perdure.worker.errors import InvalidSettings
 from perdure.worker.ids import process_name
 from perdure.worker.messaging.app_connection import AppConnection
 from perdure.worker.messaging.callbacks import Callbacks
+from perdure.worker.runtime.builds import builds_of
 from perdure.worker.runtime.process_facts import MOST_HELD, resident_bytes, version
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store, StoreUnavailable
@@ -148,7 +149,13 @@ class Runtime(AppConnection):
             self.drain,
             self.stats,
             self.callbacks,
+            self.builds,
         )
+
+    @cached_property
+    def builds(self) -> Mapping[str, str]:
+        """The builds of the flows, by name: what tells the code of two workers apart."""
+        return builds_of(self.flows, self.settings.flow_modules, self.settings.build or "")
 
     @cached_property
     def callbacks(self) -> Callbacks:
@@ -228,6 +235,7 @@ class Runtime(AppConnection):
                 "schema": SCHEMA,
                 "lists": [] if self.drain.is_on() else self.own_queues,
                 "flows": flows(),
+                "builds": self.builds,
                 "disabled": self.disabled,
                 "lacking": self.lacking,
                 "durability": self.settings.durability,

@@ -214,7 +214,7 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
             """Make the worker consume the queues of its set of flows too, if its login may."""
             amqp, keys = is_amqp(parent.app.conf.broker_read_url), Keys(engine.given.prefix)
             own = [
-                keys.queue_of_set(role, flow_set(engine.flows))
+                keys.queue_of_set(role, flow_set(engine.builds))
                 for role in _roles(parent.app, engine)
             ]
             if not amqp and not may_consume(parent.app, own):

@@ -36,6 +36,7 @@ from perdure.worker.presentation.text import (
     progress_of,
     since,
     value_text,
+    waits_for_code,
     waits_for_provider,
 )
 from perdure.worker.presentation.timeline import Row, command_text, row_of
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from perdure.worker.domain.transcript import Transcript, TranscriptTurn
 
 
+#: How a wait is described whose beginning is known, by what the run waits for.
+WAITS_SINCE = {"provider": waits_for_provider, "code": waits_for_code}
 #: Rounds that ``show`` lists.
 NEWEST_ROUNDS = 10
 #: Steps of a run whose events are read for this list: the client parses some 10,000 a second.
@@ -186,11 +189,11 @@ def described(
         until = f" until {moment(details['waiting_until'])}" if details.get("waiting_until") else ""
         is_paused = details.get("waiting_for") == "paused"
         reason = f"{details.get('waiting_for', '')}{until}".strip()
-        if details.get("waiting_for") == "provider":
+        if (waits := WAITS_SINCE.get(details.get("waiting_for", ""))) is not None:
             began, again = (
                 _milliseconds(details.get(name)) for name in ("waiting_since", "waiting_until")
             )
-            reason = waits_for_provider(began, again).removeprefix("waits ")
+            reason = waits(began, again).removeprefix("waits ")
         if short := details.get("waits_for_budget"):
             reason = (
                 f"for {short['budget']} of run {short['of']}; to add: "

@@ -55,6 +55,7 @@ WAITS = {
     "hold": "waiting for the stopped round to end",
     "start": "waiting for its start time",
     "provider": "waiting for its provider",
+    "code": "waiting for a worker whose code fits",
     "budget": "waiting for a budget of a run above",
     "paused": "waiting: the flow is paused; next check",
 }

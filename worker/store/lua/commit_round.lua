@@ -17,7 +17,8 @@
 --         failed      error, delay (before the next attempt), max_failures, [fatal] (no attempt can
 --                     help), [traceback]. For a provider that is busy or down: [uncounted] (the
 --                     round waits without a counted failure), [within] (ms after the first failure
---                     of this step and epoch at which the run ends), [spent] (the error then).
+--                     of this step and epoch at which the run ends), [spent] (the error then). For
+--                     code that does not fit the run the same, with reason `code`.
 --         give_back   The round is released to another worker, and nothing is counted. [own] is the
 --                     round's message, for a run whose hash has none.
 --         park        The node waits: wait (its name), wait_for (lines NAME COUNT), [wait_ms],
@@ -78,7 +79,7 @@ if not plain then
   damaged = mistyped(k)
   if damaged then return { 'damaged', damaged } end
   local more = { 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_status',
-    'i_node', 'i_reason', 'intent_token', 'failing', 'traceback', 'handed_to', 'on_end',
+    'i_node', 'i_reason', 'intent_token', 'failing', 'misfit', 'traceback', 'handed_to', 'on_end',
     'mailbox', 'wait', 'wait_until', 'o:~' .. (arg.wait or ''), 'nonce', 'groups', 'walk', 'parent', 'parent_nonce', 'group', 'place',
     'stop_tree', 'stop_only', 'payers', 'short', 'topic' }
   local texts = call('HMGET', k.run, unpack(more))
@@ -216,15 +217,18 @@ elseif kind == 'failed' then
   local failures, counts = number(run.failures), not arg.uncounted
   if counts then failures = failures + 1 end
   -- `failing` has the epoch and step, the time of the first failure, and the number of waits in a
-  -- row. It is never deleted, so a value of another step is ignored.
-  local epoch, step, since, waits = match(run.failing or '', '^(%d+) (%d+) (%d+) (%d+)$')
+  -- row; `misfit` has the same of code that does not fit. Neither is deleted, so a value of another
+  -- step is ignored.
+  local reason = arg.reason or 'provider'
+  local noted = reason == 'code' and 'misfit' or 'failing'
+  local epoch, step, since, waits = match(run[noted] or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if epoch ~= run.epoch or step ~= run.step or not is_count(since) then since, waits = whole(now), '0' end
   waits = counts and 0 or number(waits) + 1
   local left = arg.within and number(since) + number(arg.within) - now
   local spent = left and left <= 0
   local raised = arg.traceback
   if raised then set(k, 'traceback', raised) elseif run.traceback then unset(k, 'traceback') end
-  set(k, 'failures', whole(failures), 'last_error', arg.error, 'failing', concat({ run.epoch, run.step, since, whole(waits) }, ' '))
+  set(k, 'failures', whole(failures), 'last_error', arg.error, noted, concat({ run.epoch, run.step, since, whole(waits) }, ' '))
   if arg.fatal or spent or counts and failures >= number(arg.max_failures) then
     fail(k, run, now, spent and arg.spent or arg.error, raised)
     answer = 'errored'
@@ -240,10 +244,11 @@ elseif kind == 'failed' then
     else
       -- A day of waiting must not fill the log.
       if waits <= 10 or waits % 10 == 0 then
-        event(k, run, now, 'waits', 'reason', arg.error, 'since', since, 'until', whole(now + delay), 'waits', whole(waits))
+        event(k, run, now, 'waits', 'reason', arg.error, 'since', since, 'until', whole(now + delay), 'waits', whole(waits),
+          unpack(arg.reason and { 'for', reason } or {}))
       end
-      tally(k, run, 'moves:provider_waits', 1)
-      wait(k, run, now, 'provider', delay)
+      tally(k, run, 'moves:' .. reason .. '_waits', 1)
+      wait(k, run, now, reason, delay)
     end
     answer = 'waiting'
   end

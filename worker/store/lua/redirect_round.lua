@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- redirect_round: move a run's message from a worker that does not play its flow to workers that do.
+-- redirect_round: move a run's message from a worker that does not play its flow, or whose code does
+-- not fit the run, to workers that do.
 --
 -- KEYS  as in parts/run.lua; the last one is the list that only those workers consume
--- ARGV  list (that one), to (their names, for people), by (the worker that was refused), [outbox]
+-- ARGV  list (that one), to (their names, for people), by (the worker that had it), [outbox]
 -- Returns
 --   ok [LIST MESSAGE]  The run is queued. With an outbox, the caller must publish this message.
 --   other              The run does not wait for such a worker, or was moved already.
@@ -20,7 +21,7 @@ local now = clock()
 local run, refusal = read_run(k)
 if not run then return refusal end
 local list = arg.list
-if run.phase ~= 'waiting' or run.waiting_for ~= 'flow' then return { 'other' } end
+if run.phase ~= 'waiting' or run.waiting_for ~= 'flow' and run.waiting_for ~= 'code' then return { 'other' } end
 if not k.lists[list] or string.sub(list, 1, #run.queue + 1) ~= run.queue .. '.' then return { 'other' } end
 
 -- The list may have a copy already, if a sweep took the message for lost.

@@ -95,6 +95,7 @@ HEADS: Mapping[VerdictCode, str] = {
     VerdictCode.SERVER_SILENT: "Server or broker not responding",
     VerdictCode.ENDED: "Errored",
     VerdictCode.FLOW_PAUSED: "Flow paused",
+    VerdictCode.CODE_DOES_NOT_FIT: "Code does not fit",
     VerdictCode.WAITING_FOR_A_PROVIDER: "Waiting for a provider",
     VerdictCode.BACKING_OFF: "Failing, will be retried",
 }

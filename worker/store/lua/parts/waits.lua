@@ -66,7 +66,7 @@ end
 -- Park the run, or queue it if its wait is over: a signal may have come after the round looked.
 local function park(k, run, now)
   set(k, 'failures', '0', 'losses', '0')
-  unset(k, 'failing')
+  unset(k, 'failing', 'misfit')
   record_time_out(k, run, now)
   if is_over(k, run, now) then
     push(k, run, now)
