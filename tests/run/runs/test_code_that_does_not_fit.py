@@ -32,7 +32,7 @@ from perdure.flows.adapters.langgraph import register_graph
 from perdure.worker.engine.redirect import flow_set
 from tests.support.flow_registry import own_registry
 from tests.support.round_driver import Driver, driving
-from tests.support.runs import advance, hash_of
+from tests.support.runs import hash_of
 from tests.support.workflow_effects import DONE, effect, nothing_done
 
 __all__ = ["nothing_done"]
@@ -163,6 +163,13 @@ def go_on(client: Client, run_id: str) -> None:
         client.signal(run_id, "go")
 
 
+def pass_time(worker: Driver, ms: int) -> None:
+    """Let time pass for a worker, which is no silence."""
+    store = worker.engine.store
+    store.now = store.time() + ms
+    store.redis.hset(store.keys.queues, "swept_at", store.now)
+
+
 def begun(client: Client, worker: Driver, **options: Any) -> str:
     """The id of a run of the flow that waits."""
     run_id = client.submit(FLOW, inputs={}, **options).id
@@ -191,14 +198,14 @@ def test_it_waits_and_goes_on_by_itself_once_its_code_is_back(
     assert run_id in [verdict.details["run"] for verdict in client.stuck()]
 
     for _ in range(2):  # it is offered again, in vain
-        advance(new.engine.store, 60_000)
+        pass_time(new, 60_000)
         new.sweep_and_play()
     told = [event for event in client.events(run_id, follow=False) if event.type == "waits"]
     assert [event.data["waits"] for event in told] == ["1", "2", "3"]
     assert {event.data["for"] for event in told} == {"code"}
 
     deploy(kind, 1)
-    advance(old.engine.store, 600_000)
+    pass_time(old, 600_000)
     old.sweep_and_play()
     assert client.get(run_id).status is RunStatus.COMPLETED
     assert DONE["last"] == 1
