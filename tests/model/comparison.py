@@ -85,7 +85,7 @@ def _model(w: World, place: int, run: Run) -> dict[str, Any]:
     seen["passed"] = run.phase == "leased" and 0 < run.number <= w.cursor[run.queue]
     seen["limit"] = run.round_until
     seen["grace"] = run.grace if run.phase in LIVELY else None
-    seen["patience"] = run.patience
+    seen["patience"], seen["fitting"] = run.patience, run.fitting
     seen["listed"] = (run.number, place) in w.lines[run.queue]
     seen["last answer"] = run.last_answer if run.last_token else None
     seen["intent"], seen["result"] = bool(run.intent), bool(run.result)
@@ -148,7 +148,8 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     seen["passed"] = phase == "leased" and 0 < int(found["number"]) <= cursor
     seen["limit"] = ticks(found.get("round_until"))
     seen["grace"] = int(found.get("grace", 0)) // w.config.tick if phase in LIVELY else None
-    seen["patience"] = _patience(w, found, now)
+    seen["patience"] = _patience(w, found, now, "failing")
+    seen["fitting"] = _patience(w, found, now, "misfit")
     seen["listed"] = bool(line)
     seen["last answer"] = found.get("last_answer") if model.last_token else None
     seen["intent"], seen["result"], seen["erred"] = (
@@ -212,9 +213,9 @@ def _real_topic(store: Store) -> dict[str, Any]:
     }
 
 
-def _patience(w: World, found: dict[str, str], now: int) -> int | None:
-    """Ticks until the patience with the failures of this step and epoch is spent."""
-    epoch, step, since, _ = found.get("failing", "- - - -").split()
+def _patience(w: World, found: dict[str, str], now: int, field: str) -> int | None:
+    """Ticks until the patience with the failures, or misfits, of this step and epoch is spent."""
+    epoch, step, since, _ = found.get(field, "- - - -").split()
     if w.config.within is None or (epoch, step) != (found["epoch"], found["step"]):
         return None
     return max(-w.config.overdue, ceil((int(since) - now) / w.config.tick) + w.config.within)

@@ -246,6 +246,16 @@ CONFIGURATIONS: dict[str, Config] = {
         delay=2,
         within=3,
     ),
+    "misfits": Config(
+        "rounds whose code does not fit the run, and that are handed on to workers whose code does",
+        kinds=("next", "end", "busy", "misfit"),
+        operations=("stop:now", "resume"),
+        clients=1,
+        slots=1,
+        hands_on=True,
+        delay=2,
+        within=3,
+    ),
     "limits": Config(
         "the round's own limit and the run's deadline, beaten for or not",
         steps=1,

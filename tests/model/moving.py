@@ -124,7 +124,7 @@ def new_epoch(w: World, run: Run, message: tuple[int, int]) -> None:
     if w.rules.new_epoch_resets_the_bounds:
         run.failures = run.losses = 0
     if w.rules.patience_is_of_its_epoch:
-        run.patience = None
+        run.patience = run.fitting = None
     if w.rules.new_epoch_takes_the_stop_down:
         run.stop = "none"
     if not w.rules.intent_outlives_an_epoch:
@@ -179,6 +179,6 @@ def start_again(
         push(w, place, run)
     law(
         "V1",
-        run.failures == 0 and run.losses == 0 and run.patience is None,
+        run.failures == 0 and run.losses == 0 and run.patience is run.fitting is None,
         "a run that is taken up again has all its tries",
     )

@@ -53,6 +53,7 @@ MUTANTS = [
     Mutant("give_back_counts_nothing", "failures", "I16"),
     Mutant("failures_are_bounded", "limits", "I16"),
     Mutant("busy_counts_nothing", "busy", "I16"),
+    Mutant("misfits_have_a_clock", "misfits", "I16"),
     Mutant("patience_ends", "busy", "I16"),
     Mutant("patience_is_of_its_step", "busy", "I16"),
     Mutant("patience_is_of_its_epoch", "busy", "V1"),

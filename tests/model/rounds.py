@@ -82,7 +82,7 @@ def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: st
         run.since_stop = None if run.since_stop is None else 0
         law(
             "I16",
-            run.failures == run.losses == 0 and run.patience is None,
+            run.failures == run.losses == 0 and run.patience is run.fitting is None,
             "a committed round leaves its successor fewer tries",
         )
     law(
@@ -124,11 +124,11 @@ def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: st
             kind,
             answer,
         )
-    if holder and kind == "busy":
+    if holder and kind in ("busy", "misfit"):
         law(
             "I16",
             run.failures == before.failures and run.losses == before.losses,
-            "a wait for a provider is counted as a failure",
+            "a wait for a provider or for code is counted as a failure",
         )
     if (
         holder
@@ -145,6 +145,16 @@ def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: st
             "I16",
             (run.waiting_until or 0) <= run.patience,
             "a run waits until after its patience is spent",
+        )
+    if holder and kind == "misfit":
+        over = before.fitting is not None and before.fitting <= 0
+        stopped = before.stop == "requested"
+        law(
+            "I16",
+            (answer == "errored") == (over and not stopped) or w.config.within is None,
+            "a run waited {} for code that fits, and is {}",
+            before.fitting,
+            answer,
         )
     if holder and kind == "give_back":
         law(

@@ -56,6 +56,7 @@ class Rules:
     give_back_counts_nothing: bool = True
     failures_are_bounded: bool = True
     busy_counts_nothing: bool = True  # decision 33
+    misfits_have_a_clock: bool = True  # decision 73
     patience_ends: bool = True
     patience_is_of_its_step: bool = True
     patience_is_of_its_epoch: bool = True

@@ -29,7 +29,7 @@ RUN = (
     "number", "first_number", "grace", "looked", "age", "message", "queue", "waiting_for", "waiting_until", "held_token", "held_until",
     "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown",
     "expires", "nonce", "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
-    "erred", "ending", "unfinished", "patience", "handed_on",
+    "erred", "ending", "unfinished", "patience", "fitting", "handed_on",
     "wait", "need", "wait_until", "over", "arrived", "taken", "passed", "heard", "generation", "spent",
 )  # fmt: skip
 TIMES = (
@@ -43,6 +43,7 @@ TIMES = (
     "deadline",
     "not_before",
     "patience",
+    "fitting",
     "wait_until",
 )
 
@@ -101,6 +102,9 @@ class Run:
     patience: (
         int | None
     )  # until when the failures of this step and epoch are tried again; None: none failed, or for ever
+    fitting: (
+        int | None
+    )  # until when this step and epoch waits for code that fits; None: none was found not to fit
     handed_on: (
         tuple[int, int] | None
     )  # epoch and step of the message that was handed on to workers that play the flow

@@ -84,7 +84,7 @@ def _something_else(w: World, run: Run, token: int) -> bool:
 
 def _next_round(w: World, run: Run, number: int) -> None:
     rules, config = w.rules, w.config
-    run.step, run.patience = run.step + 1, None
+    run.step, run.patience, run.fitting = run.step + 1, None, None
     run.queue = run.step % len(w.lists)
     if rules.stay_takes_the_message_away:
         run.message = UNMADE

@@ -101,7 +101,8 @@ def hand_on(w: World, place: int) -> str:
     run = w.runs[place]
     if run is None:
         return "missing"
-    if (run.phase != "waiting" or run.waiting_for != "flow") and w.rules.hand_on_checks_phase:
+    waits = run.phase == "waiting" and run.waiting_for in ("flow", "code")
+    if not waits and w.rules.hand_on_checks_phase:
         return "other"
     message = (place, run.message)
     if message not in w.apart:
@@ -260,13 +261,15 @@ def commit(
             run.message = (run.epoch, run.step)
         push(w, place, run)
         answer = "queued"
-    elif kind in ("failed", "try_again", "fatal", "busy"):
-        counts = kind != "busy" or not rules.busy_counts_nothing
+    elif kind in ("failed", "try_again", "fatal", "busy", "misfit"):
+        counts = kind not in ("busy", "misfit") or not rules.busy_counts_nothing
         run.failures += counts
         run.erred = True
-        if run.patience is None:
-            run.patience = config.within
-        spent = run.patience is not None and run.patience <= 0 and rules.patience_ends
+        clock = "fitting" if kind == "misfit" and rules.misfits_have_a_clock else "patience"
+        if getattr(run, clock) is None:
+            setattr(run, clock, config.within)
+        left = getattr(run, clock)
+        spent = left is not None and left <= 0 and rules.patience_ends
         if (
             kind == "fatal"
             or spent
@@ -275,9 +278,9 @@ def commit(
             fail(w, run)
             answer = "errored"
         else:
-            shortened = run.patience is not None and rules.waits_end_with_the_patience
-            delay = min(config.delay, run.patience or 0) if shortened else config.delay
-            wait(w, run, "provider" if kind == "busy" else "retry", delay)
+            shortened = left is not None and rules.waits_end_with_the_patience
+            delay = min(config.delay, left or 0) if shortened else config.delay
+            wait(w, run, {"busy": "provider", "misfit": "code"}.get(kind, "retry"), delay)
             answer = "waiting"
     else:  # damaged
         fail(w, run)
@@ -292,7 +295,7 @@ def _step_done(w: World, run: Run) -> None:
     run.step += 1
     run.attempt, run.erred = 0, False
     if w.rules.patience_is_of_its_step:
-        run.patience = None
+        run.patience = run.fitting = None
     run.begun, run.returned = (), 0
     if w.rules.intent_ends_with_its_step:
         run.intent = 0

@@ -75,7 +75,7 @@ def park(w: World, place: int, run: Run) -> str:
     """commit_round.lua, kind ``park``, where no stop is asked for: parked, or queued where the wait is over already."""
     rules = w.rules
     run.failures = run.losses = 0
-    run.patience = None
+    run.patience = run.fitting = None
     if run.is_unmade and rules.park_brings_its_message:
         run.message = (run.epoch, run.step)
     _record(w, run)
