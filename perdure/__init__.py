@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perdure.flows.conversation import ThreadMessage
     from perdure.flows.errors import (
         BadReply,
+        CodeDoesNotFit,
         FatalError,
         Forgotten,
         InvalidAnswer,
@@ -148,6 +149,7 @@ _HOMES = {
     "ChildFailed": "perdure.flows.children",
     "CircularFlow": "perdure.flows.shapes.circular",
     "Client": "perdure.worker.client.client",
+    "CodeDoesNotFit": "perdure.flows.errors",
     "Command": "perdure.flows.outcomes",
     "CommandSpec": "perdure.flows.commands.command",
     "Conflict": "perdure.worker.errors",
@@ -294,6 +296,7 @@ __all__ = [
     "ChildFailed",
     "CircularFlow",
     "Client",
+    "CodeDoesNotFit",
     "Command",
     "CommandSpec",
     "Conflict",

@@ -131,7 +131,7 @@ class Commands:
     def __init__(self, command_line: CommandLine, worker: Driver) -> None:
         self._command_line, self._worker = command_line, worker
         engine = worker.engine
-        own = (engine.store.keys.queue_of_set(role, flow_set(engine.flows)) for role in ROLES)
+        own = (engine.store.keys.queue_of_set(role, flow_set(engine.builds)) for role in ROLES)
         engine.own_queues = list(own)
         self._sweeper = worker.sweeper_of_a_worker()
 
@@ -192,7 +192,7 @@ def shape(value: Any) -> dict[str, str]:
     def walk(part: Any, path: str) -> None:
         if isinstance(part, dict) and part:
             for key, item in part.items():
-                if key not in PASSING and (not is_flow(item) or key in FLOWS):
+                if key not in PASSING and (key in FLOWS or not is_of_flow(item, path)):
                     walk(item, f"{path}.{key}")
         elif isinstance(part, list) and part:
             for item in part:
@@ -206,9 +206,10 @@ def shape(value: Any) -> dict[str, str]:
     return {path: " | ".join(sorted(names)) for path, names in types.items()}
 
 
-def is_flow(value: Any) -> bool:
-    """Return whether this is the description of a flow, in a map of flows by name."""
-    return isinstance(value, dict) and {"first", "nodes", "inputs"} <= set(value)
+def is_of_flow(value: Any, path: str) -> bool:
+    """Return whether this belongs to a flow, in a map by the names of flows."""
+    is_described = isinstance(value, dict) and {"first", "nodes", "inputs"} <= set(value)
+    return is_described or path.endswith(".builds")
 
 
 #: What is there only while a worker plays a round, or if the round outlasts a heartbeat.

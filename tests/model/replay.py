@@ -419,9 +419,7 @@ class Replay:
             "failed": lambda: runs.fail_round(store, granted, **bounds),
             "try_again": lambda: runs.fail_round(store, granted, fields={"intent": ""}, **bounds),
             "busy": lambda: runs.fail_round(store, granted, uncounted=1, **bounds),
-            "misfit": lambda: runs.fail_round(
-                store, granted, uncounted=1, reason="code", **bounds
-            ),
+            "misfit": lambda: runs.fail_round(store, granted, uncounted=1, reason="code", **bounds),
             "fatal": lambda: runs.fail_round(store, granted, fatal=1, **bounds),
             "give_back": lambda: runs.commit(store, granted, "give_back"),
             "park": lambda: (

@@ -77,7 +77,7 @@ SUBJECTS = {
             "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue", "InvalidAnswer",
             "RoundStopped", "Forgotten", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
             "UnknownFlow", "RunNotFound", "RunFailed", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
-            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "TopicTaken", "LifespanFailed", "ContainerFailed", "StepFailed", "Diverged", "InvalidTransition", "Stale",
+            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "TopicTaken", "LifespanFailed", "ContainerFailed", "StepFailed", "CodeDoesNotFit", "Diverged", "InvalidTransition", "Stale",
             "DamagedRun", "DamagedNote", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotForkable", "NotReplicated", "AccessDenied",
         ),
