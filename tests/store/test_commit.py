@@ -656,6 +656,25 @@ def test_a_wait_for_a_provider_is_counted(store: Store) -> None:
     assert store.redis.hget(store.keys.queues, "moves:provider_waits:ring") == "1"
 
 
+def test_a_wait_for_code_counts_no_failure_and_has_a_clock_of_its_own(store: Store) -> None:
+    new_run(store)
+    fail_round(store, claim(store), uncounted=1, within=5_000)
+    sweep_after(store, 4_000)
+    for waits, answer in (("1", "waiting"), ("2", "errored")):
+        granted = claim(store)
+        bounds = {"uncounted": 1, "reason": "code", "within": 2_000, "spent": "for too long"}
+        assert fail_round(store, granted, **bounds) == ("ok", answer), waits
+        found = hash_of(store)
+        assert (found["failures"], found["misfit"].split()[-1]) == ("0", waits)
+        if answer == "waiting":
+            assert found["waiting_for"] == "code"
+            sweep_after(store, 2_000)
+    assert hash_of(store)["last_error"] == "boom" and hash_of(store)["error"] == "for too long"
+    assert store.redis.hget(store.keys.queues, "moves:code_waits:ring") == "1"
+    [told] = [event for event in events(store, kind="waits") if "for" in event]
+    assert told["for"] == "code"
+
+
 def test_a_round_that_is_released_is_told(store: Store) -> None:
     new_run(store)
     granted = claim(store)

@@ -14,6 +14,7 @@ from tests.support.runs import (
     commit_next,
     due,
     events,
+    fail_round,
     hash_of,
     later,
     message,
@@ -73,6 +74,22 @@ def test_a_refused_message_is_handed_on_and_its_run_is_queued_at_once(
     )
     [told] = events(store, kind="handed_on")
     assert (told["to"], told["by"]) == (ABLE, "w1")
+    assert_lawful(store)
+    assert isinstance(try_claim(store), Claim)
+
+
+def test_the_message_of_a_run_that_code_does_not_fit_is_handed_on(
+    store: Store, apart: str
+) -> None:
+    new_run(store)
+    take(store)
+    fail_round(store, claim(store), uncounted=1)
+    assert hand_on(store, apart) == "other", "it waits for its provider"
+    sweep_after(store, 1_000)
+    take(store)
+    fail_round(store, claim(store), uncounted=1, reason="code")
+    assert hand_on(store, apart) == "ok"
+    assert there(store, apart) == [message("r", 0, 0)] and messages(store) == []
     assert_lawful(store)
     assert isinstance(try_claim(store), Claim)
 
