@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.trials import brokers, budgets, mail, trees, workflows
+from tests.trials import brokers, budgets, changing_code, mail, trees, workflows
 from tests.trials.trial import Trial
 
 TRIALS = {
@@ -93,6 +93,10 @@ TRIALS = {
     "effects": Trial(
         "workflows: each effect of ten steps once, a worker killed every second",
         1_000, 300, workflows.effects,
+    ),
+    "rolling": Trial(
+        "workflows, controllers and rings: a deployment back and forth, three versions at once, ends no run",
+        300, 20, changing_code.rolling,
     ),
     "programs": Trial(
         "workflows: random programs come to the same answer and journal under random deaths",

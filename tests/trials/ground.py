@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from perdure import Client, Run, Settings
 from tests.support.brokers import Broker, ground
 from tests.support.example_flows import child_runs, steered_runs, waits  # noqa: F401 -- registers flows
-from tests.support.workers import WorkerProcess
+from tests.support.workers import ROOT, WorkerProcess
 from tests.trials import flows, ten_steps  # noqa: F401 -- registers flows
 
 #: Where workers find the flows of all trials.
@@ -37,11 +38,13 @@ class Ground:
     client: Client
     broker: Broker | None
 
-    def worker(self, *options: str, **environment: str) -> WorkerProcess:
+    def worker(self, *options: str, root: Path = ROOT, **environment: str) -> WorkerProcess:
         """Start a worker that knows the flows of all trials; it may not be ready yet."""
         pace = {f"PERDURE_{name.upper()}": str(getattr(self.settings, name)) for name in PACE}
         pace["PERDURE_FLOW_MODULES"] = ",".join(MODULES)
-        return WorkerProcess(self.settings, *(options or THREADS), **pace, **environment)
+        return WorkerProcess(
+            self.settings, *(options or THREADS), root=root, **{**pace, **environment}
+        )
 
     @contextmanager
     def workers(self, count: int = 2, *options: str) -> Iterator[list[WorkerProcess]]:
