@@ -69,6 +69,8 @@ class Flow(ABC):
         keep_turns: number of the newest turns that a run's history keeps, or None for all.
         keep_events: number of the newest events that a run keeps, or None for all. The server trims
             them in blocks, so it may have about a hundred more.
+        record_values: whether the event of a round has the named values that the round changed, so
+            that the run can be forked at that step.
         budgets: limits of what each run may spend, unless its submission sets others. See
             ``perdure.flows.budgets``.
         Inputs: pydantic model of the inputs, or None to accept any inputs.
@@ -92,6 +94,7 @@ class Flow(ABC):
     expose: Sequence[str] = ()
     keep_turns: int | None = None
     keep_events: int | None = None
+    record_values: bool = True
     budgets: Mapping[str, float] = MappingProxyType({})
     retry: Retry | None = None
     on_misfit: Literal["wait", "end"] = "wait"

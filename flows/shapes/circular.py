@@ -163,6 +163,7 @@ class CircularFlow(Flow):
         "expose",
         "keep_turns",
         "keep_events",
+        "record_values",
         "budgets",
         "retry",
         "on_misfit",
@@ -224,6 +225,11 @@ class CircularFlow(Flow):
     def nodes(self) -> Mapping[str, Role]:
         """The role of each node, by name, in the order of the ring."""
         return {node.name: node.role for node in self.topology}
+
+    @property
+    def fork_nodes(self) -> Sequence[str]:
+        """Each node. It gets the state, and the log has what each round changed in it."""
+        return tuple(self.nodes) if self.record_values else ()
 
     def play(self, node: str, context: RoundContext) -> Outcome:
         """Play a round: call the node's function with the ring's state, and return the outcome."""

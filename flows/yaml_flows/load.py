@@ -55,6 +55,7 @@ _SETTINGS = (
     "expose",
     "keep_turns",
     "keep_events",
+    "record_values",
     "early_exit_key",
     "output_keys",
     "max_bad_replies",

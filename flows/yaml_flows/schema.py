@@ -126,6 +126,7 @@ class _FlowKeys(_Keys):
     expose: list[Literal["mcp", "openai"]] = []
     keep_turns: Count | None = None
     keep_events: Count | None = None
+    record_values: bool = True
     budgets: dict[str, float] = {}
     retry: RetryConfig | None = None
     on_misfit: Literal["wait", "end"] = "wait"

@@ -59,6 +59,12 @@ class Remembers(Adder):
         return super().decide(context)
 
 
+class Unrecorded(Remembers):
+    """The same, and does not record the value in its log."""
+
+    record_values = False
+
+
 class Forgets(Adder):
     """The same, and keeps one turn."""
 
@@ -154,6 +160,28 @@ class Ring(CircularFlow):
         return {self.early_exit_key: True, "answer": "played"}
 
 
+class UnrecordedRing(Ring):
+    """The same, and does not record its state in its log."""
+
+    record_values = False
+
+
+class GrowingRing(CircularFlow):
+    """Its answer depends on what each of its nodes did in each cycle."""
+
+    topology = (Node("Add", "add"), Node("Double", "double"), Node("Check", "check"))
+
+    def add(self, state: Any, context: RoundContext) -> dict[str, Any]:
+        context.remember("added", context.step)
+        return {"total": state.get("total", 0) + 1}
+
+    def double(self, state: Any, context: RoundContext) -> dict[str, Any]:
+        return {"total": 2 * state["total"], "seen": [*state.get("seen", []), state["total"]]}
+
+    def check(self, state: Any, context: RoundContext) -> dict[str, Any]:
+        return {"EARLY_EXIT": state["total"] > 500, "answer": [state["total"], state["seen"]]}
+
+
 def does(name: str) -> str:
     DONE[name] += 1
     return name
@@ -175,12 +203,15 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     flows = {
         "adder": Adder,
         "remembers": Remembers,
+        "unrecorded": Unrecorded,
         "forgets": Forgets,
         "listens": Listens,
         "deaf": Deaf,
         "at_once": AtOnce,
         "renews": Renews,
         "ring": Ring,
+        "unrecorded_ring": UnrecordedRing,
+        "growing_ring": GrowingRing,
     }
     own_registry(monkeypatch, *flows, "journey")
     DONE.clear()

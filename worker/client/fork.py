@@ -14,11 +14,13 @@ from perdure.worker.client import validation
 from perdure.worker.client.fork_reads import moment_of, read_fork
 from perdure.worker.client.read import RunReads
 from perdure.worker.client.submit import Submitter
+from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import describe
 from perdure.worker.domain.fork import Fork
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.submission import Submission, When
+from perdure.worker.domain.value_log import is_recorded, values_before
 from perdure.worker.errors import InvalidInput, NotForkable, Stale
 
 #: How often a live run is read anew that drops turns meanwhile.
@@ -130,14 +132,16 @@ class Forks(Submitter, RunReads):
             if not nodes:
                 raise NotForkable(
                     f"run {run_id} cannot be forked: the rounds of its flow "
-                    f"{record.fields['flow']!r} do not follow from a history. Flows with a "
-                    "Controller and workflows have forks; for a LangGraph graph use "
+                    f"{record.fields['flow']!r} do not follow from a history. Rings, flows "
+                    "with a Controller and workflows have forks; for a LangGraph graph use "
                     "perdure.langgraph.fork"
                 )
             events = list(self.events(run_id, follow=False))
             moment = moment_of(record, events, step, nodes)
             own = description.get("own_values") or []
-            fork = read_fork(self._store, record, moment, _values(record, step, values, own))
+            fork = read_fork(
+                self._store, record, moment, _values(record, events, step, values, own)
+            )
             again = self._record(run_id).fields
             unchanged = ("forgotten", "generation", "nonce")
             if all(again.get(name) == record.fields.get(name) for name in unchanged):
@@ -163,7 +167,11 @@ class Forks(Submitter, RunReads):
 
 
 def _values(
-    record: Record, step: int, values: Mapping[str, Any] | None, own: Sequence[str]
+    record: Record,
+    events: Sequence[Event],
+    step: int,
+    values: Mapping[str, Any] | None,
+    own: Sequence[str],
 ) -> dict[str, Any]:
     """Return the named values with which a fork begins.
 
@@ -176,18 +184,17 @@ def _values(
                 f"values: {name!r} cannot be given; expected a name of a value that the code of "
                 f"the flow {record.fields['flow']!r} remembers"
             )
-    stored = {
-        name: value
-        for name, value in record.values.items()
-        if not name.startswith("_") and name not in own
-    }
+    stored = {name: value for name, value in record.values.items() if is_recorded(name, own)}
     given: dict[str, Any] = storable(dict(values or {}), "the values")
     if step == record.step:
         return {**stored, **given}
+    recorded = values_before(events, step, stored)
+    if recorded is not None:
+        return {**recorded, **given}
     if stored and step and values is None:
         raise InvalidInput(
             f"run {record.id} remembers values ({', '.join(sorted(stored))}), and what they were "
-            f"before step {step} is not stored. Pass values, with what they were then; values={{}} "
-            "for none"
+            f"before step {step} is not recorded. Pass values, with what they were then; "
+            "values={} for none"
         )
     return given

@@ -177,6 +177,7 @@ class Submitter(Fleet):
                 artifacts=submission.artifacts,
                 step=submission.step,
                 turns=() if submission.fork is None else submission.fork.packed(run_id),
+                values=submission.first_values,
             )
             root.made = reply == "ok" and (nonce is None or self._has(run_id, root.fields))
         match reply:

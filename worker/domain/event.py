@@ -25,6 +25,8 @@ FIRST = "submitted"
 LAST_NUMBER = 2**63 - 1
 #: Fields of a stream entry that become attributes of the event. The others become its data.
 FRAME = ("type", "at", "step", "attempt", "node")
+#: Field of a stream entry with named values (worker/domain/value_log.py).
+VALUES = "values"
 #: Fields of a stream entry whose text is JSON.
 JSON = ("data", "answer")
 
@@ -86,7 +88,12 @@ class Event(Document):
     def _read(cls, entry_id: str, entry: Mapping[str, str]) -> Event:
         data: dict[str, Any] = {}
         for name, text in entry.items():
-            if name in JSON:
+            if name == VALUES:
+                values = json.loads(text)
+                if isinstance(values, dict):
+                    before = values.pop("", None)
+                    data |= {VALUES: values} | ({} if before is None else {"before": before})
+            elif name in JSON:
                 value = json.loads(text)
                 data |= (
                     value

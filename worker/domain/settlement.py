@@ -36,6 +36,7 @@ from perdure.worker.domain.record import (
     pack_turn,
     version_of,
 )
+from perdure.worker.domain.value_log import LEFT_OUT, changes_of
 
 if TYPE_CHECKING:
     from perdure.flows.flow import Flow
@@ -185,7 +186,9 @@ def settle(
     node = record.node
     if isinstance(outcome, End) and flow.Answer is not None:
         outcome = _typed_end(record, flow, outcome)
-    settlement = _settled(record, flow, node, outcome, remembered, event_data or {})
+    settlement = _settled(
+        record, flow, node, outcome, remembered, event_data or {}, settings.max_record_bytes
+    )
     if flow.keep_events is not None and settlement.is_done:
         keep = flow.keep_events
         settlement = settlement._replace(
@@ -356,6 +359,7 @@ def _settled(
     outcome: Outcome,
     remembered: Mapping[str, Any],
     event_data: Mapping[str, Any],
+    most_recorded: int,
 ) -> Settlement:
     if isinstance(outcome, Interrupt):
         return _pause_here(record, node, outcome)
@@ -381,6 +385,18 @@ def _settled(
     }
     changed = {VALUE + name: canonical(value) for name, value in values.items()}
     changed["turns"] = str(record.turns + len(turns))
+    if flow.record_values and len(changed) > 1:
+        options["record"], left_out = changes_of(
+            record,
+            changed,
+            flow.own_values,
+            0 if isinstance(outcome, End) else most_recorded,
+            isinstance(outcome, Renew),
+        )
+        if left_out and not isinstance(outcome, End):  # No step follows that could need them.
+            event_data = {**event_data, LEFT_OUT: left_out}
+        if not options["record"]:
+            del options["record"]
     keeps = [] if flow.keep_turns is None else [flow.keep_turns]
     if isinstance(outcome, Renew):
         keeps.append(_keep_turns(outcome))

@@ -19,6 +19,7 @@ from perdure.flows.names import suggest
 from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.record import EXPOSED, FILES, digest_of, version_of
 from perdure.worker.domain.settlement import LONGEST, pause_between, pause_fields
+from perdure.worker.domain.value_log import first_values
 
 if TYPE_CHECKING:
     from perdure.flows.retry import Retry
@@ -71,6 +72,11 @@ class Submission:
     model: str | None = None
     files: tuple[File, ...] = ()
     fork: Fork | None = None
+
+    @property
+    def first_values(self) -> str | None:
+        """The named values with which the run begins, as its first event has them."""
+        return None if self.fork is None else first_values(self.fork.values)
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
         """Validate the submission, and return the fields of the new run's Redis hash.

@@ -87,6 +87,7 @@ class Store(Queries):
         artifacts: Mapping[str, str] | None = None,
         step: int = 0,
         turns: Sequence[str] = (),
+        values: str | None = None,
     ) -> tuple[str, str, dict[str, str] | None]:
         """Create a run on the state server, once per idempotency key (submit_run.lua).
 
@@ -100,6 +101,7 @@ class Store(Queries):
             artifacts: of the new run, by name.
             step: at which it begins. A fork begins at one above 0.
             turns: of its history, as they are stored. Only a fork begins with some.
+            values: the named values with which it begins, as JSON, for its first event.
 
         Returns:
             The word of submit_run.lua, the id that it concerns, and the run's hash. The hash is
@@ -114,7 +116,7 @@ class Store(Queries):
             "deadline": deadline,
         }
         named |= {"content": content, "idempotency_key": idempotency_key}
-        named |= {"submitted_by": submitted_by, "topic": topic, "said": said}
+        named |= {"submitted_by": submitted_by, "topic": topic, "said": said, "values": values}
         named |= {
             "step": step or None,
             "artifacts": 2 * len(artifacts) if artifacts else None,
@@ -240,6 +242,7 @@ class Store(Queries):
         mailbox: str | None = None,
         forget: int | None = None,
         keep_events: str | int | None = None,
+        record: str | int | None = None,
     ) -> Continuation | None:
         """Commit a run's round and lease the run's next round to the same worker.
 
@@ -248,6 +251,7 @@ class Store(Queries):
         Args:
             forget: the number of the oldest turns to drop.
             keep_events: about how many of the newest events stay. None: all.
+            record: which of the fields are named values that the round's event gets.
 
         Returns:
             The lease of the next round. None: nothing was written, since the case needs
@@ -267,6 +271,7 @@ class Store(Queries):
             "data": data,
             "forget": forget,
             "keep_events": keep_events,
+            "record": record,
             "artifacts": 2 * len(artifacts) if artifacts else None,
             "mailbox": mailbox,
         }

@@ -247,8 +247,31 @@ def test_chance_before_the_step_is_that_of_the_run_and_new_behind_it(
     assert dict(DONE) == {"go to Bergen": 1}
 
 
-def test_values_must_be_given_unless_the_step_is_the_newest(client: Client, driver: Driver) -> None:
+def test_a_fork_of_a_ring_at_each_node_comes_to_the_same(client: Client, driver: Driver) -> None:
+    old = played(client, driver, "growing_ring")
+    steps = client.get(old).state.step
+    assert steps == 24
+    for step in range(steps):
+        fork = client.fork(old, step)
+        driver.play()
+        assert client.get(fork.id).answer == client.get(old).answer, step
+        again = client.fork(fork, step + (step + 1 < steps))
+        driver.play()
+        assert client.get(again.id).answer == client.get(old).answer, step
+
+
+def test_values_are_those_of_the_step_and_may_be_given_anew(client: Client, driver: Driver) -> None:
     old = played(client, driver, "remembers")
+    fork = client.fork(old, 4)
+    assert client.values(fork.id) == {"seen": 1}
+    assert client.values(client.fork(old, 4, values={"seen": 7}).id) == {"seen": 7}
+    assert client.values(client.fork(old, 4, values={}).id) == {"seen": 1}
+
+
+def test_values_that_are_not_recorded_must_be_given_unless_the_step_is_the_newest(
+    client: Client, driver: Driver
+) -> None:
+    old = played(client, driver, "unrecorded")
     with pytest.raises(InvalidInput, match=r"remembers values \(seen\)"):
         client.fork(old, 4)
     fork = client.fork(old, 4, values={"seen": 7})
@@ -291,8 +314,8 @@ def test_a_round_of_another_node_and_a_step_to_come_are_refused(
 
 
 def test_a_flow_without_a_history_is_refused(client: Client, driver: Driver) -> None:
-    with pytest.raises(NotForkable, match="'ring' do not follow from a history"):
-        client.fork(played(client, driver, "ring"), 0)
+    with pytest.raises(NotForkable, match="'unrecorded_ring' do not follow from a history"):
+        client.fork(played(client, driver, "unrecorded_ring"), 0)
 
 
 def test_rounds_whose_events_do_not_tell_their_turns_are_refused(

@@ -87,6 +87,7 @@ def commit_and_continue(
             mailbox=record.fields.get(ARRIVED),
             forget=forget or None,
             keep_events=settlement.options.get(KEEP_EVENTS),
+            record=settlement.options.get("record"),
         ),
     )
     if continuation is None:

@@ -11,7 +11,7 @@
 -- ARGV  epoch, step, token, claim (its id), [took], [data], [artifacts] as in commit_round.lua,
 --       next_claim (id of the next round's claim), list (where the next round's message would be),
 --       [message] (of the next round, if it is built already), [mailbox] (the run's field, if the
---       claim has it), [forget], [keep_events], [field...]; after "--" as in commit_round.lua
+--       claim has it), [forget], [keep_events], [record], [field...]; after "--" as in commit_round.lua
 -- Returns, as one text, which a client reads faster than a list
 --   ok TOKEN NOW LEASE_UNTIL NUMBER [ROUND_UNTIL]   The lease of the next round.
 --   other   The case needs commit_round: a stop, a pause, an answer, a new signal, damage, or a lost

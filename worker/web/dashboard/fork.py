@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from perdure.worker.domain.run import Run
+from perdure.worker.domain.value_log import values_before
 from perdure.worker.errors import InvalidInput
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
@@ -25,7 +26,7 @@ class ForkForm:
     Attributes:
         key: The idempotency key, so that a form that is sent twice makes one run.
         inputs: The inputs of the run, as JSON.
-        remembered: The names of the values that the run remembers.
+        remembered: The names of the values that the run remembers, if the log does not have them.
     """
 
     key: str
@@ -42,7 +43,9 @@ def form_of(runs: AuthorizedClient, run: Run, node: str, step: int) -> ForkForm 
         remembered = []
     else:
         own = flow.get("own_values", [])
-        remembered = sorted(name for name in runs.values(run.id) if name not in own)
+        now = {name: value for name, value in runs.values(run.id).items() if name not in own}
+        events = runs.events(run.id, follow=False) if now else ()
+        remembered = sorted(now) if values_before(events, step, now) is None else []
     inputs = json.dumps(dict(run.inputs), indent=2, ensure_ascii=False)
     return ForkForm(uuid.uuid4().hex, inputs, remembered)
 
