@@ -378,3 +378,13 @@ def test_a_fork_over_http_is_the_same_and_is_told(
             driver.play()
             newest = client.runs(limit=1).runs[0]
             assert newest.answer == ["g", 1, 2, 102, 103] and newest.details["forked"]["step"] == 4
+
+
+@pytest.mark.parametrize(("flow", "asks"), [("remembers", False), ("unrecorded", True)])
+def test_the_form_asks_for_the_values_of_a_step_only_if_they_are_not_recorded(
+    client: Client, driver: Driver, flow: str, asks: bool
+) -> None:
+    old = played(client, driver, flow)
+    with serving(client.settings) as url, Visitor(url) as visitor:
+        page = visitor.see(f"/runs/{old}/steps/4")
+        assert ("fork-values" in page.html) is asks
