@@ -98,6 +98,10 @@ TRIALS = {
         "workflows, controllers and rings: a deployment back and forth, three versions at once, ends no run",
         300, 20, changing_code.rolling,
     ),
+    "questions": Trial(
+        "an answer counts, whatever rule, build and worker the run goes on with",
+        1_000, 30, changing_code.questions,
+    ),
     "programs": Trial(
         "workflows: random programs come to the same answer and journal under random deaths",
         1_000, 10, workflows.programs,

@@ -6,12 +6,17 @@ import random
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.support.example_flows import changing_rules
 from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, driving
 from tests.support.workers import ROOT, WorkerProcess
+from tests.support.workflow_effects import DONE, let_time_pass, play_one
 from tests.trials.ground import THREADS, Ground, place
 from tests.trials.trial import Figures
 
@@ -145,3 +150,66 @@ def _is_right(flow: str, answer: Any) -> bool:
     if flow == "rolled_workflow":  # its steps are all of the version that began it
         return isinstance(answer, list) and len(answer) == ROUNDS and len(set(answer)) == 1
     return bool(answer == list(range(ROUNDS)))
+
+
+def questions(size: int) -> Figures:
+    """Questions answered by chance while the rule that asks, its arguments and the build of the code change by chance."""
+    chance = random.Random(size)
+    found = Counter[str]()
+    with ExitStack() as running:
+        ground = running.enter_context(place())
+        drivers = [
+            running.enter_context(driving(ground.settings.model_copy(update={"build": build})))
+            for build in VERSIONS
+        ]
+        for _ in range(size):
+            flow = chance.choice(changing_rules.FLOWS)
+            DONE.clear()
+            changing_rules.RULE.update(needed=True, args="ann")
+            run = ground.client.submit(flow, "go")
+            _play_by_chance(drivers, chance, lambda: bool(ground.client.inbox().waiting), 1.0)
+            word = _answered(ground, chance, flow)
+            _play_by_chance(drivers, chance, partial(_has_ended, ground, run.id), 0.5)
+            ended = ground.client.get(run.id)
+            sent = {who: DONE[f"send {who}"] for who in ("ann", "bob")}
+            expected = {"refuse": (0, 0), "edit": (0, 1), "approve": (1, 0)}[word]
+            right = ended.status.value == "completed" and tuple(sent.values()) == expected
+            found[word if right else f"WRONG {word} {flow} {sent} {ended.status.value}"] += 1
+    wrong = sum(many for name, many in found.items() if name.startswith("WRONG"))
+    return Figures(f"{size:,} questions: {dict(found)}; {wrong} wrong", wrong == 0)
+
+
+def _has_ended(ground: Ground, run_id: str) -> bool:
+    return ground.client.get(run_id).status.ended
+
+
+def _answered(ground: Ground, chance: random.Random, flow: str) -> str:
+    """Answer the one question that waits, and return the answer as a word."""
+    words = ["refuse", "approve", *(["edit"] if flow in changing_rules.EDITABLE else [])]
+    word = chance.choice(words)
+    answers = {"refuse": {"refuse": "never"}, "edit": {"edit": {"to": "bob"}}, "approve": "approve"}
+    [question] = ground.client.inbox().waiting
+    ground.client.resume(question.run_id, answers[word])
+    return word
+
+
+def _play_by_chance(
+    drivers: Sequence[Driver],
+    chance: random.Random,
+    is_over: Callable[[], bool],
+    needed: float,
+) -> None:
+    """Play each round with code of another build.
+
+    Args:
+        needed: how probable it is that the rule asks, each round anew.
+    """
+
+    def over() -> bool:
+        changing_rules.RULE["needed"] = chance.random() < needed
+        driver = chance.choice(drivers)
+        play_one(driver)
+        let_time_pass(driver)
+        return is_over()
+
+    until(over, "the end of a run", 60)
