@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.trials import brokers, budgets, changing_code, mail, trees, workflows
+from tests.trials import brokers, budgets, changing_code, lists, mail, trees, workflows
 from tests.trials.trial import Trial
 
 TRIALS = {
@@ -101,6 +101,10 @@ TRIALS = {
     "questions": Trial(
         "an answer counts, whatever rule, build and worker the run goes on with",
         1_000, 30, changing_code.questions,
+    ),
+    "readers": Trial(
+        "lists, inbox and bulk signals beside runs that start and end: each entry once",
+        10_000, 200, lists.readers,
     ),
     "programs": Trial(
         "workflows: random programs come to the same answer and journal under random deaths",

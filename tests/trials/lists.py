@@ -1,0 +1,126 @@
+"""Trials of lists that are read in parts while runs start and end: each entry once, none missed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+from perdure import Client, RunStatus, Settings, Steps, workflow
+from tests.support.round_driver import driving
+from tests.trials.ground import Ground, place
+from tests.trials.trial import Figures
+
+OWNER = "ann"
+PAGE = 500
+TRAFFIC = 2
+
+
+@workflow("trial_parked")
+def parked(steps: Steps) -> str:
+    """Wait for a signal for ever."""
+    return str(steps.wait_for("go")["signal"])
+
+
+@workflow("trial_asks")
+def asks(steps: Steps) -> str:
+    """Ask a person."""
+    return str(steps.ask("May I?"))
+
+
+@workflow("trial_brief")
+def brief(steps: Steps) -> str:
+    """Begin and end."""
+    return "done"
+
+
+def _traffic(settings: Settings, ended: Any, count: Any) -> None:
+    """Submit runs and play them, in a process of its own."""
+    with driving(settings) as driver, closing(Client(settings=settings)) as client:
+        while not ended.is_set():
+            for _ in range(20):
+                client.submit("trial_brief", inputs={}, submitted_by=OWNER)
+            driver.play()
+            with count.get_lock():
+                count.value += 20
+
+
+@contextmanager
+def _with_traffic(ground: Ground) -> Iterator[Any]:
+    """Runs that start and end all the time; yields their number."""
+    forked = multiprocessing.get_context("spawn")
+    ended, count = forked.Event(), forked.Value("i", 0)
+    processes = [
+        forked.Process(target=_traffic, args=(ground.settings, ended, count))
+        for _ in range(TRAFFIC)
+    ]
+    for each in processes:
+        each.start()
+    try:
+        while not count.value:
+            time.sleep(0.05)
+        yield count
+    finally:
+        ended.set()
+        for each in processes:
+            each.join(60)
+
+
+def readers(size: int) -> Figures:
+    """``size`` parked runs, a tenth as many questions, and scans of them while other runs start and end."""
+    with ExitStack() as running:
+        modules = ("tests.trials.lists",)
+        ground = running.enter_context(place(flow_modules=modules))
+        driver = running.enter_context(driving(ground.settings))
+        rest = {ground.client.submit("trial_parked", inputs={}).id for _ in range(size)}
+        asked = {
+            ground.client.submit("trial_asks", inputs={}, submitted_by=OWNER).id
+            for _ in range(size // 10)
+        }
+        driver.play(10 * size)
+        scans = max(3, size // 50)
+        missed = twice = 0
+        count = running.enter_context(_with_traffic(ground))
+        began, before = time.monotonic(), count.value
+        for number in range(scans):
+            for expected, found in (
+                (rest, _listed(ground.client)),
+                (asked, _asked(ground.client, OWNER if number % 2 else None)),
+                (rest, _signalled(ground.client) if number % 100 == 0 else rest),
+            ):
+                ids = [each for each in found if each in expected]
+                missed += len(expected) - len(set(ids))
+                twice += len(ids) - len(set(ids))
+        rate = (count.value - before) / (time.monotonic() - began)
+    text = (
+        f"{size:,} parked runs and {len(asked):,} questions, {scans} scans each beside {rate:.0f} "
+        f"starts and ends a second: {missed} missed, {twice} twice"
+    )
+    return Figures(text, missed == twice == 0 and rate > 0)
+
+
+def _listed(client: Client) -> Iterable[str]:
+    cursor = None
+    while True:
+        page = client.runs(RunStatus.RUNNING, limit=PAGE, cursor=cursor)
+        yield from (run.id for run in page.runs)
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _asked(client: Client, owner: str | None) -> Iterable[str]:
+    cursor = None
+    while True:
+        page = client.inbox(PAGE, cursor, submitted_by=owner)
+        yield from (each.run_id for each in page.waiting)
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _signalled(client: Client) -> Iterable[str]:
+    done = client.signal_many("other", flow="trial_parked", key=f"k{time.monotonic()}")
+    return [each.run_id for each in done]
