@@ -106,6 +106,10 @@ TRIALS = {
         "lists, inbox and bulk signals beside runs that start and end: each entry once",
         10_000, 200, lists.readers,
     ),
+    "takers": Trial(
+        "steps at once that take signals: each signal to one step, while workers are killed",
+        1_000, 60, lists.takers,
+    ),
     "programs": Trial(
         "workflows: random programs come to the same answer and journal under random deaths",
         1_000, 10, workflows.programs,

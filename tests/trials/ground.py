@@ -57,7 +57,9 @@ class Ground:
                 each.close()
 
     @contextmanager
-    def killing(self, every: float = 1.0, count: int = 2) -> Iterator[Kills]:
+    def killing(
+        self, every: float = 1.0, count: int = 2, modules: str = ",".join(MODULES)
+    ) -> Iterator[Kills]:
         """Keep ``count`` workers alive, kill the oldest every ``every`` seconds, and start the next one early.
 
         Enters when they are ready. The first kill follows soon, however short the trial is.
@@ -66,7 +68,8 @@ class Ground:
         ready, done = threading.Event(), threading.Event()
 
         def kill() -> None:
-            running = [self.worker() for _ in range(count + 1)]
+            known = {"PERDURE_FLOW_MODULES": modules}
+            running = [self.worker(**known) for _ in range(count + 1)]
             try:
                 for each in running:
                     each.ready()
@@ -74,7 +77,7 @@ class Ground:
                 while not done.wait(every if kills.times else FIRST_KILL):
                     running.pop(0).close()
                     kills.times.append(time.time())
-                    running.append(self.worker())
+                    running.append(self.worker(**known))
                     running[count - 1].ready()
             except BaseException as error:
                 kills.failed = error

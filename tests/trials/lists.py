@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
-from perdure import Client, RunStatus, Settings, Steps, workflow
+from perdure import Client, RoundContext, RunStatus, Settings, Step, Steps, workflow
 from tests.support.round_driver import driving
 from tests.trials.ground import Ground, place
 from tests.trials.trial import Figures
@@ -124,3 +124,52 @@ def _asked(client: Client, owner: str | None) -> Iterable[str]:
 def _signalled(client: Client) -> Iterable[str]:
     done = client.signal_many("other", flow="trial_parked", key=f"k{time.monotonic()}")
     return [each.run_id for each in done]
+
+
+def _take(number: int, context: RoundContext) -> list[int]:
+    """Take three signals, a moment after each other, and say which."""
+    taken = []
+    for _ in range(3):
+        context.cancelled.wait(0.02)
+        signal = context.take("coin")
+        if signal is not None:
+            taken.append(signal.payload)
+    return taken
+
+
+@workflow("trial_takers")
+def takers_workflow(steps: Steps, steps_at_once: int) -> list[list[int]]:
+    """Steps at once, each of which takes up to three signals."""
+    return steps.gather(
+        Step(_take, number, name=f"take-{number}", idempotent=True)
+        for number in range(steps_at_once)
+    )
+
+
+def takers(size: int) -> Figures:
+    """``size`` takes by steps at once, fifteen of a run, while workers are killed: each signal goes to one step."""
+    each = 15
+    with (
+        place(flow_modules=("tests.trials.lists",)) as ground,
+        ground.killing(1.0, modules="tests.trials.lists") as kills,
+    ):
+        runs = [
+            ground.client.submit("trial_takers", inputs={"steps_at_once": 5}).id
+            for _ in range(max(1, size // each))
+        ]
+        for run_id in runs:
+            for number in range(each):
+                ground.client.signal(run_id, "coin", number)
+        ended = [ground.client.wait(run_id, 600) for run_id in runs]
+        left = sum(sum(ground.client.unread(run_id).values()) for run_id in runs)
+    taken = lost = twice = 0
+    for run in ended:
+        got = [number for numbers in run.answer or () for number in numbers]
+        taken += len(got)
+        twice += len(got) - len(set(got))
+        lost += each - len(set(got))
+    text = (
+        f"{taken:,} of {each * len(runs):,} signals taken by steps at once, {len(kills)} kills: "
+        f"{lost - left} lost, {twice} twice, {left} unread"
+    )
+    return Figures(text, lost == left and twice == 0 and taken > 0 and len(kills) > 0)
