@@ -22,6 +22,7 @@ Kind = Literal[
     "moved",
     "signals early",
     "signals twice",
+    "rules changed",
 ]
 
 #: Moments at which each fault can strike. Between "played" and "committing" nothing leaves the
@@ -50,6 +51,7 @@ WORDS: dict[Place, str] = {
 #: Faults that last through the whole run, and their names.
 WHOLE: dict[Kind, str] = {
     "moved": "each round on another worker",
+    "rules changed": "each rule of an approval changed once a person has answered",
     "signals early": "each signal before its wait",
     "signals twice": "each signal twice",
 }
@@ -109,6 +111,8 @@ def faults_at(boundaries: Sequence[Boundary], has_signals: bool = False) -> Iter
         has_signals: Whether the test sends signals to the run.
     """
     yield Fault("moved")
+    if any(boundary.place == "asked" for boundary in boundaries):
+        yield Fault("rules changed")
     if has_signals:
         yield Fault("signals early")
         yield Fault("signals twice")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from perdure.flows.commands.approval import Approval
 from perdure.flows.context import RoundContext
 from perdure.flows.flow import Flow
 from perdure.flows.outcomes import Command, Outcome
@@ -34,6 +36,7 @@ class Player(Driver):
         )
         self._fault, self._expected = fault, expected
         self._fired = False
+        self._answered = False
         #: Boundaries that the run passed.
         self.boundaries: list[Boundary] = []
 
@@ -48,7 +51,8 @@ class Player(Driver):
         token = watching.set(lambda name: self.passed("point", name))
         self._store.watcher = self
         try:
-            self._play_out()
+            with self._changed_rules() if self._whole == "rules changed" else nullcontext():
+                self._play_out()
         except Abandoned as abandoned:
             raise abandoned.error from None
         finally:
@@ -58,6 +62,20 @@ class Player(Driver):
             raise self._another_way(
                 f"it ended before {self._fault.boundary.round}, {self._fault.boundary}"
             )
+
+    @contextmanager
+    def _changed_rules(self) -> Iterator[None]:
+        """Let no rule ask for an approval any more, in each round that a person has answered."""
+        is_needed = Approval.is_needed
+
+        def changed(approval: Approval, args: Mapping[str, Any]) -> bool:
+            return not self._answered and is_needed(approval, args)
+
+        Approval.is_needed = changed  # type: ignore[method-assign, assignment]
+        try:
+            yield
+        finally:
+            Approval.is_needed = is_needed  # type: ignore[method-assign]
 
     def _watched(self) -> Flow:
         return watched(self._make(), self)
@@ -100,6 +118,7 @@ class Player(Driver):
         """Record which attempt of which node begins in the crash lab, with its run loaded."""
         round_ = self._in_hand
         round_.attempt, round_.node = context.attempt, context.node
+        self._answered = context.answered
         self._attempts[round_.step] = context.attempt
         self.passed("loaded")
 

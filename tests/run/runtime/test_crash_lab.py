@@ -6,22 +6,27 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 import redis
 
 from perdure import (
+    CircularFlow,
     Command,
     ControllerExecutorFlow,
     Finish,
     Flow,
+    Interrupt,
     InvalidFlow,
     InvalidInput,
+    Node,
     RoundContext,
     RunStatus,
     command,
 )
+from perdure.flows.commands.approval import Approval
 from perdure.testing import CrashFound, Lab, LabError, NotDeterministic, Question, Story
 from perdure.worker.store import scripts
 from tests.support.example_flows import agents, child_runs
@@ -512,3 +517,39 @@ def test_what_is_said_in_the_moment_of_the_end_is_heard_in_every_story(lab: Lab)
     assert report.undisturbed.run.answer == ["look", "wait"]
     told = [str(each) for each in report.undisturbed.trace.lines]
     assert any("has not heard say 1" in each for each in told)
+
+
+class AskedByARule(CircularFlow):
+    """Pays if a person does not refuse. A person is asked by a rule, and `looks_again` forgets the answer if the rule does not ask."""
+
+    needs_goal = False
+    topology = (Node("Pay", "pay"),)
+    looks_again = False
+
+    def __init__(self, bank: Bank) -> None:
+        super().__init__()
+        self.bank = bank
+
+    def pay(self, state: Any, context: RoundContext) -> Any:
+        is_needed = Approval(lambda args: True).is_needed({})
+        if is_needed and not context.answered:
+            return Interrupt("may I?")
+        if (self.looks_again and not is_needed) or context.answer == "yes":
+            context.once("pay", partial(self.bank.charge, 12, context.idempotency_key))
+        return {"EARLY_EXIT": True, "answer": "done"}
+
+
+class LooksAgain(AskedByARule):
+    looks_again = True
+
+
+def not_charged(story: Story) -> bool:
+    return story.world.charges == []
+
+
+def test_a_refusal_that_falls_through_when_the_rule_has_changed_is_found(lab: Lab) -> None:
+    name = "each rule of an approval changed once a person has answered"
+    for only in (name, None):
+        lab(AskedByARule, world=Bank, check=not_charged, answers="no", only=only)
+    error = found(lab, LooksAgain, world=Bank, check=not_charged, answers="no")
+    assert error.story.name == name

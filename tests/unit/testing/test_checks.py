@@ -232,7 +232,7 @@ def test_there_is_a_fault_of_each_kind_at_each_place_it_can_strike() -> None:
         if fault.boundary and fault.index is not None
     )
     assert (
-        len({str(fault) for fault in faults}) == len(faults) == 1 + sum(map(len, PLACES.values()))
+        len({str(fault) for fault in faults}) == len(faults) == 2 + sum(map(len, PLACES.values()))
     )
     assert str(faults[0]) == "each round on another worker"
     whole = [str(fault) for fault in faults_at(boundaries, has_signals=True) if not fault.boundary]
