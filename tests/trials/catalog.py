@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.trials import brokers, budgets, changing_code, lists, mail, trees, workflows
+from tests.trials import brokers, budgets, changing_code, hash_seeds, lists, mail, trees, workflows
 from tests.trials.trial import Trial
 
 TRIALS = {
@@ -109,6 +109,10 @@ TRIALS = {
     "takers": Trial(
         "steps at once that take signals: each signal to one step, while workers are killed",
         1_000, 60, lists.takers,
+    ),
+    "hash_seeds": Trial(
+        "random programs come to the same, whatever hash seeds the processes have that play them",
+        2_000, 6, hash_seeds.programs,
     ),
     "programs": Trial(
         "workflows: random programs come to the same answer and journal under random deaths",

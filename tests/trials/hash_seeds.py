@@ -1,0 +1,122 @@
+"""A trial of random workflow programs whose rounds are played by processes with different hash seeds, some of which die."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from random import Random
+from typing import Any
+
+from perdure import Run, RunStatus, Settings
+from tests.support.random_workflows import CHANCE, MOST_DEPTH, program
+from tests.support.redis_servers import until
+from tests.support.round_driver import driving
+from tests.support.workflow_effects import Killed, journal, let_time_pass, play_one
+from tests.trials.ground import Ground, place
+from tests.trials.trial import Figures
+
+#: Processes that play the rounds of one program, each with a hash seed of its own.
+PLAYERS = 4
+#: Programs that are played at once.
+GROUPS = 2
+FIRST_SEED = 20_000
+
+
+def _play(settings: Settings, orders: Connection) -> None:
+    """Play one round for each order, in a process of its own; some die in it."""
+    logging.getLogger("perdure").setLevel(logging.CRITICAL)  # steps fail by chance
+    with driving(settings) as driver:
+        while (order := orders.recv()) is not None:
+            seed, dies = order
+            CHANCE[:] = [] if seed is None else [Random(seed)]
+            played = play_one(driver, before_its_commit=dies)
+            let_time_pass(driver)
+            orders.send((played, Killed.count))
+            Killed.count = 0
+
+
+@contextmanager
+def _players(settings: Settings, first: int) -> Iterator[list[Connection]]:
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    for number in range(PLAYERS):
+        mine, its = context.Pipe()
+        os.environ["PYTHONHASHSEED"] = str(first + number)
+        processes.append(context.Process(target=_play, args=(settings, its)))
+        processes[-1].start()
+        pipes.append(mine)
+    del os.environ["PYTHONHASHSEED"]
+    try:
+        yield pipes
+    finally:
+        for pipe in pipes:
+            pipe.send(None)
+        for process in processes:
+            process.join(30)
+
+
+def _group(number: int, count: int) -> tuple[int, list[str]]:
+    """Play programs in a place of their own; return how many processes died, and what was wrong."""
+    deaths, wrong = 0, []
+    with place() as ground, _players(ground.settings, 10 * number + 1) as players:
+        for seed in range(FIRST_SEED + number * count, FIRST_SEED + (number + 1) * count):
+            random = Random(seed)
+            is_live = random.random() < 0.5
+            code = program(random, MOST_DEPTH, is_live)
+            flow = "workflow_live_by_chance" if is_live else "workflow_by_chance"
+            found = []
+            for chance in (None, random):
+                run = ground.client.submit(flow, "go", {"code": code})
+                ended, died = _played(ground, players, run, chance)
+                deaths += died
+                entries = sorted(
+                    str(each).replace(run.id, "RUN") for each in journal(ground.client, run)
+                )
+                found.append((ended.status, str(ended.answer), entries))
+            if found[0][0] is not RunStatus.COMPLETED or found[0] != found[1]:
+                wrong.append(f"seed {seed}: {[each[:2] for each in found]}")
+    return deaths, wrong
+
+
+def _played(
+    ground: Ground, players: list[Connection], run: Run, random: Random | None
+) -> tuple[Run, int]:
+    """Play a run to its end, each round by a process that is chosen by chance, and answer its questions."""
+    client, deaths = ground.client, 0
+
+    def rests() -> bool:
+        nonlocal deaths
+        played = True
+        while played:
+            player = players[0] if random is None else random.choice(players)
+            dies = random is not None and random.random() < 0.15
+            player.send((None if random is None else random.random(), dies))
+            played, died = player.recv()
+            deaths += died
+        for each in client.inbox().waiting:
+            said: Any = f"an answer to {each.question}"
+            if each.kind == "in_doubt":
+                said = {"result": f"did {each.args['name']}"}
+            client.resume(each.run_id, said, interrupt=each.id)
+        return client.get(run.id).status.ended
+
+    until(rests, "the end of the run", 120)
+    return client.get(run.id), deaths
+
+
+def programs(size: int) -> Figures:
+    """``size`` random programs, played undisturbed and under deaths by processes of other hash seeds."""
+    with ThreadPoolExecutor(GROUPS) as pool:
+        found = list(pool.map(_group, range(GROUPS), [size // GROUPS] * GROUPS))
+    deaths = sum(died for died, _ in found)
+    wrong = [each for _, those in found for each in those]
+    text = (
+        f"{size:,} programs, {GROUPS * PLAYERS} hash seeds, {deaths:,} deaths: "
+        f"{len(wrong)} other answers or journals{''.join(f'; {each}' for each in wrong[:3])}"
+    )
+    return Figures(text, not wrong and deaths > 0)
