@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
-from types import CellType
+from types import CellType, FunctionType
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
@@ -22,6 +22,11 @@ INCOMPARABLE = "-"
 SIZE = 9
 #: How deep values are read that JSON does not know.
 DEEPEST = 8
+#: Attributes in which a function holds values.
+HOLDERS = ("__closure__", "__defaults__", "__kwdefaults__")
+#: Types of which equal values have equal JSON, and the characters of a text whose digest is kept.
+ATOMS = frozenset((str, int, bool, type(None)))
+LONGEST = 200
 
 _any = TypeAdapter(Any)
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
@@ -48,8 +53,20 @@ def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
     What ``functools.partial`` holds belongs to them, and so do the object of a method, the defaults
     of a function, and the variables that a lambda or an inner function has from around it.
     """
-    hidden = _hidden(function, DEEPEST)
-    return digest_of([list(args), hidden]) if hidden else digest_of(list(args))
+    if type(function) is not FunctionType or any(map(function.__getattribute__, HOLDERS)):
+        hidden = _hidden(function, DEEPEST)
+        if hidden:
+            return digest_of([list(args), hidden])
+    for each in args:
+        if type(each) not in ATOMS or (type(each) is str and len(each) > LONGEST):
+            return digest_of(list(args))
+    return _digest_of_atoms(*args)
+
+
+# A function is run again in each round, and asks for the same steps.
+@functools.lru_cache(maxsize=4096, typed=True)
+def _digest_of_atoms(*args: Any) -> str:
+    return digest_of(list(args))
 
 
 def _hidden(function: Any, depth: int) -> list[Any]:

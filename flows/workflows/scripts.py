@@ -11,6 +11,7 @@ import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from perdure.flows.context import RoundContext
@@ -58,7 +59,7 @@ class _Script:
         self._divergence: Diverged | None = None
         #: By name and digest, the entries of steps whose arguments differ now.
         self._suspects: dict[tuple[str, str], str] = {}
-        self._digests = {(_name_of(entry.key), entry.of) for entry in journal if entry.of}
+        self._journal = journal
         #: Where this round collects what the function notes. Each round has its own list.
         self.marks: list[JournalEntry] = []
         self._known = {entry.key: entry for entry in journal}
@@ -73,6 +74,11 @@ class _Script:
             (run_id, [entry.key for entry in journal[: max(0, turns - gone)]])
             for run_id, turns in context.origins
         ]
+
+    @cached_property
+    def _digests(self) -> set[tuple[str, str]]:
+        """The names and digests of the journal's entries. Few functions have to look there."""
+        return {(_name_of(entry.key), entry.of) for entry in self._journal if entry.of}
 
     def found(self, key: str) -> JournalEntry | None:
         """Return the entry of this key, or None."""
