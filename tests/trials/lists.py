@@ -139,7 +139,8 @@ def _take(number: int, context: RoundContext) -> list[int]:
 
 @workflow("trial_takers")
 def takers_workflow(steps: Steps, steps_at_once: int) -> list[list[int]]:
-    """Steps at once, each of which takes up to three signals."""
+    """Wait until all signals are sent; then steps at once, each of which takes up to three of them."""
+    steps.wait_for("begin")
     return steps.gather(
         Step(_take, number, name=f"take-{number}", idempotent=True)
         for number in range(steps_at_once)
@@ -160,6 +161,7 @@ def takers(size: int) -> Figures:
         for run_id in runs:
             for number in range(each):
                 ground.client.signal(run_id, "coin", number)
+            ground.client.signal(run_id, "begin")
         ended = [ground.client.wait(run_id, 600) for run_id in runs]
         left = sum(sum(ground.client.unread(run_id).values()) for run_id in runs)
     taken = lost = twice = 0
