@@ -54,8 +54,8 @@ def _digest_of(flow: Flow, modules: Sequence[str]) -> str:
     if (path := getattr(flow, "path", None)) is not None:
         files.add(Path(path))
     digest = hashlib.blake2b(version().encode(), digest_size=DIGITS // 2)
-    for file in sorted(files):
-        content, variables = _read(file, _changed_at(file))
+    # In the order of their contents: where the files are does not count.
+    for content, variables in sorted(_read(file, _changed_at(file)) for file in files):
         digest.update(content)
         for name in variables:
             digest.update(f"{name}={os.environ.get(name)}\n".encode("utf-8", "surrogateescape"))

@@ -65,7 +65,7 @@ class Player(Driver):
 
     @contextmanager
     def _changed_rules(self) -> Iterator[None]:
-        """Let no rule ask for an approval any more, in each round that a person has answered."""
+        """Switch all rules off in each round that a person has answered."""
         is_needed = Approval.is_needed
 
         def changed(approval: Approval, args: Mapping[str, Any]) -> bool:
