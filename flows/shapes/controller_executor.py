@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from perdure.flows.budgets import COMMANDS, check_commands
@@ -91,6 +92,16 @@ UNFINISHED_FLOW_ANSWER = "The maximum amount of rounds was reached before the fl
 
 #: The command with which a controller answers a question that a person has asked the run.
 REPLY = replace(spec_of(reply, "reply"), idempotent=True)
+
+
+@cache
+def _reserved(*names: str) -> frozenset[str]:
+    return frozenset(("command", "command_args", "observation", "status", *names))
+
+
+@cache
+def _in_order(names: frozenset[str]) -> Sequence[str]:
+    return tuple(sorted(names))
 
 
 class ControllerExecutorFlow(CircularFlow):
@@ -283,7 +294,7 @@ class ControllerExecutorFlow(CircularFlow):
     @property
     def own_values(self) -> Sequence[str]:
         """The values that the Controller writes anew with each reply."""
-        return sorted(self.reserved)
+        return _in_order(self.reserved)
 
     @property
     def missing(self) -> str | None:
@@ -459,16 +470,7 @@ class ControllerExecutorFlow(CircularFlow):
     @property
     def reserved(self) -> frozenset[str]:
         """The names of a run's values that the flow itself writes. Nodes cannot remember them."""
-        return frozenset(
-            {
-                "command",
-                "command_args",
-                "observation",
-                "status",
-                self.early_exit_key,
-                *self.finish.input_args,
-            }
-        )
+        return _reserved(self.early_exit_key, *self.finish.input_args)
 
     def play(self, node: str, context: RoundContext) -> Outcome:
         """Play a round of the Controller, the Executor or another node of the ring.
