@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure.flows.durations import duration
 from perdure.worker.diagnostics.run_case import RunCase, iso, names, number
+from perdure.worker.domain.failed_attempt import ended
 from perdure.worker.domain.fleet import WorkerInfo
 from perdure.worker.domain.record import BUILD, Record, awaited
 from perdure.worker.domain.verdict import Verdict, VerdictCode
@@ -410,7 +411,7 @@ def _reason_text(case: RunCase, reason: str) -> tuple[VerdictCode, str]:
                 "There is nothing to do, unless you operate the provider or set its limits"
             )
         case "code":
-            error = case.fields.get("last_error", "no error was stored").rstrip(".")
+            error = ended(case.fields.get("last_error", "no error was stored"))
             where = (
                 f"The code of its last commit runs on {names(fitting(case))}"
                 if fitting(case)
@@ -419,7 +420,7 @@ def _reason_text(case: RunCase, reason: str) -> tuple[VerdictCode, str]:
             return VerdictCode.CODE_DOES_NOT_FIT, (
                 "It "
                 f"{waits_for_code(case.time_of_first_misfit, case.time('waiting_until'))}: "
-                f"{error}. No attempt is counted. {where}. Deploy code that fits; "
+                f"{error} No attempt is counted. {where}. Deploy code that fits; "
                 "the run then goes on by itself"
             )
         case "budget":

@@ -58,7 +58,7 @@ def failure(
         "max_failures": policy.max_attempts or settings.max_attempts,
     }
     if isinstance(error, CodeDoesNotFit):
-        options["error"] = _sound(f"{error_text.rstrip('.')}. Then: perdure retry {record.id}")
+        options["error"] = _sound(f"{ended(error_text)} Then: perdure retry {record.id}")
     if isinstance(error, FatalError | InvalidFlow) or not policy.retries(error):
         return Settlement(
             "failed", options={**options, "fatal": 1, "delay": 0}, cause=type_of(error)
@@ -97,22 +97,23 @@ def wait_for_code(
     The run waits for a worker whose code fits, and no attempt is counted. It ends after the
     setting ``misfit_seconds``.
     """
-    error_text = _text_of(record, error).rstrip(".")
+    error_text = _text_of(record, error)
     first, longest = BUSY_WAITS
     wait = backoff(_waits(record, MISFIT) + 1, first, longest, jitter)
     patience = settings.misfit_seconds
     return Settlement(
         "failed",
         options={
-            "error": _sound(f"{error_text}. The run waits for a worker whose code fits"),
+            "error": _sound(error_text),
             "reason": CODE,
             "delay": milliseconds(wait),
             "max_failures": settings.max_attempts,
             "uncounted": 1,
             "within": milliseconds(patience),
             "spent": _sound(
-                f"{error_text}. The run has waited {duration(patience)} (misfit_seconds) for a "
-                f"worker whose code fits. Once there is one: perdure retry {record.id}"
+                f"{ended(error_text)} The run has waited {duration(patience)} (misfit_seconds) "
+                f"for a worker whose code fits. Once there is such a worker: "
+                f"perdure retry {record.id}"
             ),
         },
         cause=type_of(error),
@@ -132,6 +133,11 @@ def is_of_this_code(record: Record, error: CodeDoesNotFit, build: str) -> bool:
     if BUILD in record.fields:
         return record.fields[BUILD] == build
     return not build or record.step == 0
+
+
+def ended(text: str) -> str:
+    """Return a text with a full stop behind it, unless it ends like a sentence."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _text_of(record: Record, error: BaseException) -> str:

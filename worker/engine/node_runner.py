@@ -38,7 +38,13 @@ from perdure.worker.domain.budget import (
     fields_above,
     limits_of,
 )
-from perdure.worker.domain.failed_attempt import failure, is_of_this_code, quarantine, wait_for_code
+from perdure.worker.domain.failed_attempt import (
+    ended,
+    failure,
+    is_of_this_code,
+    quarantine,
+    wait_for_code,
+)
 from perdure.worker.domain.record import ALL_HEARD, ARRIVED, BUILD, ENDING, Record
 from perdure.worker.domain.settlement import (
     GIVE_BACK,
@@ -335,7 +341,10 @@ class NodeRunner:
             waiting = self._without_secrets(
                 wait_for_code(record, error, self._settings, random.random())
             )
-            logger.warning("%s", waiting.options["error"])
+            logger.warning(
+                "%s The run waits for a worker whose code fits",
+                ended(str(waiting.options["error"])),
+            )
             return _with_error(waiting, error)
         elif isinstance(error, RetryableError) and not error.counts:
             logger.info("%s: waits for its provider: %s", where, text_of(error))
