@@ -6,10 +6,12 @@ indexes and which times can hold matching runs, so that a list reads no others.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from perdure.flows.durations import seconds_of
 from perdure.flows.names import suggest
@@ -24,6 +26,7 @@ KEYS: Mapping[str, str] = {
     "status": "queued, running, interrupted, stopped, completed or errored",
     "flow": "name of the flow",
     "label": "name=value, or the name alone",
+    "input": "name=value, or the name alone",
     "by": "who submitted it",
     "goal": "words of the goal",
     "error": "words of the error",
@@ -46,6 +49,7 @@ _READS: Mapping[str, tuple[str, ...]] = {
     "status": ("phase", "started_at"),
     "flow": ("flow",),
     "label": ("labels",),
+    "input": ("inputs",),
     "by": ("submitted_by",),
     "goal": ("goal",),
     "error": ("error",),
@@ -257,6 +261,11 @@ def _condition_of(term: QueryTerm) -> _Condition:
         if equals:
             return lambda fields, _: Record(fields).mapping("labels").get(name) == value
         return lambda fields, _: name in Record(fields).mapping("labels")
+    if key == "input":
+        name, equals, value = text.partition("=")
+        if equals:
+            return lambda fields, _: _is_input(Record(fields).inputs, name, value)
+        return lambda fields, _: name in Record(fields).inputs
     if key == "id":
         return lambda fields, _: fields.get("id", "").startswith(text)
     if key in ("goal", "error"):
@@ -270,6 +279,21 @@ def _condition_of(term: QueryTerm) -> _Condition:
     field = {"flow": "flow", "by": "submitted_by", "thread": "thread_id"}[key]
     names = set(text.split(","))
     return lambda fields, _: fields.get(field) in names
+
+
+def _is_input(inputs: Mapping[str, Any], name: str, value: str) -> bool:
+    """Return whether an input is this text, or is the value of which this text is the JSON."""
+    if name not in inputs:
+        return False
+    stored = inputs[name]
+    if isinstance(stored, str):
+        return stored == value
+    try:
+        wanted = json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    # In Python, True equals 1. In JSON it does not.
+    return isinstance(stored, bool) is isinstance(wanted, bool) and bool(stored == wanted)
 
 
 def _compared(term: QueryTerm) -> _Condition:

@@ -54,9 +54,9 @@ def list_command(
       perdure list status:errored flow:react label:team=a "submitted:<1d"
       perdure list by:ann "cost:>0.5" sort:cost "words of the goal"
 
-    The keys: status, flow, label, by, goal, error, id, thread, submitted, ended, duration, cost,
-    sort. A "-" in front excludes runs; write "--" before it. The runs below a run: perdure tree
-    RUN.
+    The keys: status, flow, label, input, by, goal, error, id, thread, submitted, ended, duration,
+    cost, sort. A "-" in front excludes runs; write "--" before it. For the runs below a run, use
+    perdure tree RUN.
     """
     line = _line_of(query)
     with reader_for(url) as client:

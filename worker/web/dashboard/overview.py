@@ -119,7 +119,7 @@ def _attention(runs: AuthorizedClient) -> list[Attention]:
     questions = [
         Attention(
             waiting.run_id,
-            waiting.goal,
+            waiting.heading,
             waiting.flow,
             KINDS[waiting.kind],
             what(waiting) if waiting.kind == "budget" else waiting.question,
