@@ -25,6 +25,7 @@ from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 from perdure.worker.store.queries import ALWAYS
 
 if TYPE_CHECKING:
+    from perdure.worker.domain.error_groups import ErrorGroups
     from perdure.worker.domain.prompt import PromptOfRound
     from perdure.worker.domain.run_tree import RunTree
     from perdure.worker.domain.stream import StreamItem, StreamReader
@@ -113,6 +114,18 @@ class RunReads(ClientConnection, RunResults):
     def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
         validation.submitter(submitted_by)
         return status_counts(self._store, submitted_by)
+
+    def error_groups(
+        self,
+        flow: str | None = None,
+        *,
+        query: str | None = None,
+        look: int | None = None,
+        submitted_by: str | None = None,
+    ) -> ErrorGroups:
+        from perdure.worker.client.error_groups import error_groups
+
+        return error_groups(self._store, flow, query, look, submitted_by)
 
     def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
         return self._run_when(run_id, rests, validation.timeout(timeout))

@@ -209,6 +209,7 @@ class RunScan:
 
     Args:
         after: the position behind which the scan begins. None: the beginning.
+        more: fields that are read beside those that decide.
 
     Attributes:
         looked: the number of entries that were looked at, in the cost of one whose fields are read.
@@ -217,11 +218,13 @@ class RunScan:
         damaged: the ids of runs that cannot be read.
     """
 
-    def __init__(self, store: Store, wanted: RunFilter, after: str | None) -> None:
+    def __init__(
+        self, store: Store, wanted: RunFilter, after: str | None, more: Sequence[str] = ()
+    ) -> None:
         self._store = store
         self._wanted = wanted
         self._own = wanted.submitter if wanted.indexes == (OWN,) else None
-        self._names = wanted.reads
+        self._names = tuple(dict.fromkeys((*wanted.reads, *more)))
         spans = {name: wanted.query.times(name, wanted.now) for name in wanted.indexes}
         is_ascending = wanted.query.sort == "oldest"
         self._merged = MergedRuns(store, spans, self._own, after, is_ascending)

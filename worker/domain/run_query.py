@@ -15,6 +15,7 @@ from typing import Any
 
 from perdure.flows.durations import seconds_of
 from perdure.flows.names import suggest
+from perdure.worker.domain.error_groups import kind_of
 from perdure.worker.domain.query_line import QueryTerm, terms_of
 from perdure.worker.domain.record import FORKED, MILLION, TREE, Record
 from perdure.worker.domain.run import RunStatus, status_of
@@ -30,6 +31,8 @@ KEYS: Mapping[str, str] = {
     "by": "who submitted it",
     "goal": "words of the goal",
     "error": "words of the error",
+    "node": "name of the node that the run is at",
+    "kind": "class of the error, as perdure list --group shows it",
     "id": "beginning of the run's id",
     "thread": "name of the thread",
     "forked": "id of the run that it was forked from",
@@ -53,6 +56,8 @@ _READS: Mapping[str, tuple[str, ...]] = {
     "by": ("submitted_by",),
     "goal": ("goal",),
     "error": ("error",),
+    "node": ("current_node",),
+    "kind": ("error",),
     "id": (),
     "thread": ("thread_id",),
     "forked": (FORKED,),
@@ -62,7 +67,7 @@ _READS: Mapping[str, tuple[str, ...]] = {
     "cost": ("spent", f"{TREE}money"),
 }
 #: Keys of which a run has one value. Several terms of such a key name alternatives.
-_ALTERNATIVES = ("status", "flow", "by", "id", "thread", "forked")
+_ALTERNATIVES = ("status", "flow", "node", "kind", "by", "id", "thread", "forked")
 _COMPARED = ("submitted", "ended", "duration", "cost")
 _ENDED = frozenset(status for status in RunStatus if status.ended)
 #: The indexes whose order is the time of the end.
@@ -261,6 +266,10 @@ def _condition_of(term: QueryTerm) -> _Condition:
         if equals:
             return lambda fields, _: Record(fields).mapping("labels").get(name) == value
         return lambda fields, _: name in Record(fields).mapping("labels")
+    if key == "node":
+        return lambda fields, _: fields.get("current_node") == text
+    if key == "kind":
+        return lambda fields, _: "error" in fields and kind_of(fields["error"]) == text
     if key == "input":
         name, equals, value = text.partition("=")
         if equals:

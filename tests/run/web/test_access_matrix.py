@@ -140,6 +140,7 @@ ROWS = [
     api("POST /hooks/{run}/{name}/{secret}",   PUBLIC,           "",        404),
     api("POST /runs",                          SUBMIT,           "",        201, json={"flow": "countdown", "goal": "g"}),
     api("GET /runs",                           READ,             "",        200),
+    api("GET /errors",                         READ,             "",        200),
     api("GET /runs/{run_id}",                  READ,             "queued",  200),
     api("DELETE /runs/{run_id}",               ADMIN,            "stopped", 204),
     api("GET /runs/{run_id}/why",              READ,             "queued",  200),

@@ -27,6 +27,7 @@ from perdure.worker.client.read import read_turns
 from perdure.worker.client.threads import topic_of
 from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.doctor import Finding
+from perdure.worker.domain.error_groups import ErrorGroups
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
@@ -119,6 +120,15 @@ class AuthorizedClient:
             parent=parent,
             thread_id=thread_id,
             query=query,
+        )
+
+    def error_groups(
+        self, flow: str | None = None, query: str | None = None, look: int | None = None
+    ) -> ErrorGroups:
+        """Return the errored runs that the HTTP caller may see, in groups of equal failures."""
+        self.caller.require(Scope.READ)
+        return self.client.error_groups(
+            flow, query=query, look=look, submitted_by=self.caller.sees_only
         )
 
     def status_counts(self) -> dict[str, int]:
