@@ -321,14 +321,18 @@ class RunReads(ClientConnection, RunResults):
 
     def why(self, run_id: str) -> Verdict:
         # Imported here, because few clients ask for the reason of a state.
-        from perdure.worker.diagnostics.why import verdict_of
-        from perdure.worker.store.lookups import look
+        from perdure.worker.diagnostics.why import verdict_of, while_refused
+        from perdure.worker.domain.verdict import VerdictCode
+        from perdure.worker.store.lookups import look, write_refusal
 
         lengths = self._connection.publisher.lengths() if self._store.outbox else None
         standing = look(self._store, run_id, lengths) if validation.is_run_id(run_id) else None
         if standing is None:
             raise not_found(run_id)
-        return verdict_of(standing, self.settings)
+        verdict = verdict_of(standing, self.settings)
+        # A run that has ended needs no write.
+        refusal = None if verdict.code is VerdictCode.ENDED else write_refusal(self._store)
+        return verdict if refusal is None else while_refused(verdict, *refusal)
 
 
 def _turn(turn: Turn) -> TranscriptTurn:
