@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from perdure.worker.client.async_client import AsyncClient
     from perdure.worker.client.remote import RemoteClient
     from perdure.worker.doctor import Finding
+    from perdure.worker.domain.error_groups import ErrorGroup, ErrorGroups
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.execution_state import (
         END,
@@ -161,6 +162,8 @@ _HOMES = {
     "END": "perdure.worker.domain.execution_state",
     "End": "perdure.flows.outcomes",
     "Ended": "perdure.flows.children",
+    "ErrorGroup": "perdure.worker.domain.error_groups",
+    "ErrorGroups": "perdure.worker.domain.error_groups",
     "Event": "perdure.worker.domain.event",
     "ExecutionState": "perdure.worker.domain.execution_state",
     "ExecutionStatus": "perdure.worker.domain.execution_state",
@@ -309,6 +312,8 @@ __all__ = [
     "Diverged",
     "End",
     "Ended",
+    "ErrorGroup",
+    "ErrorGroups",
     "Event",
     "ExecutionState",
     "ExecutionStatus",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, overload
 
 from perdure.flows.children import OnFailure, Until
 from perdure.flows.errors import InvalidFlow
@@ -19,6 +19,11 @@ from perdure.flows.workflows.requests import Request
 ASK_OPTIONS = ("deadline", "default", "expects", "name")
 #: What a coroutine function awaits.
 Awaited = Coroutine[Any, Any, Any]
+#: Types that a step's result keeps, since JSON has them. A subclass comes back as its base: an enum
+#: of texts as a text.
+J = TypeVar("J", bool, int, float, str, None, list[Any], dict[str, Any])
+#: A coroutine function of a step.
+AsyncFunction = Callable[..., Coroutine[Any, Any, J]]
 
 
 #: The steps of the coroutine function that is being run.
@@ -82,6 +87,15 @@ class Steps(BaseSteps):
     included.
     """
 
+    @overload
+    def step(self, function: AsyncFunction[J], *args: Any, **options: Any) -> J: ...
+
+    @overload
+    def step(self, function: Callable[..., J], *args: Any, **options: Any) -> J: ...
+
+    @overload
+    def step(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any: ...
+
     def step(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call a function once, and return what it returns, whenever this function is run again.
 
@@ -97,7 +111,8 @@ class Steps(BaseSteps):
                 is JSON that people see in place of the arguments.
 
         Returns:
-            JSON data.
+            JSON data. Type checkers know it as text, number, bool, None, list or object, if the
+            function returns such a type. A model comes back as an object, so its type is not kept.
 
         Raises:
             StepFailed: the function raised an exception, and is not tried again. An idempotent step
@@ -240,6 +255,19 @@ class AsyncSteps(BaseSteps):
     def __init__(self, script: AwaitedScript) -> None:
         super().__init__(script)
         self._live = script
+
+    @overload
+    def step(
+        self, function: AsyncFunction[J], *args: Any, **options: Any
+    ) -> Coroutine[Any, Any, J]: ...
+
+    @overload
+    def step(
+        self, function: Callable[..., J], *args: Any, **options: Any
+    ) -> Coroutine[Any, Any, J]: ...
+
+    @overload
+    def step(self, function: Callable[..., Any], *args: Any, **options: Any) -> Awaited: ...
 
     def step(self, function: Callable[..., Any], *args: Any, **options: Any) -> Awaited:
         """Call a function once, as ``Steps.step`` does."""

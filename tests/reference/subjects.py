@@ -24,7 +24,7 @@ SUBJECTS = {
         "Runs",
         "What clients return: runs, their state, their events, and what became of a request.",
         (
-            "Run", "RunStatus", "RunTree", "AlikeRuns", "Event", "StreamItem", "Verdict", "VerdictCode", "PendingInterrupt", "StopReceipt",
+            "Run", "RunStatus", "RunTree", "AlikeRuns", "Event", "StreamItem", "Verdict", "VerdictCode", "PendingInterrupt", "ErrorGroups", "ErrorGroup", "StopReceipt",
             "SignalReceipt", "SignalReply", "SentMessage", "ThreadMessage", "NoteNamespace", "File", "FileReference", "Finding", "ExecutionState", "ExecutionStatus", "StopRequestStatus", "START", "END",
             "Waiting",
         ),

@@ -29,7 +29,7 @@ def runs(client: Client, settings: Settings) -> dict[str, str]:
     for number in range(10):
         run = client.submit(
             "countdown", f"n{number}", labels={"odd": str(number % 2)},
-            submitted_by="bob" if number % 3 else "ann",
+            submitted_by="bob" if number % 3 else "ann", inputs={"rounds": number % 5 + 1},
         )  # fmt: skip
         ids[run.goal] = run.id
         at = store.time() - (10 - number) * 60_000
@@ -54,6 +54,9 @@ QUERIES = {
     "submitted:<270s": "n9 n8 n7 n6",
     "submitted:<270s sort:oldest submitted:>150s": "n6 n7",
     "n1": "n1",
+    "input:rounds=2": "n6 n1",
+    "input:rounds=2 -input:rounds=1 sort:oldest": "n1 n6",
+    "input:none": "",
     "flow:none": "",
 }
 #: Runs of a page, and runs that one page may look at.

@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "notifications": ("notifications", "List notifications that were not delivered, send them."),
     "token": ("token", "Manage tokens of the HTTP API and the dashboard."),
     "doctor": ("why", "Check the server and the settings."),
+    "size": ("size", "Compute memory, disk and workers for runs a day."),
 }
 
 

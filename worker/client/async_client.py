@@ -80,6 +80,7 @@ class AsyncClient:
     get = _in_thread(ClientApi.get)
     runs = _in_thread(ClientApi.runs)
     ids_beginning = _in_thread(ClientApi.ids_beginning)
+    error_groups = _in_thread(ClientApi.error_groups)
     status_counts = _in_thread(ClientApi.status_counts)
     latest_events = _in_thread(ClientApi.latest_events)
     transcript = _in_thread(ClientApi.transcript)

@@ -25,6 +25,7 @@ from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 from perdure.worker.store.queries import ALWAYS
 
 if TYPE_CHECKING:
+    from perdure.worker.domain.error_groups import ErrorGroups
     from perdure.worker.domain.prompt import PromptOfRound
     from perdure.worker.domain.run_tree import RunTree
     from perdure.worker.domain.stream import StreamItem, StreamReader
@@ -113,6 +114,18 @@ class RunReads(ClientConnection, RunResults):
     def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
         validation.submitter(submitted_by)
         return status_counts(self._store, submitted_by)
+
+    def error_groups(
+        self,
+        flow: str | None = None,
+        *,
+        query: str | None = None,
+        look: int | None = None,
+        submitted_by: str | None = None,
+    ) -> ErrorGroups:
+        from perdure.worker.client.error_groups import error_groups
+
+        return error_groups(self._store, flow, query, look, submitted_by)
 
     def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
         return self._run_when(run_id, rests, validation.timeout(timeout))
@@ -308,14 +321,18 @@ class RunReads(ClientConnection, RunResults):
 
     def why(self, run_id: str) -> Verdict:
         # Imported here, because few clients ask for the reason of a state.
-        from perdure.worker.diagnostics.why import verdict_of
-        from perdure.worker.store.lookups import look
+        from perdure.worker.diagnostics.why import verdict_of, while_refused
+        from perdure.worker.domain.verdict import VerdictCode
+        from perdure.worker.store.lookups import look, write_refusal
 
         lengths = self._connection.publisher.lengths() if self._store.outbox else None
         standing = look(self._store, run_id, lengths) if validation.is_run_id(run_id) else None
         if standing is None:
             raise not_found(run_id)
-        return verdict_of(standing, self.settings)
+        verdict = verdict_of(standing, self.settings)
+        # A run that has ended needs no write.
+        refusal = None if verdict.code is VerdictCode.ENDED else write_refusal(self._store)
+        return verdict if refusal is None else while_refused(verdict, *refusal)
 
 
 def _turn(turn: Turn) -> TranscriptTurn:

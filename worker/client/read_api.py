@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.flows.files import File, FileReference
+    from perdure.worker.domain.error_groups import ErrorGroups
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.interrupt import Inbox
     from perdure.worker.domain.prompt import PromptOfRound
@@ -83,6 +84,29 @@ class ReadApi(metaclass=ABCMeta):
     @abstractmethod
     def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
         """Return the number of runs per status; of one submitter, among their newest 1,000."""
+
+    @abstractmethod
+    def error_groups(
+        self,
+        flow: str | None = None,
+        *,
+        query: str | None = None,
+        look: int | None = None,
+        submitted_by: str | None = None,
+    ) -> ErrorGroups:
+        """Return the errored runs in groups by flow, node and kind of error, largest group first.
+
+        Child runs are left out: they are retried with their parents. ``query`` of a group chooses
+        its runs, for example in ``retry_many``.
+
+        Args:
+            query: Only runs that match this query line, as in ``runs``.
+            look: Maximum number of errored runs to look at, newest first. None means 2,000. The
+                result says how far it looked back.
+
+        Raises:
+            InvalidInput: The query cannot be read.
+        """
 
     @abstractmethod
     def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:

@@ -35,6 +35,8 @@ BEGIN = f"{10**15 - 1}.0:-"
 LEFT_OUT = ("traceback",)
 #: Number of runs whose deciding fields are read in one exchange, about 7 ms.
 SCANNED = 500
+#: The same if inputs decide, of which one run may have a megabyte.
+SCANNED_WITH_INPUTS = 50
 #: Number of runs that are looked at to sort them by duration or cost, if the caller sets no bound.
 SORTED = 2000
 #: Number of entries of which only the id is looked at, for the cost of reading one run's fields.
@@ -99,6 +101,11 @@ class RunFilter:
         if self.status in LIVE or (self.status is not None and self.indexes == (OWN,)):
             names += ["phase", "started_at"]
         return tuple(dict.fromkeys((*ALWAYS_READ, *names))) if names or self.query.terms else ()
+
+    @property
+    def batch_size(self) -> int:
+        """The number of runs whose deciding fields are read in one exchange."""
+        return SCANNED_WITH_INPUTS if "inputs" in self.reads else SCANNED
 
     def fits(self, fields: Mapping[str, str]) -> bool:
         """Return whether a run, given as the fields of its hash, matches this filter.
@@ -165,7 +172,7 @@ def list_runs(
         if scan.is_over:
             return Page(matching, damaged=tuple(scan.damaged))
         if wanted.reads:
-            batch_size = SCANNED
+            batch_size = wanted.batch_size
 
 
 def _sorted_page(scan: RunScan, wanted: RunFilter, limit: int, look: int) -> Page:
@@ -173,7 +180,7 @@ def _sorted_page(scan: RunScan, wanted: RunFilter, limit: int, look: int) -> Pag
     amount_of = cost_of if wanted.query.sort == "cost" else partial(duration_of, now=wanted.now)
     ranked: list[tuple[float, ScannedRun]] = []
     while not scan.is_over and scan.looked < look:
-        for candidate in scan.take(min(SCANNED, look - scan.looked)):
+        for candidate in scan.take(min(wanted.batch_size, look - scan.looked)):
             try:
                 ranked.append((amount_of(candidate.fields), candidate))
             except DamagedRun:
@@ -202,6 +209,7 @@ class RunScan:
 
     Args:
         after: the position behind which the scan begins. None: the beginning.
+        more: fields that are read beside those that decide.
 
     Attributes:
         looked: the number of entries that were looked at, in the cost of one whose fields are read.
@@ -210,11 +218,13 @@ class RunScan:
         damaged: the ids of runs that cannot be read.
     """
 
-    def __init__(self, store: Store, wanted: RunFilter, after: str | None) -> None:
+    def __init__(
+        self, store: Store, wanted: RunFilter, after: str | None, more: Sequence[str] = ()
+    ) -> None:
         self._store = store
         self._wanted = wanted
         self._own = wanted.submitter if wanted.indexes == (OWN,) else None
-        self._names = wanted.reads
+        self._names = tuple(dict.fromkeys((*wanted.reads, *more)))
         spans = {name: wanted.query.times(name, wanted.now) for name in wanted.indexes}
         is_ascending = wanted.query.sort == "oldest"
         self._merged = MergedRuns(store, spans, self._own, after, is_ascending)

@@ -21,8 +21,9 @@ from perdure.worker.domain.token import (
     parts,
     written,
 )
-from perdure.worker.errors import InvalidInput, TokenNotFound
+from perdure.worker.errors import InvalidInput, StoreUnavailable, TokenNotFound
 from perdure.worker.store import ServerFull
+from perdure.worker.store.connection import shown_refusal
 from perdure.worker.store.tables import FilterRecords, SignInCodes, TokenRecords
 
 #: Longest lifetime of a token. Beyond it, the end may be outside the calendar.
@@ -157,6 +158,11 @@ class Tokens:
             return self._records.signing_key(new_secret()[1])
         except ServerFull:
             # The server is full and has no key yet, so sign with a key of this process only.
+            return self._temporary_key
+        except StoreUnavailable as error:
+            # The same with a full disk: a server that refuses writes still answers reads.
+            if shown_refusal(str(error)) is None:
+                raise
             return self._temporary_key
 
     def sign_everybody_out(self) -> None:

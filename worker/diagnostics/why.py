@@ -19,7 +19,7 @@ from perdure.worker.diagnostics.live_runs import (
 from perdure.worker.diagnostics.resting_runs import ended, quarantined, waiting_for_a_person
 from perdure.worker.diagnostics.run_case import RunCase
 from perdure.worker.domain.fleet import RunSnapshot
-from perdure.worker.domain.verdict import Verdict
+from perdure.worker.domain.verdict import Verdict, VerdictCode
 from perdure.worker.settings import Settings
 
 
@@ -56,3 +56,24 @@ def verdict_of(standing: RunSnapshot, settings: Settings) -> Verdict:
                 or message_lost(case)
                 or in_line(case)
             )
+
+
+def while_refused(verdict: Verdict, reply: str, remedy: str) -> Verdict:
+    """Return the verdict on a run while the state server refuses all writes.
+
+    Args:
+        verdict: The verdict without the refusal.
+        reply: What the server replies, such as ``MISCONF`` with its reason.
+        remedy: What to do.
+    """
+    return Verdict(
+        VerdictCode.SERVER_SILENT,
+        f"The state server refuses all writes: {reply}. {remedy}. Until then no run moves. "
+        f"Otherwise: {verdict.sentence}",
+        verdict.since,
+        {
+            **verdict.details,
+            "refuses": reply.partition(" ")[0],
+            "otherwise": verdict.code.value,
+        },
+    )

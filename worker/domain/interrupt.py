@@ -73,13 +73,16 @@ class PendingInterrupt(Document):
     """For a child run: the run without parent at the top of its tree."""
     root_flow: str | None = None
     """The flow of ``root``, in an inbox. Not set if that run was deleted."""
+    title: str | None = None
+    """The run's goal, or else its inputs, on a line for people: ``city=Oslo days=3``."""
 
     _members: ClassVar[tuple[str, ...]] = (
         "id", "run_id", "flow", "goal", "since", "kind", "question", "data", "deadline", "default",
-        "command", "args", "digest", "key", "began", "worker", "root", "root_flow", "how",
+        "command", "args", "digest", "key", "began", "worker", "root", "root_flow", "title",
+        "how",
     )  # fmt: skip
     #: Servers of earlier releases do not send them.
-    _later: ClassVar[tuple[str, ...]] = ("key", "began", "worker", "root", "root_flow")
+    _later: ClassVar[tuple[str, ...]] = ("key", "began", "worker", "root", "root_flow", "title")
 
     @classmethod
     def of(cls, run: Run) -> PendingInterrupt | None:
@@ -118,7 +121,13 @@ class PendingInterrupt(Document):
             began=_moment(command_facts.get("began")),
             worker=_text(command_facts.get("worker")),
             root=run.details.get("root"),
+            title=run.title,
         )
+
+    @property
+    def heading(self) -> str:
+        """The run's title. A server of an earlier release sends none: then it is the goal."""
+        return self.goal if self.title is None else self.title
 
     @property
     def approvers(self) -> str:

@@ -133,7 +133,7 @@ def notification_of(
     data: dict[str, Any] = {
         "run_id": run.id,
         "flow": run.flow,
-        "goal": cut(run.title),
+        "goal": cut(run.purpose),  # Inputs go to no receiver outside.
         "status": run.status.value,
         "finished": run.finished,
         "labels": dict(run.labels),

@@ -309,8 +309,16 @@ class Run(Document):
 
     @property
     def title(self) -> str:
-        """What the run does, on a line for people: its goal, or the one command of it."""
-        return _title(self.goal, self.details.get("call"))
+        """What the run does, on a line for people: its goal, or the one command of it.
+
+        For a run without a goal, these are the beginnings of its inputs: ``city=Oslo days=3``.
+        """
+        return self.purpose or inputs_line(self.inputs)
+
+    @property
+    def purpose(self) -> str:
+        """The run's goal, or the one command of it, without its inputs."""
+        return _purpose(self.goal, self.details.get("call"))
 
     @property
     def step(self) -> int:
@@ -434,10 +442,13 @@ def _has_traceback(fields: Mapping[str, str]) -> bool:
     return bool(fields.get("traceback")) and ("last_error" in fields or "error" in fields)
 
 
+#: Characters of one input, and of all inputs, in a title. Lists cut a title after 140.
+INPUT_SHOWN, INPUTS_SHOWN = 60, 200
 #: Fields of a run's hash that say what the run does, for ``title_of``.
 TITLE_FIELDS = (
     "id",
     "goal",
+    "inputs",
     "parent",
     VALUE + ONLY,
     f"{VALUE}command",
@@ -451,10 +462,23 @@ def title_of(fields: Mapping[str, str]) -> str:
     Raises:
         DamagedRun: A field cannot be read.
     """
-    return _title(fields.get("goal", ""), _call(Record(fields)))
+    record = Record(fields)
+    return _purpose(fields.get("goal", ""), _call(record)) or inputs_line(record.inputs)
 
 
-def _title(goal: str, call: Mapping[str, Any] | None) -> str:
+def inputs_line(inputs: Mapping[str, Any]) -> str:
+    """Return inputs on a line for people, as ``NAME=VALUE`` like in a query line. It is cut."""
+    parts: list[str] = []
+    for name, value in inputs.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        parts.append(f"{name}={text[:INPUT_SHOWN]}{'…' if len(text) > INPUT_SHOWN else ''}")
+        if sum(map(len, parts)) > INPUTS_SHOWN:
+            break
+    line = " ".join(parts)
+    return line if len(line) <= INPUTS_SHOWN else f"{line[: INPUTS_SHOWN - 1]}…"
+
+
+def _purpose(goal: str, call: Mapping[str, Any] | None) -> str:
     if call is None:
         return goal
     args = json.dumps(call["args"], ensure_ascii=False)

@@ -6,13 +6,16 @@ indexes and which times can hold matching runs, so that a list reads no others.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from perdure.flows.durations import seconds_of
 from perdure.flows.names import suggest
+from perdure.worker.domain.error_groups import kind_of
 from perdure.worker.domain.query_line import QueryTerm, terms_of
 from perdure.worker.domain.record import FORKED, MILLION, TREE, Record
 from perdure.worker.domain.run import RunStatus, status_of
@@ -24,9 +27,12 @@ KEYS: Mapping[str, str] = {
     "status": "queued, running, interrupted, stopped, completed or errored",
     "flow": "name of the flow",
     "label": "name=value, or the name alone",
+    "input": "name=value, or the name alone",
     "by": "who submitted it",
     "goal": "words of the goal",
     "error": "words of the error",
+    "node": "name of the node that the run is at",
+    "kind": "class of the error, as perdure list --group shows it",
     "id": "beginning of the run's id",
     "thread": "name of the thread",
     "forked": "id of the run that it was forked from",
@@ -46,9 +52,12 @@ _READS: Mapping[str, tuple[str, ...]] = {
     "status": ("phase", "started_at"),
     "flow": ("flow",),
     "label": ("labels",),
+    "input": ("inputs",),
     "by": ("submitted_by",),
     "goal": ("goal",),
     "error": ("error",),
+    "node": ("current_node",),
+    "kind": ("error",),
     "id": (),
     "thread": ("thread_id",),
     "forked": (FORKED,),
@@ -58,7 +67,7 @@ _READS: Mapping[str, tuple[str, ...]] = {
     "cost": ("spent", f"{TREE}money"),
 }
 #: Keys of which a run has one value. Several terms of such a key name alternatives.
-_ALTERNATIVES = ("status", "flow", "by", "id", "thread", "forked")
+_ALTERNATIVES = ("status", "flow", "node", "kind", "by", "id", "thread", "forked")
 _COMPARED = ("submitted", "ended", "duration", "cost")
 _ENDED = frozenset(status for status in RunStatus if status.ended)
 #: The indexes whose order is the time of the end.
@@ -257,6 +266,15 @@ def _condition_of(term: QueryTerm) -> _Condition:
         if equals:
             return lambda fields, _: Record(fields).mapping("labels").get(name) == value
         return lambda fields, _: name in Record(fields).mapping("labels")
+    if key == "node":
+        return lambda fields, _: fields.get("current_node") == text
+    if key == "kind":
+        return lambda fields, _: "error" in fields and kind_of(fields["error"]) == text
+    if key == "input":
+        name, equals, value = text.partition("=")
+        if equals:
+            return lambda fields, _: _is_input(Record(fields).inputs, name, value)
+        return lambda fields, _: name in Record(fields).inputs
     if key == "id":
         return lambda fields, _: fields.get("id", "").startswith(text)
     if key in ("goal", "error"):
@@ -270,6 +288,21 @@ def _condition_of(term: QueryTerm) -> _Condition:
     field = {"flow": "flow", "by": "submitted_by", "thread": "thread_id"}[key]
     names = set(text.split(","))
     return lambda fields, _: fields.get(field) in names
+
+
+def _is_input(inputs: Mapping[str, Any], name: str, value: str) -> bool:
+    """Return whether an input is this text, or is the value of which this text is the JSON."""
+    if name not in inputs:
+        return False
+    stored = inputs[name]
+    if isinstance(stored, str):
+        return stored == value
+    try:
+        wanted = json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    # In Python, True equals 1. In JSON it does not.
+    return isinstance(stored, bool) is isinstance(wanted, bool) and bool(stored == wanted)
 
 
 def _compared(term: QueryTerm) -> _Condition:

@@ -12,6 +12,7 @@ import hmac
 import json
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -27,16 +28,23 @@ ID = re.compile(r"[0-9a-f]{16}")
 class Scope(Enum):
     """Permission on the caller's own runs. ``admin`` permits everything, on all runs.
 
+    ``read-all`` and ``answer-all`` are ``read`` and ``answer`` on the runs of all owners.
     ``sign-in`` permits no call: the links of notifications may sign in with the token.
     """
 
     READ = "read"
+    READ_ALL = "read-all"
     SUBMIT = "submit"
     ANSWER = "answer"
+    ANSWER_ALL = "answer-all"
     STOP = "stop"
     SIGNAL = "signal"
     ADMIN = "admin"
     SIGN_IN = "sign-in"
+
+
+#: The scopes that permit the same as another one, but on the runs of all owners.
+WIDER: Mapping[Scope, Scope] = {Scope.READ: Scope.READ_ALL, Scope.ANSWER: Scope.ANSWER_ALL}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -125,6 +126,8 @@ REFUSALS = {
     "CLUSTERDOWN": "It is part of a cluster. Use a server without cluster mode",
     "MASTERDOWN": "It is a replica, and has lost its primary. Set PERDURE_REDIS_URL to the primary",
 }
+#: The code in a text of ``refusal_text``.
+REFUSED = re.compile(r"refuses for now: ([A-Z]+) ")
 #: redis-py leaves out how these replies begin.
 REFUSAL_ERRORS = {
     redis.exceptions.BusyLoadingError: "LOADING",
@@ -156,8 +159,25 @@ def refusal_of(url: str, error: Exception, code: str) -> tuple[str, str]:
     Args:
         code: what ``refusal_code`` returned.
     """
-    reply = _reply(error).removeprefix(code).strip().rstrip(".")
+    reply = reply_of(error, code)
     return f"the state server at {place_of(url)} refuses for now: {code} {reply}", REFUSALS[code]
+
+
+def reply_of(error: Exception, code: str) -> str:
+    """Return a server's refusal without its code."""
+    return _reply(error).removeprefix(code).strip().rstrip(".")
+
+
+def shown_refusal(text: str) -> str | None:
+    """Return what the text of an error says of a refusal, without the address of the server.
+
+    Returns:
+        The code of the refusal with what to do. None if the text is of another error.
+    """
+    code = REFUSED.search(text)
+    if code is None or code[1] not in REFUSALS:
+        return None
+    return f"the state server refuses for now: {code[1]}. {REFUSALS[code[1]]}"
 
 
 def refusal_text(url: str, error: Exception, code: str) -> str:

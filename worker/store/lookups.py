@@ -11,9 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+import redis
+
 from perdure.worker.domain.fleet import RunSnapshot, WorkerInfo
 from perdure.worker.domain.record import awaited
 from perdure.worker.errors import AccessDenied, DamagedRun
+from perdure.worker.store.connection import REFUSALS, refusal_code, reply_of
 from perdure.worker.store.keys import ROLES, Keys
 from perdure.worker.store.transitions import Store
 
@@ -141,6 +144,28 @@ def oldest(store: Store, index: str, limit: int) -> list[str]:
     """Return the ids of the ``limit`` runs that have been in an index longest."""
     with store._answered():
         return cast(list[str], store.redis.zrange(store.keys.index(index), 0, limit - 1))
+
+
+def write_refusal(store: Store) -> tuple[str, str] | None:
+    """Return why the state server refuses all writes, by one PING.
+
+    A server with a full disk refuses a PING like a write, and still answers reads.
+
+    Returns:
+        The server's reply, which names no address, and what to do. None if it takes writes.
+
+    Raises:
+        StoreUnavailable: the server does not answer.
+    """
+    with store._answered():
+        try:
+            store.redis.ping()
+        except redis.ResponseError as error:
+            code = refusal_code(error)
+            if code is None:
+                raise
+            return f"{code} {reply_of(error, code)}", REFUSALS[code]
+    return None
 
 
 def is_there(store: Store, run_id: str) -> bool:

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from perdure.flows.errors import PerdureError
 from perdure.worker.errors import StoreUnavailable, UnknownFlow, http_class
+from perdure.worker.store.connection import shown_refusal
 from perdure.worker.web.auth import Caller
 from perdure.worker.web.json_body import MOST_ENCODED, Json, JsonRequest
 from perdure.worker.web.services import authorize, services_of
@@ -100,7 +101,8 @@ def shown_text(error: PerdureError, caller: Caller | None) -> str:
     """Return the text of an error as this caller may read it.
 
     Errors of the state server name its address and its user. An admin reads that. Others, and a
-    caller who is not known, do not: what they would need is in the server's log.
+    caller who is not known, do not: what they would need is in the server's log. What a server
+    refuses, such as all writes because its disk is full, all of them read.
 
     Args:
         caller: None if the request has none, or if the server is away before it was found.
@@ -108,6 +110,9 @@ def shown_text(error: PerdureError, caller: Caller | None) -> str:
     if not isinstance(error, StoreUnavailable) or (caller is not None and caller.is_admin):
         return str(error)
     logger.warning("a request was refused: %s", error)
+    refusal = shown_refusal(str(error))
+    if refusal is not None:
+        return refusal
     return f"{type(error).title}. Try again later. The log of this server says more"
 
 

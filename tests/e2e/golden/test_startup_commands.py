@@ -69,6 +69,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "notes": ("list",),
     "notifications": ("list",),
     "token": ("list",),
+    "size": ("--runs", "10"),
 }
 #: Exit codes of commands that the state of the run or of the server does not allow.
 NOT_DONE = {"retry": 8, "delete": 8}

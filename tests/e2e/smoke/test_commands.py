@@ -71,6 +71,7 @@ ENDING = {
     "notifications": Ends("list", 0, ""),
     "token": Ends("create ann --scope read", 0, "hf_"),
     "doctor": Ends("", 0, "ok       append-only-file"),
+    "size": Ends("--runs 10", 0, "worker processes"),
 }
 GOING_ON = {
     "demo": GoesOn("--json", "Started a server", signal.SIGINT, 130),

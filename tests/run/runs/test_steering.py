@@ -13,6 +13,7 @@ import pytest
 
 from perdure import AsyncClient, Client, InvalidTransition, RemoteClient, RoundContext, Settings
 from perdure.worker.app import engine_of, make_app
+from perdure.worker.cli.main import run as perdure
 from perdure.worker.errors import InvalidInput, ValueNotFound
 from perdure.worker.store import Store
 from tests.support.example_flows.steered_runs import MEANWHILE
@@ -88,6 +89,29 @@ def test_a_finish_is_put_off_eight_times_and_then_names_what_is_unread(
     (unread,) = [event for event in client.events(run.id) if event.type == "unread"]
     assert unread.data == {"signals": "say 1"}
     assert client.unread(run.id) == {"say": 1}
+
+
+def test_words_for_a_flow_without_a_controller_are_told_at_once_and_when_the_run_ends(
+    client: Client,
+    settings: Settings,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PERDURE_REDIS_URL", settings.redis_url or "")
+    monkeypatch.setenv("PERDURE_PREFIX", settings.prefix)
+    monkeypatch.setenv("PERDURE_FLOW_MODULES", "tests.support.example_flows.steered_runs")
+    deaf, hears = client.submit("asked_ring", "g"), client.submit("steered", "g")
+    assert perdure(["say", deaf.id, "hello"]) == 0
+    said = capsys.readouterr()
+    assert "flow 'asked_ring' has no controller" in said.err and "hears it" not in said.out
+    assert perdure(["say", hears.id, "hello"]) == 0
+    said = capsys.readouterr()
+    assert "its controller hears it in its next round" in said.out and not said.err
+    client.signal(deaf.id, "price", 1)
+    play(settings, deaf.id)
+    assert client.get(deaf.id).finished
+    (unread,) = [event for event in client.events(deaf.id) if event.type == "unread"]
+    assert unread.data == {"signals": "say 1"}
 
 
 def test_nothing_is_said_to_a_run_that_has_completed(client: Client, settings: Settings) -> None:

@@ -25,7 +25,7 @@ from tests.support.in_process_server import Site, csrf_of, site_on
 from tests.support.redis_servers import CrashableServer
 from tests.support.runs import everything, fail_round, try_claim
 
-READ, SUBMIT, ANSWER, STOP, SIGNAL, ADMIN, SIGN_IN = Scope
+READ, READ_ALL, SUBMIT, ANSWER, ANSWER_ALL, STOP, SIGNAL, ADMIN, SIGN_IN = Scope
 API = "/api/v1"
 #: What a route asks of its caller: nothing at all; that somebody knows them; or scopes.
 PUBLIC, KNOWN = None, ()
@@ -34,6 +34,10 @@ NOBODYS = {f"{API}/{{path:rest}}", "/static"}
 #: Those with a good token: ann's with one scope each, with none, with those that a person needs who fills in forms; an administrator's.
 FRIENDS: dict[str, set[Scope]] = {scope.value: {scope} for scope in Scope}
 FRIENDS |= {"no scope": set(), "read, submit": {READ, SUBMIT}, "read, answer": {READ, ANSWER}}
+FRIENDS |= {
+    "read-all, answer-all": {READ_ALL, ANSWER_ALL},
+    "read-all, submit, stop": {READ_ALL, SUBMIT, STOP},
+}
 STRANGERS = ("no token", "nonsense", "unknown", "expired", "revoked")
 OWN, ANOTHERS, MISSING = "own", "another's", "missing"
 
@@ -136,6 +140,7 @@ ROWS = [
     api("POST /hooks/{run}/{name}/{secret}",   PUBLIC,           "",        404),
     api("POST /runs",                          SUBMIT,           "",        201, json={"flow": "countdown", "goal": "g"}),
     api("GET /runs",                           READ,             "",        200),
+    api("GET /errors",                         READ,             "",        200),
     api("GET /runs/{run_id}",                  READ,             "queued",  200),
     api("DELETE /runs/{run_id}",               ADMIN,            "stopped", 204),
     api("GET /runs/{run_id}/why",              READ,             "queued",  200),
@@ -251,11 +256,19 @@ def expected(row: Row, who: str, whose: str) -> int:
     if ADMIN in has:
         return row.missing if whose is MISSING else row.status
     for scope in row.scopes:
-        if scope not in has:
+        wider = {READ: READ_ALL, ANSWER: ANSWER_ALL}.get(scope)
+        if not has & {scope, wider}:
             return 403
-        if row.is_of_a_run and whose is not OWN:  # what they may, they may with their own
-            return 404
-    return row.status
+        if not row.is_of_a_run or whose is OWN:
+            continue
+        if wider in has:
+            if whose is MISSING:
+                return row.missing
+            continue
+        if READ_ALL in has and row.path.endswith("/fork"):  # a run of the caller's own comes of it
+            continue
+        return 403 if READ_ALL in has and whose is ANOTHERS else 404
+    return row.missing if whose is MISSING else row.status
 
 
 @pytest.fixture(scope="module")
@@ -431,7 +444,7 @@ def test_anothers_run_is_told_as_one_that_is_not_there(
             site.client._store.keys.run(runs[ANOTHERS]), mapping={"step": "x", "digest": "y"}
         )
     for who, scopes in FRIENDS.items():
-        if ADMIN in scopes:
+        if scopes & {ADMIN, READ_ALL} or (ANSWER_ALL in scopes and ANSWER in (row.scopes or ())):
             continue
         heard = {
             whose: askers[who].ask(row, run_id)

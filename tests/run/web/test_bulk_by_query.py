@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -45,6 +46,54 @@ def any_client(request: pytest.FixtureRequest, client: Client, settings: Setting
         remote = RemoteClient(url)
         yield remote
         remote.close()
+
+
+def test_a_group_of_equal_failures_is_retried_by_its_query(
+    client: Client, any_client: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed, other = errored(client, 3), errored(client, 1)
+    store = client._store
+    store.redis.hset(store.keys.run(other[0]), "error", "run r, step 0, node N: ValueError: x")
+    groups = any_client.error_groups(query="ended:<1d")
+    assert groups == client.error_groups(query="ended:<1d")
+    assert [(group.count, group.kind) for group in groups.groups] == [
+        (3, "boom"),
+        (1, "ValueError"),
+    ]
+    assert groups.looked_back is None and any_client.error_groups(look=2).looked_back is not None
+    done = any_client.retry_many(query=groups.groups[0].query)
+    assert {each.run_id for each in done} == set(failed) and not any(each.why_not for each in done)
+    assert [group.newest for group in any_client.error_groups().groups] == other
+
+
+def test_the_command_lists_groups_and_says_what_it_did_not_look_at(
+    client: Client,
+    settings: Settings,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = errored(client, 2, team="a b")
+    url = settings.redis_url or ""
+    monkeypatch.setenv("PERDURE_PREFIX", settings.prefix)
+    monkeypatch.setenv("PERDURE_REDIS_URL", url)
+    assert perdure(["list", "--group", "--label", "team=a b", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (group,) = found["groups"]
+    assert (group["count"], group["kind"], found["looked_at"]) == (2, "boom", 2)
+    assert (
+        group["query"] == 'status:errored flow:countdown node:Controller kind:boom label:"team=a b"'
+    )
+    assert perdure(["list", "--group", "-n", "x"]) == 2
+    assert perdure(["list", "--group", "--status", "queued"]) == 2
+    assert "Leave out --parent and --status" in capsys.readouterr().err
+    assert perdure(["retry", "--query", group["query"], "--json"]) == 0
+    assert {each["run_id"] for each in json.loads(capsys.readouterr().out)} == set(ids)
+    monkeypatch.setattr("perdure.worker.client.error_groups.LOOKED_AT", 1)
+    errored(client, 2)
+    assert perdure(["list", "--group"]) == 0
+    said = capsys.readouterr()
+    assert "only the newest 1 errored runs were looked at" in said.err and "ended:<" in said.err
+    assert said.out.split("\t")[:3] == ["1", "countdown", "Controller"]
 
 
 def test_a_query_line_chooses_what_is_stopped_retried_and_deleted(

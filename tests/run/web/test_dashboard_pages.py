@@ -363,6 +363,26 @@ def test_what_is_wrong_in_a_form_is_told_at_its_field_and_nothing_typed_is_lost(
     assert visitor.send(exists, "/start", run_id="").status == 200
 
 
+def test_a_run_is_submitted_again_with_what_it_had_also_with_line_breaks(
+    visitor: Visitor, client: Client
+) -> None:
+    labels = {
+        "note": "one\ntwo=2\r\nthree", "team": "a=b", "x=y": "z", "edges": " a ", "none": "",
+        "quoted": '"q"', "open": '"q', "a b": "c\u2028d", '"n"': "m", "way": "\u202ex",
+    }  # fmt: skip
+    inputs = {"what": "tea\nwith milk", "how_many": 2, "gift": True}
+    run = client.submit("order", "first\nsecond", inputs, labels=labels)
+    form = visitor.see(f"/start?again={run.id}")
+    fields = {name: text.replace("\n", "\r\n") for name, text in form.form("/start").fields.items()}
+    assert "team=a=b" in fields["labels"].splitlines(), "plain where it can be"
+    sent = visitor.send(form, "/start", **fields)
+    (again,) = [each for each in client.runs() if each.id != run.id]
+    assert (sent.status, again.goal, again.inputs) == (200, run.goal, run.inputs)
+    assert again.labels == labels
+    wrong = visitor.send(form, "/start", labels='team="a\\x"')
+    assert wrong.status == 422 and "in the quotes of JSON" in wrong.text
+
+
 @pytest.mark.slow
 def test_a_form_that_was_changed_after_it_had_submitted_says_so_and_submits_another(
     visitor: Visitor, client: Client

@@ -42,6 +42,22 @@ def test_the_first_page_says_what_needs_attention_and_what_has_ended(
     assert "completed 1 in the last hour" in sound(visitor.see("/overview?span=hour")).text
 
 
+def test_equal_failures_are_one_row_with_a_button_that_retries_them(
+    visitor: Visitor, client: Client, live_store: Store
+) -> None:
+    ids = [client.submit("countdown", f"g{number}", {"rounds": 1}).id for number in range(3)]
+    for run_id in ids:
+        fail_round(live_store, claim(live_store, run_id, known=KNOWN), max_failures=1, fatal=1)
+    page = sound(visitor.see("/overview"))
+    assert "Needs attention 1" in page.text and "errored × 3 g2" in page.text
+    (retry,) = [link for link in page.links if "action=retry" in link]
+    confirm = visitor.see(retry)
+    assert sorted(confirm.chosen) == sorted(ids)
+    visitor.choose(confirm)
+    assert not {client.get(run_id).status for run_id in ids} & {RunStatus.ERRORED}
+    assert "errored ×" not in visitor.see("/overview").text
+
+
 def test_a_used_up_budget_is_told_in_words(visitor: Visitor, client: Client) -> None:
     inputs = {"notes": 9, "tokens": 700, "money": 0.25}
     run = client.submit("thinker", "Think", inputs, budgets={"tokens": 600})

@@ -225,6 +225,42 @@ def test_titles_are_those_of_ones_own_runs_that_can_be_read(site: Site) -> None:
         AuthorizedClient(client, Caller("ann", frozenset({Scope.SUBMIT}))).titles(asked)
 
 
+def test_read_all_reads_the_runs_of_all_owners_and_changes_none(
+    site: Site, ann: TestClient, bob: TestClient
+) -> None:
+    eve = site.asking(site.token("eve", "read-all", "submit", "stop", "answer"))
+    asks = submitted(ann, interrupt_before=["Controller"])
+    theirs = {asks, submitted(bob)}
+    assert ids(eve.get(f"{API}/runs")) == theirs
+    assert [each["run_id"] for each in eve.get(f"{API}/inbox").json()["waiting"]] == [asks]
+    page = eve.get(f"/runs/{asks}").text
+    assert "Run again" in page and "Stop now" not in page and "Waiting for a person" in page
+    assert "Ended runs" in eve.get("/overview").text and ">By</th>" in eve.get("/runs").text
+    assert eve.post(f"{API}/stops", json={"status": "queued"}).json() == []
+    for path in ("stop", "resume"):
+        refused = eve.post(f"{API}/runs/{asks}/{path}")
+        assert refused.status_code == 403
+        assert f"run {asks} belongs to another owner" in refused.json()["detail"]
+    assert "'answer-all' or 'admin'" in refused.json()["detail"]
+    assert eve.delete(f"{API}/runs/{asks}").status_code == 403
+    assert "admin" not in eve.get("/overview").text
+    assert eve.post(f"{API}/runs/no-such-run/stop").status_code == 404
+
+
+def test_answer_all_answers_the_runs_of_all_owners_in_ones_own_name(
+    site: Site, ann: TestClient
+) -> None:
+    asks, unread = (submitted(ann, interrupt_before=["Controller"]) for _ in range(2))
+    approver = site.asking(site.token("eve", "read-all", "answer-all"))
+    assert "Waiting for you" in approver.get(f"/runs/{asks}").text
+    assert approver.post(f"{API}/runs/{asks}/resume").status_code == 200
+    answered = [each for each in site.client.events(asks, follow=False) if each.type == "resumed"]
+    assert [each.data["by"] for each in answered] == ["eve"]
+    blind = site.asking(site.token("eve", "answer-all"))
+    assert blind.get(f"{API}/runs/{unread}").status_code == 403
+    assert blind.post(f"{API}/runs/{unread}/resume").status_code == 200
+
+
 def test_what_is_not_even_a_run_is_not_there(site: Site, ann: TestClient) -> None:
     site.client._store.redis.set(site.client._store.keys.run("r"), "x")
     assert ann.get(f"{API}/runs/r").status_code == 404

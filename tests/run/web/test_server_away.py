@@ -11,7 +11,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from perdure import Client, Settings
+from perdure.worker.cli.main import run as perdure
+from perdure.worker.client.remote import RemoteClient
+from perdure.worker.domain.verdict import VerdictCode
+from perdure.worker.errors import StoreUnavailable
 from perdure.worker.web import Caller, Scope, create_app
+from tests.support.spoiled_servers import without_disk
+from tests.support.threaded_server import serving
 
 #: Nothing listens there.
 AWAY = "redis://someone:secret@localhost:1/0"
@@ -66,3 +72,37 @@ def test_a_caller_who_is_no_admin_does_not_read_it_and_an_admin_does(
     some = frozenset(Scope) - {Scope.ADMIN}
     assert ADDRESS not in asked(client, Caller("ann", some), call)
     assert ADDRESS in asked(client, Caller("root", frozenset({Scope.ADMIN})), call)
+
+
+def test_over_http_why_and_writes_name_a_full_disk_as_they_do_here(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with without_disk() as full:
+        settings = Settings(redis_url=full.url)
+        with closing(Client(settings=settings)) as client:
+            client._store.redis.config_set("stop-writes-on-bgsave-error", "no")
+            run_id = client.submit("countdown", "g", {"rounds": 1}).id
+            ended = client.submit("countdown", "g", {"rounds": 1}).id
+            client.request_stop(ended, "now")
+            client._store.redis.config_set("stop-writes-on-bgsave-error", "yes")
+            here = client.why(run_id)
+            assert client.why(ended).code is VerdictCode.ENDED
+            reader = Caller("ann", frozenset({Scope.READ_ALL, Scope.SUBMIT}))
+            browser = TestClient(
+                create_app(client=client, caller=lambda _: reader), base_url="http://localhost"
+            )
+            refused = browser.post("/api/v1/runs", json={"flow": "countdown", "goal": "g"})
+            page = browser.get("/stuck")
+        with serving(settings) as url, closing(RemoteClient(url)) as remote:
+            there = remote.why(run_id)
+            with pytest.raises(StoreUnavailable, match=r"MISCONF.*It cannot write to its disk"):
+                remote.submit("countdown", "g", {"rounds": 1})
+            monkeypatch.delenv("PERDURE_REDIS_URL", raising=False)
+            assert perdure(["why", run_id, "--url", url]) == 0
+    assert here.code is there.code is VerdictCode.SERVER_SILENT
+    assert here.details["refuses"] == there.details["refuses"] == "MISCONF"
+    assert here.details["otherwise"] == "no-worker-for-the-role"
+    for text in (here.sentence, there.sentence, capsys.readouterr().out, refused.text):
+        assert "MISCONF" in text and "It cannot write to its disk" in text
+        assert full.url.rpartition("/")[2] not in text
+    assert refused.status_code == 503 and page.status_code == 200

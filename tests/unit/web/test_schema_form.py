@@ -133,6 +133,8 @@ texts = st.text(
 ).filter(lambda text: text.strip() == text)
 texts = texts.filter(lambda text: len(text.splitlines()) == 1)
 lines = st.lists(texts, min_size=1, max_size=4)
+#: What an item of a list may be that another program has submitted.
+items = texts | st.text(min_size=1) | st.sampled_from(["a\nb", " a", '["a"]', '"a"', "a\u2028b"])
 
 
 @given(
@@ -144,8 +146,8 @@ lines = st.lists(texts, min_size=1, max_size=4)
             "colour": st.sampled_from(["red", "blue"]),
             "size": st.sampled_from(["small", 2]),
             "fragile": st.booleans(),
-            "tags": lines,
-            "where": texts | st.lists(texts, min_size=2, max_size=4),
+            "tags": st.lists(items, min_size=1, max_size=4),
+            "where": items | st.lists(items, min_size=2, max_size=4),
             "note": lines.map("\n".join),
             "place": st.fixed_dictionaries({"name": texts, "floor": st.integers()}),
             "numbers": st.lists(st.integers(), min_size=1),

@@ -105,8 +105,8 @@ def print_inbox(
         asked, question = what(each), plain(each.question)
         about = (
             plain(each.flow)
-            if plain(each.goal) in (asked, question)
-            else f"{plain(each.flow)}: {plain(each.goal)}"
+            if plain(each.heading) in (asked, question)
+            else f"{plain(each.flow)}: {plain(each.heading)}"
         )
         console.print(Text(about, "dim"), no_wrap=True, overflow="ellipsis")
         if tree := of_tree(each):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from datetime import datetime
 from functools import partial
@@ -12,7 +13,7 @@ from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.options import flow_option, json_option, status_option, url_option
 from perdure.worker.cli.target import known_id, reader_for
-from perdure.worker.presentation.text import duration, plain, since
+from perdure.worker.presentation.text import duration, moment, plain, since
 from perdure.worker.presentation.usage import amount
 
 
@@ -32,6 +33,11 @@ from perdure.worker.presentation.usage import amount
 @click.option("--parent", metavar="RUN", help="Only the children of RUN, in order of their start.")
 @click.option("--thread", "thread_id", metavar="THREAD", help="Only runs of this thread.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Only runs with this label.")
+@click.option(
+    "--group",
+    is_flag=True,
+    help="List errored runs in groups: by flow, node and kind of error, with their number.",
+)
 @json_option
 @url_option
 def list_command(
@@ -43,6 +49,7 @@ def list_command(
     parent: str | None,
     thread_id: str | None,
     labels: tuple[str, ...],
+    group: bool,
     as_json: bool,
     url: str | None,
 ) -> None:
@@ -54,11 +61,17 @@ def list_command(
       perdure list status:errored flow:react label:team=a "submitted:<1d"
       perdure list by:ann "cost:>0.5" sort:cost "words of the goal"
 
-    The keys: status, flow, label, by, goal, error, id, thread, submitted, ended, duration, cost,
-    sort. A "-" in front excludes runs; write "--" before it. The runs below a run: perdure tree
-    RUN.
+    The keys: status, flow, label, input, by, goal, error, node, kind, id, thread, submitted, ended,
+    duration, cost, sort. A "-" in front excludes runs; write "--" before it. For the runs below a
+    run, use perdure tree RUN.
     """
     line = _line_of(query)
+    if group:
+        if parent is not None or status not in (None, "errored"):
+            raise click.UsageError("--group lists errored runs. Leave out --parent and --status.")
+        line = _with_terms(line, labels, thread_id, children)
+        list_groups(line, flow, limit, as_json, url)
+        return
     with reader_for(url) as client:
         parent = None if parent is None else known_id(client, parent)
         page = client.runs(
@@ -151,6 +164,54 @@ def _line_of(texts: tuple[str, ...]) -> str:
         quoted(text) if " " in text and ":" not in text and '"' not in text else text
         for text in texts
     )
+
+
+def _with_terms(line: str, labels: tuple[str, ...], thread_id: str | None, children: bool) -> str:
+    """Return a query line with terms in place of these options of the command."""
+    from perdure.worker.domain.query_line import QueryTerm
+
+    named = [
+        *(("label", f"{name}={value}") for name, value in (_labels_of(labels) or {}).items()),
+        ("thread", thread_id or ""),
+        ("children", "yes" if children else ""),
+    ]
+    return " ".join([line, *(str(QueryTerm(key, text)) for key, text in named if text)]).strip()
+
+
+def list_groups(line: str, flow: str | None, limit: int, as_json: bool, url: str | None) -> None:
+    """Print the groups of errored runs that match a query line, and how to retry one of them."""
+    with reader_for(url) as client:
+        found = client.error_groups(flow, query=line or None)
+    shown = found.groups[:limit]
+    if found.looked_back is not None:
+        click.echo(
+            f"only the newest {found.looked_at:,} errored runs were looked at, back to "
+            f"{moment(found.looked_back)}. To look at older ones: {program()} list --group "
+            f"'ended:<{found.looked_back.isoformat(timespec='milliseconds')}'",
+            err=True,
+        )
+    if as_json:
+        output.document({**found.to_dict(), "groups": [group.to_dict() for group in shown]})
+        return
+    rows = [
+        (
+            str(group.count),
+            plain(group.flow),
+            plain(group.node),
+            group.newest,
+            _ago(group.newest_at),
+            plain(group.kind),
+        )
+        for group in shown
+    ]
+    columns = ("runs", "flow", "node", "newest", "errored", "kind")
+    output.table(columns, rows, "kind", "no errored runs", spare=("errored", "flow"))
+    if shown and sys.stdout.isatty():
+        click.echo(
+            f"to retry the first group: {program()} retry --query {shlex.quote(shown[0].query)}"
+        )
+    if len(found.groups) > limit:
+        click.echo(f"there are more groups; see them with --limit {limit * 4}", err=True)
 
 
 def _labels_of(texts: tuple[str, ...]) -> dict[str, str] | None:

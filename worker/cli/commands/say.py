@@ -15,6 +15,9 @@ from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for, known_id
 from perdure.worker.presentation.text import value_text
 
+#: Node of a flow with a controller, which hears what is said.
+CONTROLLER = "Controller"
+
 
 @click.command("say")
 @click.argument("run_id", metavar="RUN")
@@ -30,11 +33,22 @@ def say_command(
     with client_for(url) as client:
         run_id = known_id(client, run_id)
         receipt = client.say(run_id, words, key=key, by=by or name_for(client))
+        flow = client.get(run_id).flow
+        info = client.flows().get(flow)
+    has_controller = info is None or CONTROLLER in info["nodes"]
+    if not has_controller:
+        click.echo(
+            f"flow {flow!r} has no controller, so only its own code can hear this: "
+            'context.take("say"), or the agent that it runs. If none does, the event `unread` '
+            "names it when the run ends",
+            err=True,
+        )
     if as_json:
         output.document(receipt.to_dict())
         return
+    heard = "; its controller hears it in its next round" if has_controller else ""
     click.echo(
-        f"said to {run_id}, number {receipt.number}; its controller hears it in its next round; "
+        f"said to {run_id}, number {receipt.number}{heard}; "
         f"to follow it: {output.follow_hint(run_id, url)}"
     )
 

@@ -16,7 +16,17 @@ from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import state_client_for
 from perdure.worker.presentation.text import moment, plain
 
-SCOPES = ("read", "submit", "answer", "stop", "signal", "admin", "sign-in")
+SCOPES = (
+    "read",
+    "read-all",
+    "submit",
+    "answer",
+    "answer-all",
+    "stop",
+    "signal",
+    "admin",
+    "sign-in",
+)
 
 
 class TokenCommands(Commands):

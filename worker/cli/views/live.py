@@ -158,7 +158,7 @@ class LiveView:
             else since(run.created_at)
         )
         first = Text.assemble(
-            (plain(run.flow), "bold"), "  ", plain(run.goal), no_wrap=True, overflow="ellipsis"
+            (plain(run.flow), "bold"), "  ", plain(run.title), no_wrap=True, overflow="ellipsis"
         )
         gap = "  " if width >= MEDIUM else " "
         second = Text.assemble(

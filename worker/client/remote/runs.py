@@ -23,6 +23,7 @@ from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
 from perdure.worker.client.steer import Steering, check_words
 from perdure.worker.client.values import seconds_of
+from perdure.worker.domain.error_groups import MOST_LOOKED, ErrorGroups
 from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_query import SORTED_AFTER_READING, RunQuery
@@ -115,6 +116,22 @@ class RemoteReads(RemoteConnection, ClientApi):
     def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
         not_here(submitted_by=submitted_by)
         return dict(self._ask("/runs", limit=1).get("counts") or {})
+
+    def error_groups(
+        self,
+        flow: str | None = None,
+        *,
+        query: str | None = None,
+        look: int | None = None,
+        submitted_by: str | None = None,
+    ) -> ErrorGroups:
+        validation.optional_texts(flow=flow, query=query)
+        validation.look(look)
+        not_here(submitted_by=submitted_by)
+        RunQuery.of(query or "")
+        return ErrorGroups.from_dict(
+            self._ask("/errors", flow=flow, q=query or None, look=look and min(look, MOST_LOOKED))
+        )
 
     def transcript(self, run_id: str) -> Transcript:
         return cast(Transcript, self._ask(path_of(run_id, "transcript")))

@@ -16,6 +16,7 @@ from perdure.flows.durations import as_seconds, is_duration, seconds_of
 from perdure.flows.files import MOST_FILES, MOST_OF_A_NAME
 from perdure.flows.names import TOPIC, suggest
 from perdure.worker.client.validation import KEPT, MOST_GENERATIONS, MOST_KEPT, NONCE
+from perdure.worker.domain.error_groups import LOOKED_AT, MOST_LOOKED
 from perdure.worker.domain.query_line import MOST_CHARACTERS
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.settlement import LONGEST
@@ -431,6 +432,17 @@ class Listing(Place):
         Field(max_length=MOST_CHARACTERS, examples=['status:errored submitted:<1d "nightly"']),
     ] = ""
     """A query line: `key:value` and words, as on the dashboard's page of runs."""
+
+
+class ErrorListing(Known):
+    """Which errored runs to group."""
+
+    flow: FlowName | None = None
+    """Only runs of this flow."""
+    q: Annotated[str, Field(max_length=MOST_CHARACTERS, examples=["ended:<1d label:team=a"])] = ""
+    """A query line, as of `GET /runs`."""
+    look: Annotated[int, Field(ge=1, le=MOST_LOOKED)] = LOOKED_AT
+    """Maximum number of errored runs to look at, newest first."""
 
 
 class Deletion(Known):

@@ -13,6 +13,7 @@ from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from perdure.flows.files import file_from
+from perdure.worker.domain.error_groups import ErrorGroups
 from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run
 from perdure.worker.domain.run_tree import RunTree
@@ -26,6 +27,7 @@ from perdure.worker.web.api.requests import (
     AskedStep,
     DeleteMany,
     Deletion,
+    ErrorListing,
     ForkOne,
     Keep,
     Limits,
@@ -129,6 +131,22 @@ def list_runs(listing: Annotated[Listing, Query()], runs: Runs) -> Response:
     )  # fmt: skip
     counts = None if listing.cursor or listing.parent else runs.status_counts()
     return Json(RunPage(page.runs, page.cursor, page.damaged, counts).to_dict())
+
+
+@router.get(
+    "/errors",
+    operation_id="list_errors",
+    response_model=ErrorGroups,
+    responses=problems("invalid-request", "invalid-input"),
+)
+def list_errors(listing: Annotated[ErrorListing, Query()], runs: Runs) -> Response:
+    """List the errored runs in groups by flow, node and kind of error, the largest group first.
+
+    `query` of a group chooses its runs in `POST /retries`, `POST /deletions` and `GET /runs`. If
+    `looked_back` is set, there are older errored runs that were not looked at.
+    """
+    groups = runs.error_groups(listing.flow, listing.q or None, listing.look)
+    return Json(groups.to_dict())
 
 
 @router.get(

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from perdure.worker.client import Client
 from perdure.worker.client.tokens import Tokens
-from perdure.worker.domain.token import AccessToken
+from perdure.worker.domain.token import WIDER, AccessToken
 from perdure.worker.domain.token import Scope as Scope  # noqa: PLC0414  part of this module's names
 from perdure.worker.errors import DamagedToken, UnknownCaller
 from perdure.worker.errors import Forbidden as Forbidden  # noqa: PLC0414  clients raise it too
@@ -55,11 +55,23 @@ class Caller:
     @property
     def sees_only(self) -> str | None:
         """The owner whose runs the HTTP caller may see, or None for the runs of all owners."""
-        return None if self.is_admin else self.name
+        return self.limited_to(Scope.READ)
+
+    def limited_to(self, scope: Scope) -> str | None:
+        """Return the owner on whose runs the HTTP caller may use a permission scope.
+
+        Returns:
+            The caller's name, or None if the scope holds for the runs of all owners.
+        """
+        return None if self.is_admin or WIDER.get(scope) in self.scopes else self.name
 
     def may(self, scope: Scope) -> bool:
         """Return whether the HTTP caller has a permission scope. An admin has all of them."""
-        return self.is_admin or scope in self.scopes
+        return self.is_admin or scope in self.scopes or WIDER.get(scope) in self.scopes
+
+    def may_with(self, scope: Scope, owner: str | None) -> bool:
+        """Return whether the HTTP caller may use a permission scope on the runs of an owner."""
+        return self.may(scope) and self.limited_to(scope) in (None, owner)
 
     def require(self, scope: Scope) -> None:
         """Raise Forbidden unless the HTTP caller has the permission scope."""

@@ -27,6 +27,7 @@ from perdure.worker.client.read import read_turns
 from perdure.worker.client.threads import topic_of
 from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.doctor import Finding
+from perdure.worker.domain.error_groups import ErrorGroups
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
@@ -40,12 +41,14 @@ from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.stream import StreamItem, StreamReader
+from perdure.worker.domain.token import WIDER
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import DamagedRun, RunExists, RunNotFound
 from perdure.worker.metrics.exposition import exposition
+from perdure.worker.store.lookups import is_there
 from perdure.worker.store.notifications import NotificationRecords
-from perdure.worker.web.auth.authenticate import Caller, Scope
+from perdure.worker.web.auth.authenticate import Caller, Forbidden, Scope
 
 #: Runs that are looked at for one page at most (``python -m benchmarks search``). So the cost of a
 #: page does not depend on how many runs exist or how few of them match.
@@ -119,6 +122,15 @@ class AuthorizedClient:
             query=query,
         )
 
+    def error_groups(
+        self, flow: str | None = None, query: str | None = None, look: int | None = None
+    ) -> ErrorGroups:
+        """Return the errored runs that the HTTP caller may see, in groups of equal failures."""
+        self.caller.require(Scope.READ)
+        return self.client.error_groups(
+            flow, query=query, look=look, submitted_by=self.caller.sees_only
+        )
+
     def status_counts(self) -> dict[str, int]:
         """Return how many runs of each status the HTTP caller may see."""
         self.caller.require(Scope.READ)
@@ -134,18 +146,18 @@ class AuthorizedClient:
         return NotificationRecords(self.client._store).dead_count() if self.caller.is_admin else 0
 
     def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
-        """Return how many runs ended in each part of the last seconds, for an admin."""
-        self.caller.require(Scope.ADMIN)
+        """Return how many runs of all owners ended in each part of the last seconds."""
+        self._require_read_all()
         return self.client._store.ended_counts(seconds, buckets)
 
     def metric_totals(self) -> Mapping[str, str]:
-        """Return the totals of the workers' metrics, by field, for an admin."""
-        self.caller.require(Scope.ADMIN)
+        """Return the totals of the workers' metrics over the runs of all owners, by field."""
+        self._require_read_all()
         return self.client._store.figures.look().rounds
 
     def metric_history(self, span: str) -> MetricHistory:
-        """Return the figures of rounds over a span of time, for an admin."""
-        self.caller.require(Scope.ADMIN)
+        """Return the figures of the rounds of all owners over a span of time."""
+        self._require_read_all()
         return self.client._store.figures.history(span)
 
     def several(self, run_ids: Iterable[str]) -> list[Run]:
@@ -381,7 +393,9 @@ class AuthorizedClient:
         Raises:
             RunExists: A run of another owner has the same id.
         """
-        self._owned(run, Scope.SUBMIT)
+        self.caller.require(Scope.SUBMIT)
+        if self.caller.limited_to(Scope.READ) is not None:
+            self._owned(run, Scope.SUBMIT)
         self.caller.require(Scope.READ)
         if options.get("idempotency_key"):
             options["idempotency_key"] = self._own(options["idempotency_key"])
@@ -456,7 +470,7 @@ class AuthorizedClient:
     ) -> list[Done]:
         """Retry all errored runs that the HTTP caller may see, or those of one flow or query."""
         self.caller.require(Scope.SUBMIT)
-        return self.client.retry_many(flow, self.caller.sees_only, query, limit)
+        return self.client.retry_many(flow, self.caller.limited_to(Scope.SUBMIT), query, limit)
 
     # answer
 
@@ -501,7 +515,14 @@ class AuthorizedClient:
         """Stop the live runs of a flow, a status or a query that the HTTP caller may see."""
         self.caller.require(Scope.STOP)
         return self.client.request_stop_many(
-            flow, status, mode, reason, self.caller.name, self.caller.sees_only, query, limit
+            flow,
+            status,
+            mode,
+            reason,
+            self.caller.name,
+            self.caller.limited_to(Scope.STOP),
+            query,
+            limit,
         )
 
     # signal
@@ -594,14 +615,30 @@ class AuthorizedClient:
         return f"{self.caller.name}/{name}"
 
     def _owned(self, run_id: str, scope: Scope) -> None:
-        """Raise an error unless the HTTP caller has the scope and may see the run.
+        """Raise an error unless the HTTP caller has the scope for the run.
 
-        A run of another owner is reported as not found. A damaged run is checked as well, since
-        only its owner is read.
+        A run of another owner is reported as not found, except to callers who may read it. A
+        damaged run is checked as well, since only its owner is read.
         """
         self.caller.require(scope)
-        if self.caller.sees_only not in (None, self.client._submitter(run_id)):
+        owner = self.caller.limited_to(scope)
+        if owner is None or owner == self.client._submitter(run_id):
+            return
+        if self.caller.limited_to(Scope.READ) is not None or not is_there(
+            self.client._store, run_id
+        ):
             raise not_found(run_id)
+        wider = WIDER.get(scope)
+        raise Forbidden(
+            f"run {run_id} belongs to another owner. The scope {scope.value!r} of {owner} is for "
+            f"their own runs. For the runs of all owners, a token needs the scope "
+            f"{'' if wider is None else f'{wider.value!r} or '}{Scope.ADMIN.value!r}"
+        )
+
+    def _require_read_all(self) -> None:
+        """Raise Forbidden unless the HTTP caller may read the runs of all owners."""
+        if self.caller.sees_only is not None:
+            self.caller.require(Scope.READ_ALL)
 
 
 def _authorized_client(request: Request) -> AuthorizedClient:

@@ -83,7 +83,7 @@ def _facts(left: Run, right: Run) -> list[Compared]:
     def side(run: Run) -> dict[str, str]:
         return {
             "flow": run.flow,
-            "goal": run.title,
+            "goal": run.purpose,
             **{f"input {name}": _cut(value) for name, value in run.inputs.items()},
             **{f"label {name}": value for name, value in run.labels.items()},
             "model": str(run.details.get("model") or ""),

@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from perdure.worker.domain.metric_history import PARTS, SPANS
-from perdure.worker.domain.verdict import Verdict
+from perdure.worker.domain.verdict import Verdict, VerdictCode
 from perdure.worker.presentation.questions import KINDS, what
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
@@ -22,13 +22,21 @@ from perdure.worker.web.dashboard.page import PageRoute, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
+#: Number of the newest errored runs that are put into groups. An open page looks every 5 s.
+ERRORED_LOOKED_AT = 500
 #: Rows of the list of what needs attention. The pages Inbox and Stuck have all.
 ROWS = 20
 
 
 @dataclass(frozen=True)
 class Attention:
-    """One row of what needs attention: a run, and why."""
+    """One row of what needs attention: a run, or several that failed alike, and why.
+
+    Attributes:
+        run_id: the run. Of several, the newest.
+        count: the number of runs that failed alike.
+        query: the query line that chooses them.
+    """
 
     run_id: str
     title: str
@@ -37,6 +45,8 @@ class Attention:
     sentence: str
     since: datetime | None
     is_question: bool = False
+    count: int = 1
+    query: str = ""
 
 
 @dataclass
@@ -119,7 +129,7 @@ def _attention(runs: AuthorizedClient) -> list[Attention]:
     questions = [
         Attention(
             waiting.run_id,
-            waiting.goal,
+            waiting.heading,
             waiting.flow,
             KINDS[waiting.kind],
             what(waiting) if waiting.kind == "budget" else waiting.question,
@@ -128,7 +138,28 @@ def _attention(runs: AuthorizedClient) -> list[Attention]:
         )
         for waiting in runs.inbox(ROWS).waiting
     ]
-    return [*questions, *_standing_still(runs, runs.stuck(ROWS))][: 2 * ROWS]
+    verdicts = [each for each in runs.stuck(ROWS) if each.code is not VerdictCode.ENDED]
+    still = list(_standing_still(runs, verdicts))
+    return [*questions, *still[:ROWS], *_errored(runs)][: 3 * ROWS]
+
+
+def _errored(runs: AuthorizedClient) -> list[Attention]:
+    """Return the newest errored runs, those that failed alike in one row."""
+    groups = runs.error_groups(look=ERRORED_LOOKED_AT).groups[:ROWS]
+    titles = runs.titles([group.newest for group in groups])
+    return [
+        Attention(
+            group.newest,
+            titles.get(group.newest, ("", ""))[0],
+            group.flow,
+            "errored",
+            group.error,
+            group.newest_at,
+            count=group.count,
+            query=group.query,
+        )
+        for group in groups
+    ]
 
 
 def _standing_still(runs: AuthorizedClient, verdicts: Sequence[Verdict]) -> Iterable[Attention]:

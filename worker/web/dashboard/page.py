@@ -123,7 +123,10 @@ BACK_PAGES = ("overview", "runs", "inbox", "fleet", "stuck")
 
 async def _filled(request: Request) -> dict[str, str]:
     form = await request.form()
-    return {name: value for name, value in form.items() if isinstance(value, str)}
+    # Browsers send each line break of a text area as CR and LF, whatever the page had.
+    return {
+        name: value.replace("\r\n", "\n") for name, value in form.items() if isinstance(value, str)
+    }
 
 
 Filled = Annotated[dict[str, str], Depends(_filled)]

@@ -10,6 +10,7 @@ from perdure.flows.files import BYTES, PICTURES
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run
+from perdure.worker.domain.token import Scope
 from perdure.worker.errors import DamagedRun
 from perdure.worker.ids import new_digits
 from perdure.worker.presentation.usage import accounts
@@ -105,6 +106,10 @@ def _page(
         request,
         "run.html",
         run=run,
+        may_here={
+            scope.value: runs.caller.may_with(scope, run.details.get("submitted_by"))
+            for scope in Scope
+        },
         timeline=shown,
         strip=Strip(outline, ids[-1] if ids else "", ids[0] if ids else ""),
         failed=outline.failures,

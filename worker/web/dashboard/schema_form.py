@@ -127,6 +127,9 @@ def read(field: Field, text: str) -> Any:
         case "long":
             return text.replace("\r\n", "\n")
         case "lines" | "line_or_lines":
+            listed = _as_json_texts(text)
+            if listed is not None and (field.kind != "lines" or isinstance(listed, list)):
+                return listed
             lines = [line.strip() for line in text.splitlines() if line.strip()]
             return lines[0] if field.kind == "line_or_lines" and len(lines) == 1 else lines
         case "integer" | "number":
@@ -148,11 +151,32 @@ def write(field: Field, value: Any) -> str:
         case "text" | "long":
             return str(value)
         case "lines" | "line_or_lines":
-            return value if isinstance(value, str) else "\n".join(map(str, value))
+            items = [value] if isinstance(value, str) else list(map(str, value))
+            if all(map(is_line, items)) and _as_json_texts("\n".join(items)) is None:
+                return "\n".join(items)
+            # A text with a line break would come back as two.
+            return json.dumps(value)
         case _:
             return json.dumps(
                 value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) else None
             )
+
+
+def is_line(text: str) -> bool:
+    """Return whether a text comes back unchanged from a line of a text area."""
+    return text.isprintable() and text == text.strip() != ""
+
+
+def _as_json_texts(text: str) -> str | list[str] | None:
+    """Return the text, or the list of texts, of which ``text`` is the JSON. None if it is none."""
+    if text.lstrip()[:1] not in ("[", '"'):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return value if is_list or isinstance(value, str) else None
 
 
 def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:

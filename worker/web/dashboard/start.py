@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,12 +21,16 @@ from perdure.worker.web.dashboard.schema_form import (
     Field,
     MissingField,
     fields_of,
+    is_line,
     values_of,
     write,
 )
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
+#: A text in the quotes of JSON, and a line ``name=text`` whose parts may have such quotes.
+QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+PAIR = re.compile(rf"\s*(?P<name>{QUOTED.pattern}\s*|[^=\s][^=]*)=(?P<value>.*)")
 #: Prefix of the inputs' field names, so that none clashes with the goal or an option.
 INPUT = "input."
 
@@ -109,7 +115,7 @@ def _filled_again(run: Run, info: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields of a form that submits a run again, with the same inputs and options."""
     filled = {
         "goal": run.goal,
-        "labels": "\n".join(f"{name}={value}" for name, value in run.labels.items()),
+        "labels": "\n".join(_line(*label) for label in run.labels.items()),
         "budgets": "\n".join(
             f"{name}={limit:g}" for name, limit in changed_budgets(run, info).items()
         ),
@@ -179,15 +185,42 @@ def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """Return the names and texts in a form field that has one ``name=text`` per line."""
+    """Return the names and texts in a form field that has one ``name=text`` per line.
+
+    A name or a text in the quotes of JSON is read as JSON, so it can have line breaks.
+
+    Raises:
+        MissingField: A line has another form.
+    """
     pairs = {}
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        if line.strip() and not (equals and name.strip()):
+    for line in text.split("\n"):
+        match = PAIR.fullmatch(line)
+        if line.strip() and match is None:
             raise MissingField(f"expected name=text, one per line, got {line[:60]!r}")
-        if line.strip():
-            pairs[name.strip()] = value.strip()
+        if match is not None:
+            pairs[_read_part(match["name"])] = _read_part(match["value"])
     return pairs
+
+
+def _line(name: str, text: str) -> str:
+    """Return a name and a text as a line that ``_pairs`` reads. Quotes stand where needed."""
+    return f"{_part(name) if '=' not in name else json.dumps(name)}={_part(text) if text else ''}"
+
+
+def _part(text: str) -> str:
+    return text if is_line(text) and text[0] != '"' else json.dumps(text)
+
+
+def _read_part(text: str) -> str:
+    text = text.strip()
+    if not QUOTED.fullmatch(text):
+        return text
+    try:
+        return str(json.loads(text))
+    except ValueError as error:
+        raise MissingField(
+            f"expected a text, or one in the quotes of JSON, got {text[:60]!r}"
+        ) from error
 
 
 def _amounts(text: str) -> dict[str, float]:

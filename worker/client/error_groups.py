@@ -1,0 +1,83 @@
+"""Groups of errored runs. Finding them reads a bounded number of runs, and four fields of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from perdure.worker.client import validation
+from perdure.worker.client.run_list import RunFilter, RunScan
+from perdure.worker.domain.error_groups import LOOKED_AT, ErrorGroup, ErrorGroups, kind_of
+from perdure.worker.domain.query_line import QueryTerm, line_of, terms_of
+from perdure.worker.domain.run import RunStatus
+from perdure.worker.domain.run_query import RunQuery
+from perdure.worker.store import Store
+
+#: Fields that say to which group a run belongs.
+READ = ("phase", "flow", "current_node", "error", "ended_at")
+#: Latest time (ms), in the year 2096: a score may be later than the calendar.
+LATEST = 4e12
+#: Characters of a group's error.
+ERROR_CHARACTERS = 500
+#: Keys of a query line that a group sets itself, or that choose no runs.
+OF_GROUP = ("status", "flow", "node", "kind", "sort")
+
+
+def error_groups(
+    store: Store,
+    flow: str | None,
+    query: str | None,
+    look: int | None,
+    submitted_by: str | None,
+) -> ErrorGroups:
+    """Return the errored runs of a store in groups, as ``ReadApi.error_groups`` describes it."""
+    validation.optional_texts(flow=flow, query=query)
+    validation.submitter(submitted_by)
+    validation.look(look)
+    terms = [term for term in terms_of(query or "") if term.key != "sort"]
+    asked = RunQuery.of(line_of(terms))
+    wanted = RunFilter(
+        RunStatus.ERRORED, flow, {}, submitted_by, query=asked, now=float(store.time())
+    )
+    scan = RunScan(store, wanted, None, READ)
+    rest = line_of(term for term in terms if term.key not in OF_GROUP or term.is_not)
+    counts: Counter[tuple[str, str, str]] = Counter()
+    newest: dict[tuple[str, str, str], ErrorGroup] = {}
+    most = LOOKED_AT if look is None else look
+    while not scan.is_over and scan.looked < most:
+        for candidate in scan.take(min(wanted.batch_size, most - scan.looked)):
+            fields = candidate.fields
+            if fields.get("phase") != RunStatus.ERRORED.value:
+                continue
+            error = fields.get("error", "")
+            at = moment(fields.get("ended_at", "0"))
+            of_group = fields.get("flow", ""), fields.get("current_node", ""), kind_of(error)
+            counts[of_group] += 1
+            if of_group not in newest or at > newest[of_group].newest_at:
+                newest[of_group] = ErrorGroup(
+                    *of_group,
+                    count=0,
+                    newest=candidate.run_id,
+                    newest_at=at,
+                    error=error[:ERROR_CHARACTERS],
+                    query=_query_of(*of_group, rest),
+                )
+    groups = [replace(group, count=counts[name]) for name, group in newest.items()]
+    groups.sort(key=lambda group: (group.count, group.newest_at), reverse=True)
+    looked_back = None if scan.is_over else moment(scan.position.partition(":")[0])
+    return ErrorGroups(groups, sum(counts.values()), looked_back)
+
+
+def _query_of(flow: str, node: str, kind: str, rest: str) -> str:
+    named = (("status", "errored"), ("flow", flow), ("node", node), ("kind", kind))
+    line = line_of(QueryTerm(key, text) for key, text in named if text)
+    return f"{line} {rest}".strip()
+
+
+def moment(text: str) -> datetime:
+    """Return the moment of a stored time, or of a score of an index (ms since 1970)."""
+    try:
+        return datetime.fromtimestamp(min(float(text), LATEST) / 1000, UTC)
+    except (ValueError, OverflowError):  # of a run that was changed by hand
+        return datetime.fromtimestamp(0, UTC)

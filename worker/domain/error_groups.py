@@ -1,0 +1,77 @@
+"""Equal failures: what the errors of several runs have in common, and the groups that clients see.
+
+A group has a flow, a node and a kind of error. The kind is derived from the stored text, so runs of
+earlier releases have one too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure.worker.domain.document import Document
+
+#: Number of errored runs that are looked at if the caller sets no bound: about 30 ms.
+LOOKED_AT = 2000
+#: Number that one request over HTTP may look at, at most.
+MOST_LOOKED = 15_000
+#: Maximum characters of a kind that is a sentence and no name of a class.
+KIND_CHARACTERS = 80
+#: What a stored error begins with: the run, its step and its node.
+_WHERE = re.compile(r"run \S+, step \d+(?:, node [^:]*)?: ")
+#: The class of an exception, in front of its message.
+_CLASS = re.compile(r"([A-Z][A-Za-z0-9_]*)(?:: |$)")
+#: Parts of a sentence that differ between equal failures: quoted texts, ids and numbers.
+_VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|\b(?=[A-Za-z_-]*\d)[\w-]+(?:\.\d+)*")
+
+
+def kind_of(error: str) -> str:
+    """Return the kind of a stored error: the class of its exception, or else its sentence.
+
+    In a sentence, "…" stands for quoted texts, for ids and for numbers.
+    """
+    lines = _WHERE.sub("", error, count=1).strip().splitlines()
+    if not lines:
+        return ""
+    named = _CLASS.match(lines[0])
+    if named is not None:
+        return named[1]
+    return _VARIABLE.sub("…", lines[0])[:KIND_CHARACTERS].strip()
+
+
+@dataclass(frozen=True)
+class ErrorGroup(Document):
+    """Errored runs of one flow that failed at the same node with the same kind of error."""
+
+    flow: str
+    """The flow of the runs."""
+    node: str
+    """The node at which they failed."""
+    kind: str
+    """The class of the exception, or the sentence of the error without ids and numbers."""
+    count: int
+    """Number of runs, among those that were looked at."""
+    newest: str
+    """Id of the run that failed last."""
+    newest_at: datetime
+    """When that run failed."""
+    error: str
+    """The error of that run. Its beginning, if it is long."""
+    query: str
+    """Query line that chooses the runs of this group, such as for `perdure retry --query`."""
+
+
+@dataclass(frozen=True)
+class ErrorGroups(Document):
+    """Errored runs in groups, the largest group first."""
+
+    groups: list[ErrorGroup]
+    """The groups. Of equal size, the group with the newest failure comes first."""
+    looked_at: int
+    """Number of errored runs that were looked at, the newest first."""
+    looked_back: datetime | None = None
+    """Older runs were not looked at. Not set if all were looked at.
+
+    It is a time of failure, or of submission if only the runs of one submitter were looked for.
+    """
