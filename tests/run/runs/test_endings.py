@@ -33,12 +33,13 @@ from tests.support.runs_in_every_status import play
 from tests.support.threaded_server import serving
 
 
-def test_a_run_whose_next_node_is_gone_errors_at_once_and_names_the_nodes_there_are(
+def test_a_run_whose_next_node_is_gone_and_that_shall_not_wait_errors_and_names_the_nodes_there_are(
     client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = client.submit("relay", "g", interrupt_before=["Report"])
     play(settings, run.id)
     assert client.get(run.id).status is RunStatus.INTERRUPTED
+    monkeypatch.setattr(Relay, "on_misfit", "end")
     monkeypatch.setattr(Relay, "topology", (Node("Fetch", "fetch"), Node("Reporting", "report")))
     client.resume(run.id)
     play(settings, run.id)

@@ -35,6 +35,7 @@ from perdure import (
     workflow,
 )
 from perdure.flows.controllers.model import ModelController
+from perdure.flows.lifespans import close_lifespans
 from perdure.flows.notes import NotesIn
 from perdure.flows.yaml_flows.load import read_flow
 from perdure.testing import FakeModel
@@ -131,6 +132,7 @@ def test_runs_at_once_lose_no_note(client: Client, settings: Settings, driver: D
 
 
 def test_a_flow_keeps_its_notes_in_a_store_of_its_own(client: Client, driver: Driver) -> None:
+    close_lifespans()  # Another test may have opened the store.
     assert answer(client, driver, "likes tea", "noting_elsewhere") == []
     assert answer(client, driver, "likes figs", "noting_elsewhere") == ["likes tea"]
     assert client.note_namespaces() == []
