@@ -78,9 +78,7 @@ def test_a_refused_message_is_handed_on_and_its_run_is_queued_at_once(
     assert isinstance(try_claim(store), Claim)
 
 
-def test_the_message_of_a_run_that_code_does_not_fit_is_handed_on(
-    store: Store, apart: str
-) -> None:
+def test_the_message_of_a_run_that_code_does_not_fit_is_handed_on(store: Store, apart: str) -> None:
     new_run(store)
     take(store)
     fail_round(store, claim(store), uncounted=1)

@@ -145,7 +145,7 @@ class RoundRunner:
         return {BUILD: build} if build and settlement.kind in KEEPS_BUILD else {}
 
     def _hand_on(self, record: Record) -> str | None:
-        """Hand the message of a run that does not fit the code of this worker on to one that fits.
+        """Move the message of a run that does not fit this code to a worker whose code fits.
 
         That is a live worker whose code made the run's last commit.
 
