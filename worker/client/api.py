@@ -173,6 +173,7 @@ class ClientApi(ReadApi):
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
         submitted_by: str | None = None,
+        files: Sequence[File | str | os.PathLike[str]] | None = None,
     ) -> SentMessage:
         """Send a message to a thread: to the run that works on it, or to a new run.
 
@@ -187,9 +188,11 @@ class ClientApi(ReadApi):
             inputs, labels, budgets: Of a new run.
             key: Your own id of the message. Sent again under it, the message is stored once.
             submitted_by: Owner of the run, and author of the message.
+            files: Pictures, documents and texts of a new run, as for ``submit``.
 
         Raises:
             UnknownFlow, InvalidInput, UnsafeServer: As for ``submit``. Nothing was stored.
+            UnsupportedPart: It has files, and a run of the thread is live, which hears texts only.
             Conflict: The key is that of another message.
             MailboxFull: As for ``signal``.
         """
