@@ -44,9 +44,10 @@ from perdure.flows.adapters.graph_thread import (
 )
 from perdure.flows.adapters.graph_usage import UsageCounter
 from perdure.flows.adapters.graph_values import StateSerializer
+from perdure.flows.answer_texts import AnswerText, output_of
 from perdure.flows.commands.calls import call
 from perdure.flows.context import RoundContext
-from perdure.flows.conversation import ThreadMessage
+from perdure.flows.conversation import ANSWER_TEXT, ThreadMessage
 from perdure.flows.errors import FatalError, InvalidInput
 from perdure.flows.flow import Flow
 from perdure.flows.json_values import canonical, storable
@@ -94,6 +95,7 @@ class GraphFlow(Flow):
         streams: whether all models are asked for streams.
         follows_thread: whether a run begins with what the runs before it in its thread have left,
             and hears what people say.
+        text: the key of the answer that people see, or a function that returns its text.
     """
 
     graph: ClassVar[CompiledStateGraph[Any, Any, Any, Any]]
@@ -104,6 +106,7 @@ class GraphFlow(Flow):
     keeps_history: ClassVar[bool] = True
     streams: ClassVar[bool] = False
     follows_thread: ClassVar[bool] = True
+    text: ClassVar[AnswerText | None] = None
 
     @property
     def nodes(self) -> Mapping[str, Role]:
@@ -239,8 +242,9 @@ class GraphFlow(Flow):
             own = artifacts if self.keeps_history else {}
             if self.follows_thread:
                 own = {**own, **state_artifacts(saver, context)}
-            values = replies_to_asks(answer, context)
-            end = End(answer, {}, turns, values, summary, own)
+            shown = output_of(answer, self.text, context)
+            values = replies_to_asks(shown.get(ANSWER_TEXT, answer), context)
+            end = End(answer, shown, turns, values, summary, own)
             if not self.follows_thread or MESSAGES not in self._keys():
                 return end
             again = {**values, INDEX: {**index, AGAIN: True}}
