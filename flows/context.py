@@ -168,6 +168,7 @@ class RoundContext(Generic[Deps]):
             of turns up to which it played them.
         key_salt: part of the idempotency keys of a run whose id the caller chose. A later run of
             the same id has another one. Empty for all other runs.
+        build: the build of the flow's code in this worker. Empty if it is not known.
         deps: what the lifespan of the flow has opened in this process. See ``lifespan``.
         logger: a logger for the code of the flow.
     """
@@ -217,6 +218,7 @@ class RoundContext(Generic[Deps]):
     scope: str = ""
     origins: Sequence[tuple[str, int]] = ()
     key_salt: str = ""
+    build: str = ""
     deps: Deps = NO_DEPS
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")

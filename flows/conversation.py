@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from perdure.flows.json_values import canonical
@@ -13,6 +14,8 @@ from perdure.flows.json_values import canonical
 ARTIFACT = "conversation"
 #: The artifact with what people said to a run while its agent worked.
 HEARD = "heard"
+#: The name in a run's output for the text of its answer (``text=`` of a flow).
+ANSWER_TEXT = "answer_text"
 #: Messages that a run gets of the runs before it, and characters of them. The newest are kept.
 MOST_MESSAGES, MOST_CHARACTERS = 100, 60_000
 
@@ -57,17 +60,22 @@ def unpacked(text: str) -> list[ThreadMessage]:
     return [ThreadMessage(**each) for each in json.loads(text)]
 
 
-def text_of(answer: Any) -> str:
+def text_of(answer: Any, output: Mapping[str, Any] = MappingProxyType({})) -> str:
     """Return an answer as the text of a message: its spoken text, or else JSON."""
-    text = spoken_text(answer)
+    text = spoken_text(answer, output)
     return canonical(answer) if text is None else text
 
 
-def spoken_text(answer: Any) -> str | None:
+def spoken_text(answer: Any, output: Mapping[str, Any] = MappingProxyType({})) -> str | None:
     """Return the text of an answer for people, or None if it has only data.
 
     A text is its own. Of messages as LangChain has them, it is the last text of the model.
+
+    Args:
+        output: of the run. Its flow may have made the text (``text=``).
     """
+    if answer is not None and isinstance(text := output.get(ANSWER_TEXT), str):
+        return text
     if isinstance(answer, str):
         return answer
     found = answer.get("messages") if isinstance(answer, Mapping) else None

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.flows.json_values import canonical
+from perdure.flows.summaries import safe_text
+from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of
 
 #: The value of the run with the index of its checkpoints.
 INDEX = "_graph"
@@ -31,6 +33,8 @@ ERROR, INTERRUPTED, RESUMED, HANDLED = (
     "__error_source_node__",
 )
 TOLD = frozenset({ERROR, INTERRUPTED, RESUMED, HANDLED})
+#: Characters of an answered question that are kept for people.
+SHOWN = 200
 
 
 @dataclass(slots=True)
@@ -118,6 +122,29 @@ class StoredChannel:
         return self.texts[0] if self.is_short else [list(each) for each in self.parts]
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question of a task that a person has answered.
+
+    Attributes:
+        digest: of its value.
+        shown: its value for people, cut.
+    """
+
+    digest: str
+    shown: str
+
+    @classmethod
+    def to(cls, value: Any) -> Answered:
+        """Return a question by its value."""
+        text = value if isinstance(value, str) else str(value)
+        return cls(digest_of(value), safe_text(text, SHOWN))
+
+    def is_of(self, value: Any) -> bool:
+        """Return whether a question has the same value, or a value that nothing compares with."""
+        return INCOMPARABLE in (self.digest, other := digest_of(value)) or self.digest == other
+
+
 @dataclass(slots=True)
 class TaskWrites:
     """What a task of the current superstep has written.
@@ -127,12 +154,16 @@ class TaskWrites:
         path: place of the task, by which the library orders writes.
         writes: the channels and the encoded values.
         artifact: the artifact that has them. Empty: they are not stored yet.
+        answers: the questions that it has answers to, in order.
+        asks_itself: whether the function of its node calls ``interrupt``.
     """
 
     node: str
     path: str
     writes: list[tuple[str, str]]
     artifact: str = ""
+    answers: list[Answered] = field(default_factory=list)
+    asks_itself: bool = False
 
     @property
     def is_finished(self) -> bool:
@@ -141,17 +172,24 @@ class TaskWrites:
 
     def data(self) -> dict[str, Any]:
         """Return it as JSON data."""
-        return {
+        data: dict[str, Any] = {
             "node": self.node,
             "path": self.path,
             "writes": [list(each) for each in self.writes],
         }
+        if self.answers:
+            data["answers"] = [[each.digest, each.shown] for each in self.answers]
+        if self.asks_itself:
+            data["asks_itself"] = True
+        return data
 
     @classmethod
     def of(cls, data: Mapping[str, Any], artifact: str = "") -> TaskWrites:
         """Return it from JSON data."""
         writes = [(channel, text) for channel, text in data["writes"]]
-        return cls(data["node"], data["path"], writes, artifact)
+        answers = [Answered(digest, shown) for digest, shown in data.get("answers", ())]
+        asks_itself = data.get("asks_itself", False)
+        return cls(data["node"], data["path"], writes, artifact, answers, asks_itself)
 
 
 @dataclass(slots=True)
@@ -223,12 +261,14 @@ class RoundTasks:
         begun: ids of the tasks that it has begun.
         written: ids of the tasks that have written something, or asked a person, or failed.
         ended: ids of those of them that have not failed.
+        asking: ids of those whose node calls ``interrupt`` itself.
     """
 
     names: dict[str, str] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
+    asking: set[str] = field(default_factory=set)
 
 
 def is_under_way(space: Namespace, spaces: Mapping[str, Namespace]) -> bool:

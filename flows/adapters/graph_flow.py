@@ -16,6 +16,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command as Resume
 from pydantic_core import to_jsonable_python
 
+from perdure.flows.adapters.graph_answers import GivenAnswers
 from perdure.flows.adapters.graph_checkpoints import (
     INDEX,
     TOLD,
@@ -43,9 +44,10 @@ from perdure.flows.adapters.graph_thread import (
 )
 from perdure.flows.adapters.graph_usage import UsageCounter
 from perdure.flows.adapters.graph_values import StateSerializer
+from perdure.flows.answer_texts import AnswerText, output_of
 from perdure.flows.commands.calls import call
 from perdure.flows.context import RoundContext
-from perdure.flows.conversation import ThreadMessage
+from perdure.flows.conversation import ANSWER_TEXT, ThreadMessage
 from perdure.flows.errors import FatalError, InvalidInput
 from perdure.flows.flow import Flow
 from perdure.flows.json_values import canonical, storable
@@ -62,6 +64,8 @@ SHOWN = 2_000
 ASKS = "interrupt"
 #: Keys of a question's value that hold its text.
 TEXTS = ("question", "message", "description", "text")
+#: Name in the index for the build of the code that has asked.
+BUILD = "build"
 #: Mark in the index of a graph that has ended, and is run again with what people said.
 AGAIN = "again"
 #: The state's key that gets the goal.
@@ -91,6 +95,7 @@ class GraphFlow(Flow):
         streams: whether all models are asked for streams.
         follows_thread: whether a run begins with what the runs before it in its thread have left,
             and hears what people say.
+        text: the key of the answer that people see, or a function that returns its text.
     """
 
     graph: ClassVar[CompiledStateGraph[Any, Any, Any, Any]]
@@ -101,6 +106,7 @@ class GraphFlow(Flow):
     keeps_history: ClassVar[bool] = True
     streams: ClassVar[bool] = False
     follows_thread: ClassVar[bool] = True
+    text: ClassVar[AnswerText | None] = None
 
     @property
     def nodes(self) -> Mapping[str, Role]:
@@ -138,8 +144,21 @@ class GraphFlow(Flow):
             if "answer" in index:
                 saver.answered = index["answer"]["id"]
             elif not index.get("is_partial") and not saver.written and (asked := saver.pending()):
-                return _ask(*asked[0], context)  # No earlier attempt of this step ran the graph.
+                node, question = asked[0]
+                tasks = saver.holders(question.id)
+                return _ask(
+                    node, question, tasks, context
+                )  # No earlier attempt of this step ran the graph.
             this_round.waiting = saver.waiting()
+            tasks = index.get("answer", {}).get("tasks", 0)
+            if tasks and saver.answered and saver.holders(saver.answered) == tasks:
+                this_round.answers = GivenAnswers(
+                    context,
+                    index.get(BUILD, ""),
+                    saver.namespaces,
+                    saver.answered,
+                    saver.questions,
+                )
             this_round.resumed = resumed(saver.namespaces)
             heard = hear(context, MOST_CHARACTERS)[0] if index.get(AGAIN) else NOTHING
             given = self._given(context, saver, heard)
@@ -156,6 +175,11 @@ class GraphFlow(Flow):
                 raise found from error
         if this_round.question is not None:
             return this_round.question
+        if this_round.answers is not None and not this_round.was_told:
+            if this_round.answers.misfit is not None:
+                raise this_round.answers.misfit  # The node has taken it for an error of its own.
+            if not saver.is_answer_used:
+                raise this_round.answers.unused()
         return with_heard(self._outcome(context, saver, this_round, output, is_done), heard)
 
     def _given(self, context: RoundContext, saver: RunSaver, heard: Heard) -> Any:
@@ -218,8 +242,9 @@ class GraphFlow(Flow):
             own = artifacts if self.keeps_history else {}
             if self.follows_thread:
                 own = {**own, **state_artifacts(saver, context)}
-            values = replies_to_asks(answer, context)
-            end = End(answer, {}, turns, values, summary, own)
+            shown = output_of(answer, self.text, context)
+            values = replies_to_asks(shown.get(ANSWER_TEXT, answer), context)
+            end = End(answer, shown, turns, values, summary, own)
             if not self.follows_thread or MESSAGES not in self._keys():
                 return end
             again = {**values, INDEX: {**index, AGAIN: True}}
@@ -233,6 +258,8 @@ class GraphFlow(Flow):
                 "it has not ended. Was it changed since the run began?"
             )
         context.kept.keep(saver.namespaces)
+        if context.build:
+            index[BUILD] = context.build
         return Advance(NODE, turns, {INDEX: index}, bool(done), summary, artifacts)
 
     def _start_fork(self, given: ForkInput, context: RoundContext) -> Advance:
@@ -290,17 +317,20 @@ class GraphFlow(Flow):
         return keys_of(type(self).graph)
 
 
-def _ask(node: str, question: Any, context: RoundContext) -> Outcome:
+def _ask(node: str, question: Any, tasks: int, context: RoundContext) -> Outcome:
     """Ask a person what a node asks, or commit the answer.
 
     The next round runs the node with it. So the answer stays if that round's worker is lost.
+
+    Args:
+        tasks: how many tasks wait for the answer.
     """
     index, asked = dict(context.committed[INDEX]), context.asked
     fault = index.pop("fault", "")
     # A node that asks twice may use the same id, and the old answer is still there.
     mark = {ASKS: question.id, "step": context.step}
     if context.answered and isinstance(asked, Mapping) and mark.items() <= asked.items():
-        index["answer"] = {"id": question.id, "value": context.answer}
+        index["answer"] = {"id": question.id, "value": context.answer, "tasks": tasks}
         turn = Turn(Command("interrupt", {"node": node}), context.answer)
         return Advance(NODE, (turn,), {INDEX: index})
     value = _shown(question.value)

@@ -20,6 +20,7 @@ from langgraph.pregel import Pregel
 from langgraph.types import Interrupt as GraphQuestion
 from pydantic_core import to_jsonable_python
 
+from perdure.flows.adapters.graph_answers import GivenAnswers, asks_itself
 from perdure.flows.adapters.graph_checkpoints import RoundTasks
 from perdure.flows.commands.calls import call
 from perdure.flows.commands.in_doubt import CarryOut, is_before_retry, retry_mark, settled
@@ -67,6 +68,7 @@ class GraphRound:
 
     Attributes:
         waiting: the tasks that wait for an answer of a person, by id.
+        answers: those that people have given to tasks.
         resumed: ids of the tasks, and names of the nodes, of which a graph inside is under way.
         tasks: the tasks that it has come to.
         is_partial: whether tasks are left for another round of the superstep.
@@ -85,6 +87,7 @@ class GraphRound:
         self.context, self._idempotent, self._pool = context, idempotent, pool
         self._lock = threading.Lock()
         self.waiting: Mapping[str, Sequence[GraphQuestion]] = {}
+        self.answers: GivenAnswers | None = None
         self.resumed: Collection[str] = ()
         self.tasks = RoundTasks()
         self._running: set[str] = set()
@@ -118,6 +121,10 @@ class GraphRound:
         if is_first and len(self.tasks.begun) >= TOGETHER:
             self.is_partial = True
             raise GraphInterrupt(())
+        if self.answers is not None:
+            config = self.answers.watched(task, name, inner, config)
+        if asks_itself(inner):
+            self.tasks.asking.add(task)
         self.tasks.begun.add(task)
         self._running.add(task)
         here = contextvars.copy_context()
@@ -200,6 +207,11 @@ class GraphRound:
         except BaseException as error:
             self.failed[id(error)] = (name, error)
             raise
+
+    @property
+    def was_told(self) -> bool:
+        """Whether a person has said in this round what a node in doubt has returned."""
+        return bool(self._told)
 
     def is_idempotent(self, name: str) -> bool:
         """Return whether a node may run again after its worker was lost."""

@@ -22,7 +22,9 @@ from perdure.flows.adapters.graph_checkpoints import (
     HANDLED,
     INDEX,
     INTERRUPTED,
+    RESUMED,
     TOLD,
+    Answered,
     Namespace,
     RoundTasks,
     TaskWrites,
@@ -39,6 +41,7 @@ from perdure.flows.json_values import storable
 
 #: Questions of a task, and those of the graph with the nodes that ask.
 Questions = list[Interrupt]
+Answers = list[Answered]
 Asked = list[tuple[str, Interrupt]]
 
 
@@ -66,6 +69,8 @@ class RunSaver(StateReader):
         self._artifacts: dict[str, str] = {}
         #: The question that this round has an answer to.
         self.answered: str | None = None
+        #: Whether a task has taken this answer.
+        self.is_answer_used = False
         self._asked_ids: set[str] = set()
         self._lock = threading.RLock()
         self.namespaces: dict[str, Namespace] = {}
@@ -157,8 +162,25 @@ class RunSaver(StateReader):
             (task.node, question)
             for task in tasks
             if not task.is_finished
-            for question in self._questions(task)
+            for question in self.questions(task)
         ]
+
+    def holders(self, question: str) -> int:
+        """Return how many tasks wait for the answer to a question: a node, and those above it.
+
+        If an earlier attempt has taken the answer, its node is no more among them.
+
+        Returns:
+            0 if a fork has changed the state of a subgraph so that its node does not ask any more.
+        """
+        holders = [
+            f"{name}|{task.node}:{id_}".lstrip("|")
+            for name, space in self.namespaces.items()
+            for id_, task in space.tasks.items()
+            if not task.is_finished and any(each.id == question for each in self.questions(task))
+        ]
+        innermost = max(holders, key=len, default="")
+        return 0 if innermost in self.namespaces else len(holders)
 
     def waiting(self) -> dict[str, Questions]:
         """Return the tasks that wait for an answer which the round does not have, by id."""
@@ -166,7 +188,7 @@ class RunSaver(StateReader):
             name: asked
             for space in self.namespaces.values()
             for name, task in space.tasks.items()
-            if not task.is_finished and (asked := self._questions(task))
+            if not task.is_finished and (asked := self.questions(task))
             if all(question.id != self.answered for question in asked)
         }
 
@@ -174,7 +196,7 @@ class RunSaver(StateReader):
         """Remove the question that is answered, unless its node has asked again."""
         for space in self.namespaces.values():
             for name, task in space.tasks.items():
-                asked = self._questions(task)
+                asked = self.questions(task)
                 left = [each for each in asked if each.id != self.answered]
                 if len(left) < len(asked) and name not in self._asked_ids:
                     text = self._serializer.encode(left, "a question")
@@ -182,7 +204,8 @@ class RunSaver(StateReader):
                     task.writes = [*others, (INTERRUPTED, text)] if left else others
                     task.artifact = ""
 
-    def _questions(self, task: TaskWrites) -> Questions:
+    def questions(self, task: TaskWrites) -> Questions:
+        """Return the questions of a task."""
         return [
             question
             for channel, text in task.writes
@@ -288,9 +311,17 @@ class RunSaver(StateReader):
                 return None
             kept = [] if before is None else before.writes
             kept = [pair for pair in kept if pair[0] in TOLD and pair[0] not in channels]
-            task = TaskWrites(self._tasks.names.get(task_id, ""), task_path, [*kept, *texts])
+            task = TaskWrites(
+                self._tasks.names.get(task_id, ""),
+                task_path,
+                [*kept, *texts],
+                answers=self._answers(before, writes),
+                asks_itself=INTERRUPTED in channels and task_id in self._tasks.asking,
+            )
             space.tasks[task_id] = task
             self.written.append((name, task))
+            if before is not None and self._has_answer(before) and not self.is_answer_used:
+                return None  # It dropped its answer, so the round fails.
         has_others = not self._tasks.begun <= self._tasks.ended
         if self._records.is_nested(name):
             is_recorded = self._records.has_use(space, channels)
@@ -299,6 +330,37 @@ class RunSaver(StateReader):
         if not is_recorded or HANDLED in channels:
             return None
         return {**task.data(), "namespace": name, "checkpoint": checkpoint}
+
+    def _answers(self, before: TaskWrites | None, writes: Sequence[tuple[str, Any]]) -> Answers:
+        """Return the questions that a task has answers to, once it has taken that of this round.
+
+        The library writes all answers of a task whenever the task takes one.
+        """
+        if before is None:
+            return []
+        had, has = (
+            max((len(value) for channel, value in each if channel == RESUMED), default=0)
+            for each in (self._resumed(before), writes)
+        )
+        if has <= had or not self._has_answer(before):
+            return before.answers
+        self.is_answer_used = True
+        asked = [each for each in self.questions(before) if each.id == self.answered]
+        # An older worker has not noted the questions of the answers before.
+        unknown = [Answered("-", "")] * (had - len(before.answers))
+        return [*unknown, *before.answers, Answered.to(asked[0].value)]
+
+    def _resumed(self, task: TaskWrites) -> Sequence[tuple[str, Any]]:
+        return [
+            (channel, self._serializer.decode(text, "an answer"))
+            for channel, text in task.writes
+            if channel == RESUMED
+        ]
+
+    def _has_answer(self, task: TaskWrites) -> bool:
+        return self.answered is not None and any(
+            each.id == self.answered for each in self.questions(task)
+        )
 
     def _tell(self, task_id: str, told: dict[str, Any] | None) -> None:
         """Record what a task has written, so that a later attempt does not run it again."""

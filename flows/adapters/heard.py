@@ -1,7 +1,7 @@
-"""What people say to a run whose agent has come to its answer: the agent goes on with it.
+"""What people say to a run while its agent works: the agent hears it with its next request.
 
-An agent of another library hears nothing while it works. When it has answered, the run looks for
-what was said meanwhile, and the agent goes on with the conversation that it had.
+What was said behind the last request is heard when the agent has answered. It then goes on with
+the conversation that it had.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from perdure.flows.outcomes import SAY
 from perdure.flows.workflows.arguments import digest_of
 from perdure.flows.workflows.steps import AsyncSteps
 
-#: Words that are heard at once. The next ones are heard after the next answer.
+#: Words that are heard at once. The next ones are heard with the next request.
 MOST_WORDS = 20
+#: The run's value with the number of the last request for which it has looked for words.
+LOOKED = "_heard_before"
 
 
 class HeardWords:
@@ -25,23 +27,49 @@ class HeardWords:
     def __init__(self, steps: AsyncSteps) -> None:
         self._steps = steps
         self._words: list[str] = []
+        self._requests = 0
+
+    async def before_request(self) -> str:
+        """Return what people have said since the last request, or an empty text.
+
+        Each attempt of the request sends the same words, since the run remembers for which of its
+        requests it has looked.
+        """
+        self._requests += 1
+        steps, request = self._steps, self._requests
+        name, begin = f"{HEARD}-{request}", len(self._words)
+        while self._is_done(name):
+            await self._hear_one(name)
+        if request <= steps.context.values.get(LOOKED, 0) or steps.is_replaying():
+            return self._from(begin)  # The request was made before, perhaps by an older release.
+        while len(self._words) < begin + MOST_WORDS and steps.context.once(
+            f"{name}-{len(self._words)}", self._has_words
+        ):
+            await self._hear_one(name)
+        steps.context.remembered[LOOKED] = request  # No name of the user begins with "_".
+        return self._from(begin)
+
+    def _from(self, begin: int) -> str:
+        return "\n\n".join(self._words[begin:])
+
+    def _has_words(self) -> bool:
+        return bool(self._steps.context.mailbox.unread([SAY]))
 
     async def next(self) -> str:
         """Return what people have said since the run began or heard the last, or an empty text."""
         begin = len(self._words)
-        while len(self._words) < begin + MOST_WORDS and await self._hear_one():
-            pass
-        return "\n\n".join(self._words[begin:])
+        while len(self._words) < begin + MOST_WORDS and (self._is_done(HEARD) or self._has_words()):
+            await self._hear_one(HEARD)
+        return self._from(begin)
 
-    async def _hear_one(self) -> bool:
-        steps = self._steps
-        is_done = steps.is_ahead("signal", HEARD, digest_of([SAY]))
-        if not is_done and not steps.context.mailbox.unread([SAY]):
-            return False
-        signal = await steps.wait_for(SAY, name=HEARD)  # It is there, so the run does not wait.
+    def _is_done(self, name: str) -> bool:
+        return self._steps.is_ahead("signal", name, digest_of([SAY]))
+
+    async def _hear_one(self, name: str) -> None:
+        steps, is_done = self._steps, self._is_done(name)
+        signal = await steps.wait_for(SAY, name=name)  # It is there, so the run does not wait.
         self._words.append(text_of(signal["payload"]))
         earlier = steps.context.earlier
         if not is_done and earlier.is_thread:
             messages = (ThreadMessage("user", each, steps.run_id) for each in self._words)
             earlier.keep(HEARD, packed(messages))
-        return True

@@ -17,6 +17,7 @@ from perdure.flows.adapters.graph_flow import GraphFlow, takes_goal
 from perdure.flows.adapters.graph_forks import fork
 from perdure.flows.adapters.graph_nodes import START
 from perdure.flows.adapters.graph_reader import graph_of
+from perdure.flows.answer_texts import AnswerText, check_answer_text
 from perdure.flows.errors import InvalidFlow
 from perdure.flows.names import Role, suggest
 from perdure.flows.registry import register
@@ -41,6 +42,7 @@ def register_graph(
     history: bool = True,
     stream: bool = False,
     thread: Literal["state", "none"] = "state",
+    text: AnswerText | None = None,
     **settings: Any,
 ) -> type[GraphFlow]:
     """Register a graph as a flow. Its output is the answer of the run.
@@ -61,6 +63,9 @@ def register_graph(
             they come in. False: only those that stream by themselves.
         thread: ``none`` if a run in a thread begins without the state of the run before it, without
             earlier messages, and hears nothing of what people say.
+        text: what people see of the answer in chats, over MCP and in threads: a key of the output,
+            or a function that gets it and returns a text. None: the last text of the model, if the
+            output has ``messages``, else JSON.
         settings: attributes of the flow: ``budgets``, ``retry``, ``max_rounds``, ``Inputs``, ...
 
     Raises:
@@ -80,6 +85,7 @@ def register_graph(
             )
     if thread not in ("state", "none"):
         raise InvalidFlow(f"graph {name!r}: thread is {thread!r}; expected 'state' or 'none'")
+    check_answer_text(text, f"graph {name!r}")
     graphs = list(all_graphs(graph))
     for each in graphs:
         check_graph(name, each)
@@ -100,6 +106,7 @@ def register_graph(
         "keeps_history": history,
         "streams": stream,
         "follows_thread": thread == "state",
+        "text": text if text is None or isinstance(text, str) else staticmethod(text),
         "description": f"The graph {graph.name or name}.",
         "needs_goal": takes_goal(graph),
         "__module__": __name__,

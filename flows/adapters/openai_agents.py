@@ -40,11 +40,16 @@ from perdure.flows.adapters.openai_nested import (
     inner_of,
     run_in_workflow,
 )
-from perdure.flows.adapters.openai_prompts import with_thread
+from perdure.flows.adapters.openai_prompts import (
+    HeardInput,
+    keep_conversation,
+    message_item,
+    with_thread,
+)
 from perdure.flows.adapters.openai_results import fingerprint, listed_tools, result_type
 from perdure.flows.adapters.prompts import ThreadUse, check_thread
 from perdure.flows.commands.approval import Approved
-from perdure.flows.errors import FatalError
+from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.json_values import canonical
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
@@ -86,19 +91,25 @@ async def run_agent(
         run_config: of ``Runner.run``. Its tracing is off.
         stream: whether a reply is shown while it comes in, if its model can stream.
         thread: ``text`` if the agent gets the earlier messages of the run's thread before
-            ``input``, and with it the files of the submission.
+            ``input``, and with it the files of the submission. ``full`` if it also gets the calls,
+            results and files of the last completed run of this flow in the thread.
         options: the other arguments of ``Runner.run``: ``context``, ``max_turns``, ...
 
     Raises:
-        InvalidFlow: ``thread`` is not a known word.
+        InvalidFlow: ``thread`` is not a known word, or a ``session`` is given.
         FatalError: no workflow runs, or the agent has what a workflow cannot carry out.
     """
     steps = current_steps()
     if steps is None:
         raise FatalError("run_agent: expected to be called in a coroutine function of @workflow")
     check_thread(thread, "run_agent")
-    if thread == "text":
-        input = with_thread(input, steps)  # noqa: A001
+    if options.get("session") is not None:
+        raise InvalidFlow(
+            "run_agent: session is not supported: it writes outside of the run's commit, so "
+            "another attempt would write twice. Use thread='full', which continues the conversation"
+        )
+    if thread != "none":
+        input = with_thread(input, steps, thread == "full")  # noqa: A001
     copies = _Stepping(steps, frozenset(idempotent), model_provider, stream)
     own, config = copies.agent(starting_agent), copies.config(run_config)
     before = OUTER.set(None)  # A guardrail of an agent that is a tool may run an agent by itself.
@@ -115,6 +126,8 @@ async def run_agent(
             result = await Runner.run(own, state, run_config=config, **options)
     finally:
         OUTER.reset(before)
+    if thread == "full":
+        keep_conversation(steps, result.to_input_list())
     return result
 
 
@@ -132,8 +145,8 @@ def register_agent(
 
     Args:
         name: of the flow.
-        idempotent, model_provider, stream, thread: as for ``run_agent``. With the thread ``text``,
-            the agent also goes on with what people have said to the run until it answered.
+        idempotent, model_provider, stream, thread: as for ``run_agent``. Unless the thread is
+            ``none``, the agent also hears what people say to the run, with its next request.
         settings: those of ``workflow``.
 
     Raises:
@@ -145,15 +158,26 @@ def register_agent(
         ask = partial(
             run_agent, idempotent=idempotent, model_provider=model_provider, stream=stream
         )
-        result, heard = await ask(agent, goal, thread=thread), HeardWords(steps)
-        while thread == "text" and (words := await heard.next()):
-            said: TResponseInputItem = {"role": "user", "content": words}
-            result = await ask(result.last_agent, [*result.to_input_list(), said])
+        if thread == "none":
+            return (await ask(agent, goal)).final_output
+        heard = HeardWords(steps)
+        listening = HeardInput(heard)
+        result = await ask(agent, goal, thread=thread, run_config=_hearing(listening))
+        while words := await heard.next():
+            items = [*listening.whole(result.to_input_list()), message_item("user", words)]
+            listening = HeardInput(heard)
+            result = await ask(result.last_agent, items, run_config=_hearing(listening))
+        if thread == "full":
+            keep_conversation(steps, listening.whole(result.to_input_list()))
         return result.final_output
 
     answer.__doc__ = f"The agent {agent.name or name}."
     answer.__qualname__ = answer.__name__ = name
     workflow(name, **settings)(answer)
+
+
+def _hearing(listening: HeardInput) -> RunConfig:
+    return RunConfig(call_model_input_filter=listening.filter)
 
 
 class PerdureRunner:

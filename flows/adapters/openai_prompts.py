@@ -4,31 +4,76 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from agents.items import TResponseInputItem
+from agents.run import CallModelData, ModelInputData
+from pydantic_core import to_jsonable_python
 
-from perdure.flows.adapters.prompts import pieces_of, prompt_parts
+from perdure.flows.adapters.heard import HeardWords
+from perdure.flows.adapters.prompts import earlier_items, keep_items, pieces_of, prompt_parts
 from perdure.flows.context import RoundContext
 from perdure.flows.files import PICTURES, File, FileReference
 from perdure.flows.workflows.steps import AsyncSteps
 
+#: Whose items an artifact has.
+LIBRARY = "openai-agents"
+
 
 def with_thread(
-    asked: str | list[TResponseInputItem], steps: AsyncSteps
+    asked: str | list[TResponseInputItem], steps: AsyncSteps, is_full: bool = False
 ) -> str | list[TResponseInputItem]:
-    """Return the input of an agent behind the earlier messages of its thread, with files."""
+    """Return the input of an agent behind the earlier messages of its thread, with files.
+
+    Args:
+        is_full: whether the last completed run of the thread counts with all its items.
+    """
     messages, files = prompt_parts(steps)
     if not messages and not files:
         return asked
-    before = [_message(each.role, each.text) for each in messages]
+    before: list[TResponseInputItem] = []
+    if messages and is_full:
+        before, messages = earlier_items(steps, LIBRARY)
+    before = [*before, *(message_item(each.role, each.text) for each in messages)]
     if not isinstance(asked, str):
         items = [*before, *asked]
         return [*items, _with_files("", files, steps.context)] if files else items
     return [*before, _with_files(asked, files, steps.context)]
 
 
-def _message(role: str, content: object) -> TResponseInputItem:
+def keep_conversation(steps: AsyncSteps, items: list[TResponseInputItem]) -> None:
+    """Keep the items of a run's agent for the next run of the thread."""
+    keep_items(steps, LIBRARY, to_jsonable_python(items))
+
+
+class HeardInput:
+    """Adds what people have said to a run to the requests of its agent.
+
+    The SDK forgets what a filter adds, so each request gets it again, in the same place.
+    """
+
+    def __init__(self, heard: HeardWords) -> None:
+        self._heard = heard
+        #: What was heard, and behind how many items of the SDK.
+        self._items: list[tuple[int, TResponseInputItem]] = []
+
+    async def filter(self, data: CallModelData[Any]) -> ModelInputData:
+        """Return the input of a request, with what people have said."""
+        given = data.model_data
+        if words := await self._heard.before_request():
+            self._items.append((len(given.input), message_item("user", words)))
+        return ModelInputData(self.whole(given.input), given.instructions)
+
+    def whole(self, items: list[TResponseInputItem]) -> list[TResponseInputItem]:
+        """Return the items of the SDK with those that it has forgotten."""
+        whole = list(items)
+        for added, (place, item) in enumerate(self._items):
+            whole.insert(place + added, item)
+        return whole
+
+
+def message_item(role: str, content: object) -> TResponseInputItem:
+    """Return a message as an item of the SDK."""
     return cast("TResponseInputItem", {"role": role, "content": content})
 
 
@@ -37,8 +82,8 @@ def _with_files(
 ) -> TResponseInputItem:
     """Return a message of a person: a text, and files below it."""
     if not files:
-        return _message("user", text)
-    return _message("user", [_part(each) for each in pieces_of(text, files, context)])
+        return message_item("user", text)
+    return message_item("user", [_part(each) for each in pieces_of(text, files, context)])
 
 
 def _part(piece: str | File) -> dict[str, str]:

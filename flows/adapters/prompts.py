@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model.chat import UserMessage
@@ -11,18 +12,27 @@ from perdure.flows.controllers.model.files import MOST_OF_A_TEXT, form_of, loade
 from perdure.flows.conversation import ThreadMessage
 from perdure.flows.errors import InvalidFlow
 from perdure.flows.files import BYTES, File, FileReference, artifact_name
+from perdure.flows.json_values import canonical
 from perdure.flows.workflows.steps import AsyncSteps
 
-#: What an agent gets of the runs before its run: nothing, or their messages.
-ThreadUse = Literal["none", "text"]
+#: What an agent gets of the runs before its run: nothing, their messages as text, or the items of
+#: its library in full, with calls, results and files.
+ThreadUse = Literal["none", "text", "full"]
+#: The artifact with the items of a run's agent in full, for the next run of the thread, and the one
+#: with those that the run itself began with.
+ITEMS, BEFORE = "thread-items", "thread-items-before"
+#: Name of the note of a run whose agents get these items.
+FULL = "perdure-full"
+#: Characters of it. Items may hold a picture, as a file of a submission.
+MOST_CHARACTERS = 8 * 1024 * 1024
 #: Name of the mark of a run whose agents get earlier messages and files.
 MARK = "perdure-prompt"
 
 
 def check_thread(thread: str, what: str) -> None:
     """Raise InvalidFlow if ``thread`` is not a known word."""
-    if thread not in ("none", "text"):
-        raise InvalidFlow(f"{what}: thread is {thread!r}; expected 'text' or 'none'")
+    if thread not in ("none", "text", "full"):
+        raise InvalidFlow(f"{what}: thread is {thread!r}; expected 'text', 'full' or 'none'")
 
 
 def prompt_parts(steps: AsyncSteps) -> tuple[list[ThreadMessage], Sequence[FileReference]]:
@@ -36,6 +46,55 @@ def prompt_parts(steps: AsyncSteps) -> tuple[list[ThreadMessage], Sequence[FileR
     if (messages or files) and steps.patched(MARK):
         return messages, files
     return [], ()
+
+
+def earlier_items(steps: AsyncSteps, library: str) -> tuple[list[Any], list[ThreadMessage]]:
+    """Return the items with which the thread's last completed run of this flow has ended.
+
+    The first round that reads them keeps them with its run, so that they stay the same.
+
+    Args:
+        library: whose items they are. Those of another library count as text.
+
+    Returns:
+        The items as JSON data, and the messages of the thread that they do not have.
+    """
+    context = steps.context
+    messages = [each for each in context.conversation if each.text]
+    try:
+        kept: Any = json.loads(context.artifact(BEFORE))
+    except KeyError:
+        kept = None
+    if kept is None:
+        found = context.earlier.last_artifact(ITEMS) if messages else None
+        kept = {"run": "", "library": library, "items": []}
+        if found is not None and steps.patched(FULL):
+            kept = {"run": found[0], **json.loads(found[1])}
+        if context.earlier.is_thread:
+            context.earlier.keep(BEFORE, canonical(kept))
+    if kept["library"] != library or not kept["items"]:
+        return [], messages
+    ends = [
+        place
+        for place, each in enumerate(messages)
+        if (each.run_id, each.role) == (kept["run"], "assistant")
+    ]
+    return kept["items"], messages[ends[-1] + 1 :] if ends else messages
+
+
+def keep_items(steps: AsyncSteps, library: str, items: Any) -> None:
+    """Keep the items of a run's agent with its next commit, for the next run of the thread."""
+    context = steps.context
+    if not context.earlier.is_thread:
+        return
+    text = canonical({"library": library, "items": items})
+    if len(text) > MOST_CHARACTERS:
+        context.tell(
+            thread_as_text=f"the items take {len(text)} characters; the limit is "
+            f"{MOST_CHARACTERS}. The next run of the thread gets messages only"
+        )
+        text = canonical({"library": library, "items": []})
+    context.earlier.keep(ITEMS, text)
 
 
 def pieces_of(text: str, files: Sequence[FileReference], context: RoundContext) -> list[str | File]:

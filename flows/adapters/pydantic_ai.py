@@ -16,6 +16,7 @@ from pydantic_ai import Agent, ApprovalRequired
 from pydantic_ai._utils import disable_threads
 from pydantic_ai.agent import AgentRunResult, EventStreamHandler
 from pydantic_ai.capabilities import (
+    AbstractCapability,
     HandleDeferredToolCalls,
     ReinjectSystemPrompt,
     WrapRunHandler,
@@ -32,8 +33,8 @@ from pydantic_ai.durable_exec import (
     ToolsetCallToolId,
     ToolsetGetToolsId,
 )
-from pydantic_ai.messages import UserContent
-from pydantic_ai.models import Model
+from pydantic_ai.messages import ModelMessage, UserContent
+from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.tools import RunContext
 
 from perdure.flows.adapters.approvals import arguments, was_asked
@@ -41,7 +42,12 @@ from perdure.flows.adapters.heard import HeardWords
 from perdure.flows.adapters.prompts import ThreadUse, check_thread, prompt_parts
 from perdure.flows.adapters.pydantic_approvals import deciding
 from perdure.flows.adapters.pydantic_models import ModelStep, can_stream, said, show
-from perdure.flows.adapters.pydantic_prompts import history_of, with_files
+from perdure.flows.adapters.pydantic_prompts import (
+    earlier_history,
+    history_of,
+    keep_history,
+    with_files,
+)
 from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
@@ -258,6 +264,21 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
             _streams.reset(before)
 
 
+class _Hearing(AbstractCapability[Any]):
+    """Adds what people have said to a run to the next request of its agent."""
+
+    def __init__(self, heard: HeardWords) -> None:
+        self._heard = heard
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Add the words to the request, and to the history of the agent."""
+        if words := await self._heard.before_request():
+            ctx.enqueue(words)
+        return request_context
+
+
 def _check_durable(agent: Agent[Any, Any]) -> None:
     """Raise InvalidFlow if an agent would run without steps."""
     capabilities = getattr(agent.root_capability, "capabilities", (agent.root_capability,))
@@ -284,7 +305,8 @@ async def run_agent(
         agent: with ``PerdureDurability`` among its capabilities.
         prompt: what the agent is asked.
         thread: ``text`` if the agent gets the earlier messages of the run's thread, and with the
-            prompt the files of the submission.
+            prompt the files of the submission. ``full`` if it also gets the calls, results and
+            files of the last completed run of this flow in the thread.
         options: of ``Agent.run``: ``deps``, ``usage_limits``, ...
 
     Raises:
@@ -299,16 +321,22 @@ async def run_agent(
     check_thread(thread, "run_agent")
     capabilities = [*(options.pop("capabilities", None) or ())]
     capabilities.append(HandleDeferredToolCalls(deciding(steps)))
-    if thread == "text":
+    if thread != "none":
         if options.get("message_history") is not None:
-            raise InvalidFlow("run_agent: expected thread='text' or message_history, got both")
+            raise InvalidFlow(f"run_agent: expected thread={thread!r} or message_history, got both")
         messages, files = prompt_parts(steps)
-        if messages:
-            options["message_history"] = history_of(messages)
+        before: list[ModelMessage] = []
+        if messages and thread == "full":
+            before, messages = earlier_history(steps)
+        if before or messages:
+            options["message_history"] = [*before, *history_of(messages)]
             # The library takes its system prompt to be part of a history.
             capabilities.append(ReinjectSystemPrompt())
         prompt = with_files(prompt, files, steps.context)
-    return await agent.run(prompt, capabilities=capabilities, **options)
+    result = await agent.run(prompt, capabilities=capabilities, **options)
+    if thread == "full":
+        keep_history(steps, result.all_messages())
+    return result
 
 
 def register_agent(
@@ -319,8 +347,8 @@ def register_agent(
     Args:
         name: of the flow.
         agent: with ``PerdureDurability`` among its capabilities.
-        thread: as for ``run_agent``. With ``text``, the agent also goes on with what people have
-            said to the run until it answered.
+        thread: as for ``run_agent``. Unless it is ``none``, the agent also hears what people say
+            to the run, with its next request.
         settings: those of ``workflow``.
 
     Raises:
@@ -330,9 +358,16 @@ def register_agent(
     check_thread(thread, f"agent {name!r}")
 
     async def answer(steps: AsyncSteps, goal: str) -> Any:
-        result, heard = await run_agent(agent, goal, thread=thread), HeardWords(steps)
-        while thread == "text" and (words := await heard.next()):
-            result = await run_agent(agent, words, message_history=result.all_messages())
+        heard = HeardWords(steps)
+        hearing: Any = [] if thread == "none" else [_Hearing(heard)]
+        result = await run_agent(agent, goal, thread=thread, capabilities=hearing)
+        while thread != "none" and (words := await heard.next()):
+            history = result.all_messages()
+            result = await run_agent(
+                agent, words, message_history=history, capabilities=[_Hearing(heard)]
+            )
+        if thread == "full":
+            keep_history(steps, result.all_messages())
         return result.output
 
     answer.__doc__ = f"The agent {agent.name or name}."

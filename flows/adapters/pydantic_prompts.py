@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pydantic import ValidationError
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     TextPart,
@@ -14,10 +16,11 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from perdure.flows.adapters.prompts import pieces_of
+from perdure.flows.adapters.prompts import earlier_items, keep_items, pieces_of
 from perdure.flows.context import RoundContext
 from perdure.flows.conversation import ThreadMessage
 from perdure.flows.files import File, FileReference
+from perdure.flows.workflows.steps import AsyncSteps
 
 
 def history_of(messages: Iterable[ThreadMessage]) -> list[ModelMessage]:
@@ -28,6 +31,25 @@ def history_of(messages: Iterable[ThreadMessage]) -> list[ModelMessage]:
         else ModelResponse(parts=[TextPart(each.text)])
         for each in messages
     ]
+
+
+#: Whose items an artifact has.
+LIBRARY = "pydantic-ai"
+
+
+def earlier_history(steps: AsyncSteps) -> tuple[list[ModelMessage], list[ThreadMessage]]:
+    """Return the history of the thread's last completed run, and the messages behind it."""
+    items, messages = earlier_items(steps, LIBRARY)
+    try:
+        return ModelMessagesTypeAdapter.validate_python(items), messages
+    except ValidationError as error:
+        steps.context.tell(thread_as_text=f"the messages do not fit this library: {error}"[:2_000])
+        return [], [each for each in steps.context.conversation if each.text]
+
+
+def keep_history(steps: AsyncSteps, messages: list[ModelMessage]) -> None:
+    """Keep the history of a run's agent for the next run of the thread."""
+    keep_items(steps, LIBRARY, ModelMessagesTypeAdapter.dump_python(messages, mode="json"))
 
 
 def with_files(

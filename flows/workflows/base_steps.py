@@ -18,8 +18,10 @@ from perdure.flows.children import Until
 from perdure.flows.commands.approval import approval_of
 from perdure.flows.commands.in_doubt import policy_of
 from perdure.flows.context import RoundContext
+from perdure.flows.conversation import ThreadMessage
 from perdure.flows.durations import as_seconds
 from perdure.flows.errors import FatalError, InvalidFlow
+from perdure.flows.files import File
 from perdure.flows.json_values import storable
 from perdure.flows.names import Role, is_name, suggest
 from perdure.flows.retry import Retry, retry_of
@@ -98,6 +100,17 @@ class BaseSteps:
         """The run's id."""
         return self.context.run_id
 
+    def earlier(self) -> list[ThreadMessage]:
+        """Return the messages of the runs before this one in its thread, oldest first.
+
+        They are the same whenever the function is run again (``RoundContext.conversation``).
+        """
+        return self.context.conversation
+
+    def files(self) -> list[File]:
+        """Return the files that were submitted with the run, with their contents."""
+        return [self.context.file(each.name) for each in self.context.files]
+
     def now(self) -> datetime:
         """Return the time at which the function came to this line for the first time, in UTC."""
         key = self._key("now", None)
@@ -162,6 +175,10 @@ class BaseSteps:
             of: the digest of its arguments.
         """
         return self._script.is_ahead(kind, name, of)
+
+    def is_replaying(self) -> bool:
+        """Return whether the journal has entries that the function has not come to yet."""
+        return self._script.is_replaying()
 
     def is_answered_ahead(self, name: str) -> bool:
         """Return whether a person has answered a question that the function has not come to yet."""

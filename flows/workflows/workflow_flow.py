@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, create_model
 
+from perdure.flows.answer_texts import AnswerText, check_answer_text, output_of
 from perdure.flows.answers import AnswerType
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import (
@@ -53,11 +54,13 @@ class WorkflowFlow(Flow):
         arguments: ``strict`` if a step must have the arguments with which it was carried out. With
             ``compare``, a live run keeps its results when new code passes other arguments, unless
             these belong to another step.
+        text: the key of the answer that people see, or a function that returns its text.
     """
 
     function: ClassVar[Callable[..., Any]]
     parameters: ClassVar[tuple[str, ...]]
     arguments: ClassVar[str] = "compare"
+    text: ClassVar[AnswerText | None] = None
 
     @property
     def nodes(self) -> Mapping[str, Role]:
@@ -196,7 +199,8 @@ class WorkflowFlow(Flow):
         except (InvalidAnswer, UnstorableValue) as error:
             return self._failed(this_round, script.context, error)
         turns, artifacts = this_round.turns()
-        return End(plain, {}, turns, {}, this_round.summary(), artifacts)
+        output = output_of(plain, self.text, script.context)
+        return End(plain, output, turns, {}, this_round.summary(), artifacts)
 
     def _plain_answer(self, answer: Any, context: RoundContext) -> Any:
         if self.Answer is None:
@@ -283,6 +287,9 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
             f"workflow {name!r}: arguments is {settings['arguments']!r}; expected 'compare' or "
             "'strict'"
         )
+    check_answer_text(text := settings.get("text"), f"workflow {name!r}")
+    if text is not None and not isinstance(text, str):
+        settings = {**settings, "text": staticmethod(text)}
     inputs = settings.get("Inputs") or _inputs_of(function, name)
     parameters = tuple(inspect.signature(function).parameters)[1:]
     attributes = {
@@ -302,7 +309,7 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
 _SETTINGS = (
     "Answer", "Inputs", "arguments", "budgets", "description", "expose", "keep_events",
     "lease_seconds", "lifespan", "max_rounds", "needs_goal", "note_store", "on_misfit", "retry",
-    "round_timeout_seconds",
+    "round_timeout_seconds", "text",
 )  # fmt: skip
 
 

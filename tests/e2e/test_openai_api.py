@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Iterable, Iterator
@@ -486,3 +487,49 @@ def test_a_run_survives_the_death_of_its_worker(server: CrashableServer, tmp_pat
             reader.join(100)
         assert events[-1].type == "response.completed"
         assert events[-1].response.output_text == "removed build"
+
+
+@pytest.mark.parametrize("answer", ["refuse", '{"refuse": "not today"}'])
+def test_a_refused_approval_is_not_carried_out(
+    exposed: ExposedServer, ann: OpenAI, answer: str
+) -> None:
+    asked = ann.responses.create(model="tidy", input="tidy up", extra_body=INPUTS)
+    done = ann.responses.create(
+        model="tidy",
+        previous_response_id=asked.id,
+        input=[output(question_of(asked).call_id, answer)],
+    )
+    assert "removed" not in done.output_text
+    told = json.dumps(exposed.client.transcript(asked.id)["history"])
+    assert "removed build" not in told and ("not today" in told) == ("today" in answer)
+
+
+PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
+URL = "data:image/png;base64," + base64.b64encode(PICTURE).decode()
+
+
+def test_a_picture_of_a_response_and_of_a_chat_is_a_file_of_the_run(
+    exposed: ExposedServer, ann: OpenAI
+) -> None:
+    image: Any = {"type": "input_image", "image_url": URL, "detail": "auto"}
+    text: Any = {"type": "input_text", "text": "what is it?"}
+    response = ann.responses.create(
+        model="talk", input=[{"role": "user", "content": [text, image]}]
+    )
+    part: Any = {"type": "image_url", "image_url": {"url": URL}}
+    chat = ann.chat.completions.create(
+        model="talk",
+        messages=[{"role": "user", "content": [{"type": "text", "text": "what is it?"}, part]}],
+    )
+    for run_id in (response.id, chat.id.removeprefix("chatcmpl-")):
+        [file] = exposed.client.files(run_id)
+        assert exposed.client.file(run_id, file.name).content == PICTURE
+
+
+def test_the_address_of_a_picture_is_refused(exposed: ExposedServer, ann: OpenAI) -> None:
+    before = len(list(exposed.client.runs()))
+    part: Any = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    with pytest.raises(openai.APIStatusError) as refused:
+        ann.chat.completions.create(model="talk", messages=[{"role": "user", "content": [part]}])
+    assert refused.value.status_code in (400, 422) and "address" in str(refused.value).lower()
+    assert len(list(exposed.client.runs())) == before

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncSteps, Client, Run, RunStatus, Settings, Steps, workflow
+from perdure import AsyncSteps, Client, Run, RunStatus, Settings, Steps, VerdictCode, workflow
 from perdure.flows.errors import ProcessEnd
 from perdure.worker.ids import process_name
 from tests.support.redis_servers import until
@@ -107,7 +107,7 @@ def let_time_pass(driver: Driver) -> None:
     """End the waits of rounds whose worker was lost, which take a second and more, and sweep."""
     store = driver.engine.store
     for run_id in store.redis.zrange(store.keys.due, 0, -1):
-        if store.redis.hget(store.keys.run(run_id), "waiting_for") in ("loss", "retry"):
+        if store.redis.hget(store.keys.run(run_id), "waiting_for") in ("loss", "retry", "code"):
             store.redis.hset(store.keys.run(run_id), "waiting_until", 1)
             store.redis.zadd(store.keys.due, {run_id: 1})
     driver.sweeper.sweep()
@@ -140,6 +140,18 @@ def play_anywhere(settings: Settings, run: Run) -> Run:
     until(rests, "the end of the run", 60)
     with driving(settings) as another:
         return another.client.get(run.id)
+
+
+def play_until_it_waits_for_code(client: Client, settings: Settings, run: Run) -> str:
+    """Play until the run waits for code that fits; the error of the attempt."""
+
+    def waits() -> bool:
+        with driving(settings) as worker:
+            play_one(worker)
+        return client.why(run.id).code is VerdictCode.CODE_DOES_NOT_FIT
+
+    until(waits, "the run to wait for code", 10)
+    return str(client.why(run.id))
 
 
 def journal(client: Client, run: Run) -> list[tuple[str, Any]]:

@@ -173,6 +173,7 @@ class ClientApi(ReadApi):
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
         submitted_by: str | None = None,
+        files: Sequence[File | str | os.PathLike[str]] | None = None,
     ) -> SentMessage:
         """Send a message to a thread: to the run that works on it, or to a new run.
 
@@ -187,9 +188,11 @@ class ClientApi(ReadApi):
             inputs, labels, budgets: Of a new run.
             key: Your own id of the message. Sent again under it, the message is stored once.
             submitted_by: Owner of the run, and author of the message.
+            files: Pictures, documents and texts of a new run, as for ``submit``.
 
         Raises:
             UnknownFlow, InvalidInput, UnsafeServer: As for ``submit``. Nothing was stored.
+            UnsupportedPart: It has files, and a run of the thread is live, which hears texts only.
             Conflict: The key is that of another message.
             MailboxFull: As for ``signal``.
         """
@@ -480,6 +483,7 @@ class ClientApi(ReadApi):
         flow: str | None = None,
         goal: str | None = None,
         inputs: Mapping[str, Any] | None = None,
+        model: str | None = None,
         idempotency_key: str | None = None,
         submitted_by: str | None = None,
     ) -> Run:
@@ -492,12 +496,13 @@ class ClientApi(ReadApi):
                 means the run's own.
             goal: Another goal. None means the run's own.
             inputs: Inputs that take the place of those of the same name.
+            model: Another model, one of the flow's ``allowed_models``. None means the run's own.
             idempotency_key, submitted_by: As in ``submit``.
 
         Raises:
             RunNotFound: There is no such run.
             UnknownFlow: Neither this client nor a live worker knows the flow.
-            InvalidInput: The inputs do not fit the flow.
+            InvalidInput: The inputs do not fit the flow, or it does not allow the model.
         """
         from perdure.worker.client.again import changed_budgets
 
@@ -509,7 +514,7 @@ class ClientApi(ReadApi):
             {**run.inputs, **(inputs or {})},
             labels=run.labels or None,
             budgets=changed_budgets(run, self.flows().get(name, {})) or None,
-            model=run.details.get("model"),
+            model=model or run.details.get("model"),
             files=[self.file(run_id, each.name) for each in self.files(run_id)] or None,
             idempotency_key=idempotency_key,
             submitted_by=submitted_by,

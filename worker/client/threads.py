@@ -7,6 +7,7 @@ gets a message, and each knows the message's key: the submission of a run that t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
@@ -54,10 +55,12 @@ class Threads(Submitter, RunSignals, RunSteering):
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
         submitted_by: str | None = None,
+        files: Sequence[File | str | os.PathLike[str]] | None = None,
     ) -> SentMessage:
         return self._send(
-            topic_of(thread), thread, text, flow, inputs, key, labels, budgets, submitted_by
-        )
+            topic_of(thread), thread, text, flow, inputs, key, labels, budgets, submitted_by,
+            files=files_of(files),
+        )  # fmt: skip
 
     def _send(
         self,
@@ -106,7 +109,7 @@ class Threads(Submitter, RunSignals, RunSteering):
             budgets=budgets,
             submitted_by=submitted_by,
             topic=topic,
-            files=files_of(files),
+            files=tuple(files),
         )
         # The name of a thread may be long, and a key too.
         own = sha256(f"{topic}\n{key}".encode()).hexdigest()

@@ -185,6 +185,7 @@ class NodeRunner:
                 record.step,
                 claim.attempt,
             ),
+            self._builds.get(record.fields["flow"], ""),
         )
         return LoadedRound(record, claim, lease, flow, context, above)
 

@@ -53,6 +53,7 @@ def context_of(
     above: tuple[BudgetAbove, ...] = (),
     kept: Kept = NOTHING_KEPT,
     live_text: LiveText = NOT_WATCHED,
+    build: str = "",
 ) -> RoundContext:
     """Return the context that a node receives for its round: goal, inputs, history, mailbox, ...
 
@@ -60,6 +61,7 @@ def context_of(
         above: budgets of the runs above it that limit it too.
         kept: what the flow keeps in this process between two rounds.
         live_text: where the round shows text before it is over.
+        build: the build of the flow in this worker.
 
     Raises:
         DamagedRun: What is stored of the run is not valid.
@@ -105,6 +107,7 @@ def context_of(
         "may_retry": partial(may_retry, record, settings, flow),
         "kept": kept,
         "live_text": live_text,
+        "build": build,
         "note_access": RunNotes(store, settings, record, flow, claim.token, claim.id, broken),
         "traces_content": settings.trace_content,
         "attached": {},

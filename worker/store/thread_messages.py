@@ -123,7 +123,7 @@ def _told(record: Record) -> str | None:
     """Return a run's answer as text, or why it ended without one; None for a live run."""
     status = status_of(record.fields)
     if status is RunStatus.COMPLETED:
-        return text_of(record.json("answer", None))
+        return text_of(record.json("answer", None), record.mapping("output"))
     if status is RunStatus.ERRORED:
         return f"(ended with an error: {record.fields.get('error', 'unknown')})"
     return "(stopped)" if status is RunStatus.STOPPED else None

@@ -163,5 +163,5 @@ def answer_text(run: Run) -> str:
     A run without an answer has its output.
     """
     answer = run.output if run.answer is None else run.answer
-    text = spoken_text(answer)
+    text = spoken_text(answer, run.output)
     return json.dumps(answer, ensure_ascii=False) if text is None else text

@@ -42,6 +42,7 @@ RETRY_AFTER = 2
 TAKE_FILES = frozenset(
     {
         "submit_run",
+        "send_message",
         "create_response",
         "create_chat_completion",
         "chat_with_ai_sdk",

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from agents import Agent as OpenAIAgent
 from agents import Model as OpenAIModel
 from agents import ModelResponse as OpenAIResponse
-from agents import Usage
-from openai.types.responses import ResponseOutputMessage, ResponseOutputText
+from agents import SQLiteSession, Usage, function_tool
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
 from pydantic_ai import Agent
 from pydantic_ai.messages import (
     BinaryContent,
@@ -20,17 +25,31 @@ from pydantic_ai.messages import (
     SystemPromptPart,
     TextPart,
     ToolCallPart,
+    ToolReturnPart,
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from perdure import Client, File, InvalidFlow, RunStatus, Settings
-from perdure.flows.adapters import openai_agents, pydantic_ai
+from perdure import (
+    AsyncSteps,
+    Client,
+    File,
+    InvalidFlow,
+    RunStatus,
+    Settings,
+    Steps,
+    workflow,
+)
+from perdure.flows.adapters import openai_agents, prompts, pydantic_ai
 from tests.support.round_driver import Driver, driving
 from tests.support.workflow_effects import nothing_done, play, play_anywhere, play_one
 
 __all__ = ["nothing_done"]
 PICTURE = File("hat.png", b"\x89PNG\r\n\x1a\n1")
+#: The results of calls that requests have read.
+RESULTS: list[Any] = []
+#: Called by the next requests, such as a person who says something meanwhile.
+MEANWHILE: list[Callable[[], object]] = []
 #: By run, what each request of its agent was asked: role and content of each message.
 SEEN: list[list[tuple[str, Any]]] = []
 
@@ -38,6 +57,8 @@ SEEN: list[list[tuple[str, Any]]] = []
 @pytest.fixture(autouse=True)
 def nothing_seen() -> None:
     SEEN.clear()
+    RESULTS.clear()
+    MEANWHILE.clear()
 
 
 def answers(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -46,12 +67,16 @@ def answers(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         for part in message.parts:
             if isinstance(part, SystemPromptPart):
                 seen.append(("system", part.content))
+            elif isinstance(part, ToolReturnPart):
+                RESULTS.append(part.content)
             elif isinstance(part, UserPromptPart | TextPart):
                 role = "user" if isinstance(message, ModelRequest) else "assistant"
                 seen.append((role, _plain(part.content)))
     SEEN.append(seen)
-    is_called = any(isinstance(message, ModelResponse) for message in messages[-2:])
-    if str(seen[-1][1]).startswith("look up") and not is_called:
+    if MEANWHILE:
+        MEANWHILE.pop(0)()
+    is_called = any(isinstance(message, ModelResponse) for message in messages[-3:])
+    if "look up" in str(seen[-1][1]) and not is_called:
         return ModelResponse(parts=[ToolCallPart("look_up", {})])
     return ModelResponse(parts=[TextPart(f"answer {len(seen)}")])
 
@@ -76,6 +101,7 @@ def look_up() -> str:
 
 
 pydantic_ai.register_agent("thread_pydantic", pydantic_chat)
+pydantic_ai.register_agent("thread_pydantic_full", pydantic_chat, thread="full")
 pydantic_ai.register_agent("thread_pydantic_alone", pydantic_chat, thread="none")
 
 
@@ -90,8 +116,18 @@ class Answers(OpenAIModel):
         **named: Any,
     ) -> OpenAIResponse:
         items = [{"role": "user", "content": input}] if isinstance(input, str) else input
-        seen = [(each["role"], _read(each["content"])) for each in items]
+        seen = [(each["role"], _read(each["content"])) for each in items if "role" in each]
         SEEN.append([("system", system_instructions), *seen])
+        results = (each for each in items if each.get("type") == "function_call_output")
+        RESULTS.extend(each["output"] for each in results)
+        if MEANWHILE:
+            MEANWHILE.pop(0)()
+        is_called = any(each.get("type") == "function_call_output" for each in items)
+        if "look up" in str(seen[-1][1]) and not is_called:
+            call = ResponseFunctionToolCall(
+                call_id="c", name="look_up", arguments="{}", type="function_call"
+            )
+            return OpenAIResponse(output=[call], usage=Usage(requests=1), response_id=None)
         text = f"answer {len(seen) + 1}"
         part = ResponseOutputText(type="output_text", text=text, annotations=[], logprobs=[])
         message = ResponseOutputMessage(
@@ -113,8 +149,16 @@ def _read(content: Any) -> Any:
     return read if len(read) > 1 else read[0]
 
 
-openai_chat = OpenAIAgent(name="chat", model=Answers(), instructions="Be short.")
+@function_tool(name_override="look_up")
+async def look_up_too() -> str:
+    return "found"
+
+
+openai_chat = OpenAIAgent(
+    name="chat", model=Answers(), instructions="Be short.", tools=[look_up_too]
+)
 openai_agents.register_agent("thread_openai", openai_chat)
+openai_agents.register_agent("thread_openai_full", openai_chat, thread="full")
 openai_agents.register_agent("thread_openai_alone", openai_chat, thread="none")
 
 AGENTS = ["thread_pydantic", "thread_openai"]
@@ -198,9 +242,9 @@ def test_a_run_that_an_older_release_began_goes_on_without_the_thread(
 
 def test_an_unknown_use_of_the_thread_is_refused() -> None:
     unknown: Any = "all"
-    with pytest.raises(InvalidFlow, match="expected 'text' or 'none'"):
+    with pytest.raises(InvalidFlow, match="expected 'text', 'full' or 'none'"):
         pydantic_ai.register_agent("thread_wrong", pydantic_chat, thread=unknown)
-    with pytest.raises(InvalidFlow, match="expected 'text' or 'none'"):
+    with pytest.raises(InvalidFlow, match="expected 'text', 'full' or 'none'"):
         openai_agents.register_agent("thread_wrong", openai_chat, thread=unknown)
 
 
@@ -210,9 +254,8 @@ def test_an_agent_goes_on_with_what_people_said_until_it_answered(
     client: Client, driver: Driver, settings: Settings, flow: str, dies: bool
 ) -> None:
     run = client.get(client.send("ada", "I am Ann", flow=flow).run_id)
+    MEANWHILE[:] = [lambda: [client.send("ada", text) for text in ("I have a hat", "and a cat")]]
     assert play_one(driver)
-    for text in ("I have a hat", "and a cat"):
-        assert client.send("ada", text).run_id == run.id
     for _ in range(3 if dies else 0):
         assert play_one(driver, before_its_commit=True)
         assert play_one(driver)
@@ -232,3 +275,127 @@ def test_an_agent_goes_on_with_what_people_said_until_it_answered(
         "answer 4",
         "who am I?",
     ]
+
+
+@pytest.mark.parametrize("flow", AGENTS)
+@pytest.mark.parametrize("dies", [False, True])
+def test_words_are_heard_before_the_next_request(
+    client: Client, driver: Driver, settings: Settings, flow: str, dies: bool
+) -> None:
+    run = client.get(client.send("ada", "look up who I am", flow=flow).run_id)
+    MEANWHILE[:] = [lambda: client.send("ada", "I have a hat", key="hat")]
+    while len(SEEN) < 2:
+        if dies:
+            assert play_one(driver, before_its_commit=True)
+        assert play_one(driver)
+    assert play_anywhere(settings, run).status is RunStatus.COMPLETED
+    words = [[content for role, content in each if role == "user"] for each in SEEN]
+    assert words[-1] == ["look up who I am", "I have a hat"]
+    assert {tuple(each) for each in words[:-1]} <= {tuple(words[-1]), ("look up who I am",)}
+    assert dies or len(SEEN) == 2
+    say(client, driver, "who am I?", flow)
+    assert [content for _, content in SEEN[-1][1:]] == [
+        "look up who I am",
+        "I have a hat",
+        client.get(run.id).answer,
+        "who am I?",
+    ]
+
+
+@pytest.mark.parametrize("flow", AGENTS)
+def test_words_said_before_the_first_request_are_part_of_it(
+    client: Client, driver: Driver, flow: str
+) -> None:
+    run = client.get(client.send("ada", "I am Ann", flow=flow).run_id)
+    client.send("ada", "and I have a hat")
+    assert play(driver, run).status is RunStatus.COMPLETED
+    assert SEEN == [[("system", "Be short."), ("user", "I am Ann"), ("user", "and I have a hat")]]
+
+
+@pytest.mark.parametrize("flow", AGENTS)
+def test_each_request_sends_the_same_words_on_each_worker(
+    client: Client, settings: Settings, flow: str
+) -> None:
+    """Words before each request, and each round on another worker, which runs the function again."""
+    run = client.get(client.send("ada", "look up who I am", flow=flow).run_id)
+    MEANWHILE[:] = [
+        lambda: client.send("ada", "I have a hat"),
+        lambda: client.send("ada", "and a cat"),
+    ]
+    assert play_anywhere(settings, run).status is RunStatus.COMPLETED
+    words = [[content for role, content in each if role == "user"] for each in SEEN]
+    assert words == [
+        ["look up who I am"],
+        ["look up who I am", "I have a hat"],
+        ["look up who I am", "I have a hat", "and a cat"],
+    ]
+
+
+@pytest.mark.parametrize("flow", AGENTS)
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_full_thread_has_calls_results_files_and_words_of_earlier_runs(
+    client: Client, driver: Driver, settings: Settings, flow: str, dies: bool
+) -> None:
+    sent = client.send("ada", "look up my hat", flow=f"{flow}_full", files=[PICTURE])
+    MEANWHILE[:] = [lambda: client.send("ada", "it is green")]
+    play(driver, client.get(sent.run_id))
+    say(client, driver, "and?", f"{flow}_full")
+    RESULTS.clear()
+    run = client.get(client.send("ada", "who am I?").run_id)
+    if dies:
+        assert play_one(driver)
+        assert play_one(driver, before_its_commit=True)
+    assert play_anywhere(settings, run).status is RunStatus.COMPLETED
+    first, *others = [content for _, content in SEEN[-1][1:]]
+    assert first[0].startswith("look up my hat") and first[-1] == PICTURE.content
+    assert others[0] == "it is green" and others[-1] == "who am I?" and len(others) == 5
+    assert set(RESULTS) == {"found"}
+    assert not dies or SEEN[-1] == SEEN[-2]
+
+
+def test_a_full_thread_goes_on_as_text_where_its_items_are_of_no_use(
+    client: Client, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as small:
+        small.setattr(prompts, "MOST_CHARACTERS", 100)
+        say(client, driver, "I am Ann", "thread_pydantic_full")
+    [told] = list(client.runs(thread_id="ada"))
+    facts = [each.data for each in client.events(told.id)]
+    assert any("the limit is 100" in str(each.get("thread_as_text")) for each in facts)
+    say(client, driver, "a cat", "thread_openai_full")  # The items of the other flow do not count.
+    say(client, driver, "who am I?", "thread_pydantic_full")
+    assert [content for _, content in SEEN[-1][1:]] == [
+        "I am Ann",
+        "answer 2",
+        "a cat",
+        "answer 4",
+        "who am I?",
+    ]
+
+
+@workflow("thread_own_steps")
+def own_steps(steps: Steps, goal: str) -> dict[str, Any]:
+    """A workflow of one's own, which reads the thread and the files by itself."""
+    earlier = [(each.role, each.text) for each in steps.earlier()]
+    return {"earlier": earlier, "files": [each.name for each in steps.files()]}
+
+
+def test_a_workflow_reads_the_earlier_messages_and_the_files(
+    client: Client, driver: Driver
+) -> None:
+    say(client, driver, "I am Ann", "thread_openai")
+    sent = client.send("ada", "look", flow="thread_own_steps", files=[PICTURE])
+    assert play(driver, client.get(sent.run_id)).answer == {
+        "earlier": [["user", "I am Ann"], ["assistant", "answer 2"]],
+        "files": ["hat.png"],
+    }
+
+
+@workflow("thread_session")
+async def with_a_session(steps: AsyncSteps, goal: str) -> Any:
+    return await openai_agents.run_agent(openai_chat, goal, session=SQLiteSession("ada"))
+
+
+def test_a_session_of_the_sdk_is_refused(client: Client, driver: Driver) -> None:
+    done = play(driver, client.submit("thread_session", "hello"))
+    assert done.status is RunStatus.ERRORED and "Use thread='full'" in str(done.error)

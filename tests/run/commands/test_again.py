@@ -1,28 +1,35 @@
-"""A run is submitted once more, as it was or changed: by the command, and by the form of the dashboard."""
+"""A run once more, with another model: by the client and by the command."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from perdure import Client
-from perdure.worker.settings import Settings
+import pytest
+
+from perdure import Client, ControllerExecutorFlow, Settings, register
+from perdure.flows.controllers.model import ModelController
+from perdure.worker.errors import InvalidInput
 from tests.support.command_line import CommandLine
-from tests.support.in_process_server import Site
+
+FLOW = "again_models"
 
 
-def test_a_run_is_submitted_again_with_what_it_had_and_what_is_changed(
+@register(FLOW)
+class Choosing(ControllerExecutorFlow):
+    """A flow whose submitters choose between two models."""
+
+    controller = ModelController(model="openai:a", allowed_models=["openai:b", "openai:c"])
+
+
+def test_a_run_is_submitted_once_more_with_another_model(
     client: Client, settings: Settings, tmp_path: Path
 ) -> None:
-    first = client.submit("countdown", "count", {"rounds": 2}, labels={"team": "a"})
-    done = CommandLine(tmp_path, settings)("again", first.id, "--input-json", "rounds=3")
-    assert done.code == 0
-    again = client.get(done.out.strip())
-    assert (again.flow, again.goal, again.labels) == ("countdown", "count", {"team": "a"})
-    assert again.inputs["rounds"] == 3 and client.get(first.id).inputs["rounds"] == 2
-
-
-def test_the_form_of_another_flow_is_filled_in_and_says_what_differs(client: Client) -> None:
-    first = client.submit("countdown", "count", {"rounds": 2})
-    page = Site(client).asking().get(f"/start?again={first.id}&flow=question").text
-    assert f'name="again" value="{first.id}"' in page and "to the flow <bdi>countdown" in page
-    assert "count</textarea>" in page
+    run = client.submit(FLOW, "go", model="openai:b")
+    assert client.again(run.id).details["model"] == "openai:b"
+    assert client.again(run.id, model="openai:c").details["model"] == "openai:c"
+    done = CommandLine(tmp_path, settings, PERDURE_FLOW_MODULES=__name__)(
+        "again", run.id, "--model", "openai:c"
+    )
+    assert client.get(done.out.strip()).details["model"] == "openai:c"
+    with pytest.raises(InvalidInput, match="openai:d"):
+        client.again(run.id, model="openai:d")

@@ -38,7 +38,7 @@ def test_the_graph_of_the_page_buys_what_a_person_approves(
     names: list[str],
     last: str,
 ) -> None:
-    own_registry(monkeypatch, "trader")
+    own_registry(monkeypatch, "trader", "album")
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "trader.py").write_text(EXAMPLES["trader.py"], "utf-8")
     monkeypatch.delitem(sys.modules, "trader", raising=False)
@@ -62,7 +62,7 @@ def test_the_page_looks_back_at_a_run_and_forks_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    own_registry(monkeypatch, "trader")
+    own_registry(monkeypatch, "trader", "album")
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "trader.py").write_text(EXAMPLES["trader.py"], "utf-8")
     monkeypatch.delitem(sys.modules, "trader", raising=False)
@@ -96,7 +96,7 @@ def test_the_page_names_the_limit_of_a_round() -> None:
 def test_the_command_of_the_page_lists_the_checkpoints(
     client: Client, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own_registry(monkeypatch, "trader")
+    own_registry(monkeypatch, "trader", "album")
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "trader.py").write_text(EXAMPLES["trader.py"], "utf-8")
     monkeypatch.delitem(sys.modules, "trader", raising=False)
@@ -144,7 +144,7 @@ def test_a_run_without_checkpoints_is_refused_by_the_command(
     assert done.code == InvalidInput.exit_code and "is not a graph of register_graph" in done.err
     assert f"perdure show {other.id} --transcript" in done.err
     assert perdure("history", "nosuch").code == RunNotFound.exit_code
-    own_registry(monkeypatch, "trader")
+    own_registry(monkeypatch, "trader", "album")
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "trader.py").write_text(EXAMPLES["trader.py"], "utf-8")
     monkeypatch.delitem(sys.modules, "trader", raising=False)

@@ -22,7 +22,7 @@ EXAMPLES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
 def test_the_agent_of_the_page_buys_what_a_person_approves(
     client: Client, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own_registry(monkeypatch, "trader")
+    own_registry(monkeypatch, "trader", "album")
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "trader.py").write_text(EXAMPLES["trader.py"], "utf-8")
     monkeypatch.delitem(sys.modules, "trader", raising=False)

@@ -21,7 +21,7 @@ EXAMPLES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
 
 @pytest.fixture
 def driver(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
-    own_registry(monkeypatch, "support", "desk")
+    own_registry(monkeypatch, "support", "desk", "album")
     monkeypatch.syspath_prepend(tmp_path)
     for name, text in EXAMPLES.items():
         (tmp_path / name).write_text(text, "utf-8")

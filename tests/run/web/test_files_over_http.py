@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from perdure import Client, File, FileReference, InvalidInput, RemoteClient
+from perdure.worker.errors import UnsupportedPart
 from perdure.worker.web.openai_api.files import files_in
 from perdure.worker.web.openai_api.requests import goal_of
+from tests.support.command_line import CommandLine
 from tests.support.in_process_server import Site, site_on
 from tests.support.redis_servers import CrashableServer
 
@@ -122,3 +124,23 @@ def test_openai_messages_bring_pictures_and_documents() -> None:
             files_in([{"role": "user", "content": [part]}])
     with pytest.raises(InvalidInput, match="files of its users"):
         goal_of([{"role": "assistant", "content": [{"type": "image_url"}]}])
+
+
+def test_a_message_to_a_thread_has_files(url: str, client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_bytes(PAGE.content)
+    remote = RemoteClient(url)
+    for each in (client, remote):
+        sent = each.send("ada", "what is it?", flow="countdown", files=[PICTURE, path], key="1")
+        assert each.send("ada", "what is it?", files=[PICTURE, path], key="1").run_id == sent.run_id
+        assert [each.file(sent.run_id, file.name).content for file in (PICTURE, PAGE)] == [
+            PICTURE.content,
+            PAGE.content,
+        ]
+        with pytest.raises(UnsupportedPart, match=r"hears texts only, but .* 'page\.html'"):
+            each.send("ada", "and this?", files=[path])
+    shown = CommandLine(
+        tmp_path, client.settings, PERDURE_FLOW_MODULES="tests.support.example_flows.rings"
+    )("send", "cli", "what is it?", "--flow", "countdown", "--file", str(path))
+    assert client.file(shown.out.split()[0], PAGE.name).content == PAGE.content
+    remote.close()

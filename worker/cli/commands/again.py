@@ -22,6 +22,7 @@ from perdure.worker.cli.target import client_for, known_id
 @click.option(
     "--input-json", "values", metavar="KEY=JSON", multiple=True, help="Input to change, as JSON."
 )
+@click.option("--model", metavar="NAME", help="Another model, one of the flow's allowed_models.")
 @json_option
 @url_option
 def again_command(
@@ -30,6 +31,7 @@ def again_command(
     flow: str | None,
     texts: tuple[str, ...],
     values: tuple[str, ...],
+    model: str | None,
     as_json: bool,
     url: str | None,
 ) -> None:
@@ -40,7 +42,8 @@ def again_command(
     """
     inputs = inputs_of(texts, values)
     with client_for(url) as client:
-        run = client.again(known_id(client, run_id), flow=flow, goal=goal, inputs=inputs)
+        found = known_id(client, run_id)
+        run = client.again(found, flow=flow, goal=goal, inputs=inputs, model=model)
     if as_json:
         output.document(run.to_dict())
     else:

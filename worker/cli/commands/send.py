@@ -28,6 +28,13 @@ from perdure.worker.presentation.text import plain
     multiple=True,
     help="Limit for a new run, as for submit.",
 )
+@click.option(
+    "--file",
+    "files",
+    metavar="PATH",
+    multiple=True,
+    help="Picture, document or text of a new run, as for submit.",
+)
 @click.option("--key", metavar="KEY", help="Your own id of the message: it is stored once.")
 @click.option("--by", metavar="NAME", help="Who sends it. [default: your login name]")
 @click.option("--watch", is_flag=True, help="Watch the run until it ends.")
@@ -42,6 +49,7 @@ def send_command(
     texts: tuple[str, ...],
     labels: tuple[str, ...],
     budgets: tuple[str, ...],
+    files: tuple[str, ...],
     key: str | None,
     by: str | None,
     watch: bool,
@@ -66,6 +74,7 @@ def send_command(
             labels=pairs(labels, "--label") or None,
             budgets=amounts(budgets, "--budget") or None,
             submitted_by=by or name_for(client),
+            files=files or None,
         )
         waits = not sent.started and client.get(sent.run_id).status is RunStatus.INTERRUPTED
         if watch:

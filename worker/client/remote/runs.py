@@ -323,10 +323,12 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
         submitted_by: str | None = None,
+        files: Sequence[File | str | os.PathLike[str]] | None = None,
     ) -> SentMessage:
         not_here(submitted_by=submitted_by)
         validation.thread(thread)
-        check_words(text, "text")
+        if not files:
+            check_words(text, "text")
         validation.key_over_http(key, "key")
         validation.mapping(inputs, "inputs")
         validation.mapping(labels, "labels", of_texts=True)
@@ -334,6 +336,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
             "inputs": None if inputs is None else dict(inputs),
             "labels": None if labels is None else dict(labels),
             "budgets": None if budgets is None else validation.budgets(budgets, "budgets"),
+            "files": [data_of(each) for each in files_of(files)] or None,
         }
         validation.optional_texts(flow=flow)
         body: dict[str, Any] = {"text": text}

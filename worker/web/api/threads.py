@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Response
+from pydantic import Field
 
+from perdure.flows.files import MOST_FILES, file_from, files_of
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.errors import UnknownFlow
-from perdure.worker.web.api.requests import Amounts, Asked, FlowName, Known
+from perdure.worker.web.api.requests import (
+    Amounts,
+    Asked,
+    FlowName,
+    Known,
+    SubmittedFile,
+)
 from perdure.worker.web.api.responses import Message
 from perdure.worker.web.api.routes import (
     BODY_PROBLEMS,
@@ -39,6 +47,8 @@ class MessageToSend(Asked):
     """The labels of a new run."""
     budgets: Amounts | None = None
     """The budgets of a new run."""
+    files: Annotated[list[SubmittedFile], Field(max_length=MOST_FILES)] | None = None
+    """Pictures, documents and texts of a new run. A live run hears texts only."""
 
 
 class NoParameters(Known):
@@ -52,7 +62,7 @@ class NoParameters(Known):
     response_model=SentMessage,
     responses=problems(
         *BODY_PROBLEMS, *CHANGE_PROBLEMS, "invalid-input", "unstorable-value", "unknown-flow",
-        "conflict", "mailbox-full", "damaged-run",
+        "unsupported-part", "conflict", "mailbox-full", "damaged-run",
     ),
 )  # fmt: skip
 def send_message(
@@ -64,7 +74,9 @@ def send_message(
     goal, and knows the messages before. With an `Idempotency-Key`, the call can be repeated safely.
     """
     try:
-        sent = runs.send(thread, key=idempotency_key, **body.model_dump(exclude_none=True))
+        files = files_of([file_from(each.model_dump()) for each in body.files or ()])
+        options = body.model_dump(exclude_none=True, exclude={"files"})
+        sent = runs.send(thread, key=idempotency_key, files=files, **options)
     except UnknownFlow as error:
         return unknown_flow(error)
     return Json(sent.to_dict(), 202)

@@ -424,13 +424,15 @@ class AuthorizedClient:
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
+        files: Sequence[File] = (),
     ) -> SentMessage:
         """Send a message to a thread of the HTTP caller's. Its runs belong to the caller."""
         self.caller.require(Scope.SUBMIT)
         name = self.caller.name
         return self.client._send(
-            topic_of(thread, name), thread, text, flow, inputs, key, labels, budgets, name
-        )
+            topic_of(thread, name), thread, text, flow, inputs, key, labels, budgets, name,
+            files=files,
+        )  # fmt: skip
 
     def send_to_chat(
         self,

@@ -117,7 +117,7 @@ class UiResponse:
         if pending is not None:
             yield from self._ask(pending)
         elif run.status is RunStatus.COMPLETED:
-            text = spoken_text(run.answer)
+            text = spoken_text(run.answer, run.output)
             answer = run.answer if text is None else text
             is_shown = isinstance(answer, str) and answer.strip() in self._last_text
             yield from self._writer.finish(run, None if is_shown else answer)

@@ -1,0 +1,189 @@
+"""Answers of people to what a graph asks: each counts for the question that the person saw.
+
+A node asks again when it runs with its answer. If its code was changed meanwhile, it may ask
+something else, or nothing. The library would give the answer to another question, or drop it.
+
+It uses private parts of the library: the counter of ``interrupt`` in a task's scratchpad, and the
+local ``value`` of that function. Without them, questions are not compared.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import CodeType, FunctionType
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.types import interrupt
+
+from perdure.flows.adapters.graph_checkpoints import Answered, Namespace
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import CodeDoesNotFit
+from perdure.flows.summaries import safe_text
+
+#: The library's key for what a task counts while it runs.
+SCRATCHPAD = "__pregel_scratchpad"
+#: Characters of a question in an error.
+SHOWN = 200
+#: Functions that are read to find out whether a node asks.
+MOST_FUNCTIONS = 200
+_MISSING = object()
+
+
+class GivenAnswers:
+    """The answers that the tasks of a round have, with the questions that people saw.
+
+    Args:
+        build: the build of the code that has asked. Empty if it is not known.
+        spaces: the checkpoints of the run, by namespace.
+        answered: id of the question that this round has an answer to, or None.
+        questions: returns the ids and the values of the questions of a task.
+    """
+
+    def __init__(
+        self,
+        context: RoundContext,
+        build: str,
+        spaces: Mapping[str, Namespace],
+        answered: str | None,
+        questions: Callable[[Any], Sequence[Any]],
+    ) -> None:
+        self._context = context
+        self._is_other_code = bool(build and context.build and build != context.build)
+        #: What is wrong, once it is found out.
+        self.misfit: CodeDoesNotFit | None = None
+        self._answers: dict[str, Sequence[Answered]] = {}
+        self._asked_itself: set[str] = set()
+        #: The node and the question that this round has an answer to.
+        self.node, self.question = "", ""
+        for space in spaces.values():
+            for id_, task in space.tasks.items():
+                asked = [each for each in questions(task) if each.id == answered]
+                self._answers[id_] = [*task.answers, *(Answered.to(each.value) for each in asked)]
+                if asked and task.asks_itself:
+                    self._asked_itself.add(id_)
+                if asked:  # The innermost task comes last.
+                    self.node, self.question = task.node, shown(asked[0].value)
+
+    def watched(
+        self, task: str, name: str, inner: Runnable[Any, Any], config: RunnableConfig
+    ) -> RunnableConfig:
+        """Return the config of a task, which compares what the task asks with what was answered.
+
+        Raises:
+            CodeDoesNotFit: the node has an answer, and its code does not ask any more.
+        """
+        answers = self._answers.get(task)
+        pad = config["configurable"].get(SCRATCHPAD)
+        counter = getattr(pad, "interrupt_counter", None)
+        if not answers or pad is None or counter is None:
+            return config
+        if self._is_other_code and task in self._asked_itself and not asks_itself(inner):
+            raise self.misfits(
+                f"{self._answered(name, answers[-1].shown)}, and the node's code does not ask any "
+                "more. Nothing was carried out"
+            )
+
+        def count() -> int:
+            place = int(counter())
+            if place < len(answers):
+                value = sys._getframe(1).f_locals.get("value", _MISSING)
+                if value is not _MISSING:
+                    self._compare(name, answers[place], value)
+            return place
+
+        own = {**config["configurable"], SCRATCHPAD: replace(pad, interrupt_counter=count)}
+        return {**config, "configurable": own}
+
+    def _compare(self, name: str, answered: Answered, value: Any) -> None:
+        """Compare an answered question with the question that gets its answer.
+
+        A question that other code asks is another one. The same code may ask with another text
+        each time, which an event tells.
+        """
+        if answered.is_of(value):
+            return
+        what = (
+            f"a person has answered {answered.shown!r}, and the node {name!r} of the graph now "
+            f"asks {shown(value)!r} in this place"
+        )
+        if not self._is_other_code:
+            self._context.tell(other_question=f"{what}. The answer was taken for it")
+            return
+        raise self.misfits(f"{what}. Nothing was carried out with the answer")
+
+    def unused(self) -> CodeDoesNotFit:
+        """Return the error for a node that has ended without the question it has an answer to."""
+        return self.misfits(
+            f"{self._answered(self.node, self.question)}, and the node ended without asking it. "
+            "What it returned is not used. If it is not idempotent, a person is asked about it "
+            "before it runs again"
+        )
+
+    def misfits(self, what: str) -> CodeDoesNotFit:
+        """Return the error for an answer that cannot be used. The first one is kept."""
+        if self.misfit is None:
+            self.misfit = CodeDoesNotFit(
+                f"run {self._context.run_id}, step {self._context.step}: {what}. Was the code of "
+                "the graph changed while the run waited? Deploy the version that asked. To be "
+                "asked anew by this one, fork the run before its question: "
+                "perdure.langgraph.fork(...)",
+                is_of_other_code=self._is_other_code,
+            )
+        return self.misfit
+
+    def _answered(self, node: str, question: str) -> str:
+        return f"a person has answered the question of the node {node!r} ({question!r})"
+
+
+def shown(value: Any) -> str:
+    """Return a question as people read it in an error."""
+    return safe_text(value if isinstance(value, str) else str(value), SHOWN)
+
+
+def asks_itself(node: Any) -> bool:
+    """Return whether the function of a node calls ``interrupt``, itself or by plain functions.
+
+    A call by a method or by an object is not found.
+    """
+    left = [getattr(node, "func", None), getattr(node, "afunc", None), node]
+    seen: set[int] = set()
+    while left and len(seen) < MOST_FUNCTIONS:
+        function = left.pop()
+        while isinstance(function, functools.partial):
+            function = function.func
+        function = getattr(function, "__func__", function)
+        if not isinstance(function, FunctionType) or id(function) in seen:
+            continue
+        seen.add(id(function))
+        left.append(getattr(function, "__wrapped__", None))
+        for value in _named_by(function):
+            if value is interrupt:
+                return True
+            left.append(value)
+    return False
+
+
+def _named_by(function: FunctionType) -> Iterator[Any]:
+    """Return the values of the names that a function's code has."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue  # It is not assigned yet.
+    for code in _codes(function.__code__):
+        for name in code.co_names:
+            if name == "interrupt":
+                yield interrupt  # also types.interrupt(...), and an import in the function
+            elif name in function.__globals__:
+                yield function.__globals__[name]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _codes(each)
