@@ -87,3 +87,8 @@ def bounded(result: Any, most: int, name: str, run: str = "") -> tuple[Any, dict
     note = f"cut after {most} of {len(text)} characters; {whole} is the artifact {name!r}{where}"
     artifact = f"{run}/{name}" if run else name
     return {"beginning": text[:most], "note": note, "artifact": artifact}, {name: stored}
+
+
+def ended(text: str) -> str:
+    """Return a text with a full stop behind it, unless it ends like a sentence."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.flows.durations import duration
+from perdure.flows.summaries import ended
 from perdure.worker.diagnostics.run_case import RunCase, iso, names, number
-from perdure.worker.domain.failed_attempt import ended
 from perdure.worker.domain.fleet import WorkerInfo
 from perdure.worker.domain.record import BUILD, Record, awaited
 from perdure.worker.domain.verdict import Verdict, VerdictCode

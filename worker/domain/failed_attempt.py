@@ -19,6 +19,7 @@ from perdure.flows.errors import (
 )
 from perdure.flows.flow import Flow
 from perdure.flows.retry import Retry, tightening
+from perdure.flows.summaries import ended
 from perdure.worker.domain.record import BUILD, FAILING, MISFIT, Record
 from perdure.worker.domain.settlement import LONGEST, Settlement, milliseconds
 from perdure.worker.errors import type_of
@@ -133,11 +134,6 @@ def is_of_this_code(record: Record, error: CodeDoesNotFit, build: str) -> bool:
     if BUILD in record.fields:
         return record.fields[BUILD] == build
     return not build or record.step == 0
-
-
-def ended(text: str) -> str:
-    """Return a text with a full stop behind it, unless it ends like a sentence."""
-    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _text_of(record: Record, error: BaseException) -> str:

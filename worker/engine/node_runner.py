@@ -31,6 +31,7 @@ from perdure.flows.flow import Flow
 from perdure.flows.names import Role
 from perdure.flows.outcomes import with_artifacts
 from perdure.flows.retry import tightening
+from perdure.flows.summaries import ended
 from perdure.flows.waits import TIMED_OUT, Mailbox, Parked
 from perdure.worker.domain.budget import (
     BudgetAbove,
@@ -39,7 +40,6 @@ from perdure.worker.domain.budget import (
     limits_of,
 )
 from perdure.worker.domain.failed_attempt import (
-    ended,
     failure,
     is_of_this_code,
     quarantine,

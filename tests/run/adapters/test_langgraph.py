@@ -281,7 +281,7 @@ def registered_chain(*names: str, asks: str = "", nested: bool = False) -> None:
         graph.add_node("inner", chain.compile())
         graph.add_edge(START, "inner")
     registry._sources.pop("graph_deployed", None)
-    register_graph("graph_deployed", graph, on_misfit="end")
+    register_graph("graph_deployed", graph)
 
 
 @pytest.mark.parametrize("nested", [False, True])

@@ -34,7 +34,9 @@ def say_command(
         run_id = known_id(client, run_id)
         receipt = client.say(run_id, words, key=key, by=by or name_for(client))
         flow = client.get(run_id).flow
-        info = client.flows().get(flow)
+        # What workers announce is read in one exchange; to load flows takes longer than all else.
+        announced = (worker["flows"] for worker in client.workers() if worker["alive"])
+        info = next((flows[flow] for flows in announced if flow in flows), None)
     has_controller = info is None or CONTROLLER in info["nodes"]
     if not has_controller:
         click.echo(
