@@ -155,6 +155,8 @@ def decision_about(
     Returns:
         None if the rule needs no approval and no question about this command was answered.
     """
+    if approval is None and not context.answered:
+        return None
     digest = digest_of(command.name, command.args)
     question = context.asked.get("approval") if isinstance(context.asked, Mapping) else None
     is_about_it = isinstance(question, Mapping) and (

@@ -22,8 +22,6 @@ INCOMPARABLE = "-"
 SIZE = 9
 #: How deep values are read that JSON does not know.
 DEEPEST = 8
-#: Attributes in which a function holds values.
-HOLDERS = ("__closure__", "__defaults__", "__kwdefaults__")
 #: Types of which equal values have equal JSON, and the characters of a text whose digest is kept.
 ATOMS = frozenset((str, int, bool, type(None)))
 LONGEST = 200
@@ -53,7 +51,13 @@ def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
     What ``functools.partial`` holds belongs to them, and so do the object of a method, the defaults
     of a function, and the variables that a lambda or an inner function has from around it.
     """
-    if type(function) is not FunctionType or any(map(function.__getattribute__, HOLDERS)):
+    # These attributes are where a function holds values.
+    if (
+        type(function) is not FunctionType
+        or function.__closure__ is not None
+        or function.__defaults__ is not None
+        or function.__kwdefaults__ is not None
+    ):
         hidden = _hidden(function, DEEPEST)
         if hidden:
             return digest_of([list(args), hidden])

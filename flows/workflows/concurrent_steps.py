@@ -130,22 +130,26 @@ class TimeLimits:
             for step, context in steps
             if isinstance(context.signals, StepSignals)
         ]
-        self._are_done = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._watcher: tuple[threading.Thread, threading.Event] | None = None
 
     def __enter__(self) -> None:
         if self._steps:
-            self._thread = threading.Thread(target=self._watch, name="perdure-step-limits")
-            self._thread.start()
+            are_done = threading.Event()
+            thread = threading.Thread(
+                target=self._watch, args=(are_done,), name="perdure-step-limits"
+            )
+            self._watcher = thread, are_done
+            thread.start()
 
     def __exit__(self, *raised: object) -> None:
-        self._are_done.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._watcher is not None:
+            thread, are_done = self._watcher
+            are_done.set()
+            thread.join()
 
-    def _watch(self) -> None:
+    def _watch(self, are_done: threading.Event) -> None:
         began = monotonic()
-        while not self._are_done.wait(POLL_SECONDS):
+        while not are_done.wait(POLL_SECONDS):
             late = monotonic() - began
             for limit, signals in self._steps:
                 if signals.is_cancelled:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from threading import get_ident
 from typing import Any
 
 from perdure.flows.context import RoundContext
@@ -112,15 +112,14 @@ class _Script:
 
     def check_thread(self, what: str) -> None:
         """Raise FatalError unless the function itself asks for something, in its own thread."""
-        if not self._is_own_thread():
-            raise FatalError(
-                f"run {self.context.run_id}, step {self.context.step}: {what!r} is asked of the "
-                "workflow's steps in another thread. Threads ask in an order that is another one "
-                "each time. Use steps.gather, or asyncio.gather in a coroutine function"
-            )
-
-    def _is_own_thread(self) -> bool:
         raise NotImplementedError
+
+    def _of_another_thread(self, what: str) -> FatalError:
+        return FatalError(
+            f"run {self.context.run_id}, step {self.context.step}: {what!r} is asked of the "
+            "workflow's steps in another thread. Threads ask in an order that is another one "
+            "each time. Use steps.gather, or asyncio.gather in a coroutine function"
+        )
 
     def mark(self, entry: JournalEntry) -> None:
         """Keep an entry for the commit of this round."""
@@ -198,11 +197,13 @@ class PlainScript(_Script):
     ) -> None:
         super().__init__(context, journal, strict)
         self._perform = perform
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self.suspended: Suspended | None = None
 
-    def _is_own_thread(self) -> bool:
-        return threading.get_ident() == self._thread
+    def check_thread(self, what: str) -> None:
+        """Raise FatalError unless the function itself asks for something, in its own thread."""
+        if get_ident() != self._thread:
+            raise self._of_another_thread(what)
 
     def ask_for(self, requests: Sequence[Request]) -> list[JournalEntry]:
         """Return the entries for what the function asks for, in order.
@@ -277,8 +278,10 @@ class LiveScript(_Script):
         if self._divergence is not None:
             raise self._divergence
 
-    def _is_own_thread(self) -> bool:
-        return self._loop.is_running()
+    def check_thread(self, what: str) -> None:
+        """Raise FatalError unless the function itself asks for something, in its own thread."""
+        if not self._loop.is_running():
+            raise self._of_another_thread(what)
 
     @property
     def task(self) -> asyncio.Task[Any]:

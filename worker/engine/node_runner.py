@@ -262,13 +262,17 @@ class NodeRunner:
                 raise lease.broken
             if context.mailbox.parked is not None:
                 raise swallowed(record)
+            told = {**context.told, **_all_spent(recorded, context)}
+            before = record.fields.get(BUILD)
+            if before is not None and before != self._builds.get(record.fields["flow"], before):
+                told[BUILD] = self._builds[record.fields["flow"]]
             settlement = settle(
                 record,
                 flow,
                 with_artifacts(outcome, _artifacts_of(context)),
                 context.remembered,
                 self._settings,
-                {**context.told, **_all_spent(recorded, context), **self._changed_build(record)},
+                told,
             )
             mailbox = context.mailbox
             if mailbox.used or mailbox.joined or "wait" in record.fields:
@@ -287,12 +291,6 @@ class NodeRunner:
             if isinstance(lease.broken, DamagedRun):
                 return _with_error(quarantine(lease.broken), lease.broken)
             return self._failure(loaded, error)
-
-    def _changed_build(self, record: Record) -> Mapping[str, str]:
-        """Return what an event says of a round whose code is not that of the commit before it."""
-        build = self._builds.get(record.fields["flow"])
-        before = record.fields.get(BUILD)
-        return {} if before is None or build in (None, before) else {BUILD: build}
 
     def _waits_for_code(self, record: Record, flow: Flow, error: CodeDoesNotFit) -> bool:
         """Return whether a run that does not fit the code of this worker waits for other code."""

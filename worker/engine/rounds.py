@@ -124,7 +124,7 @@ class RoundRunner:
             with round_span(self._store, claim, self._owner) as span:
                 settlement, nodes = self._nodes.run(record, claim, lease, span, fast.is_wanted())
                 took = _ms(time.monotonic() - started)
-                beside = {**span.fields(settlement), **self._build(record, settlement)}
+                beside = self._with_build(record, settlement, span.fields(settlement))
                 word = self.committer.commit(record, claim, settlement, nodes, took, fast, beside)
                 if word == "unread" and settlement.otherwise is not None:
                     settlement = settlement.otherwise
@@ -139,10 +139,14 @@ class RoundRunner:
         finally:
             self._heartbeat.release(lease)
 
-    def _build(self, record: Record, settlement: Settlement) -> Mapping[str, str]:
-        """Return the field that a commit keeps of the code that has brought a run so far."""
+    def _with_build(
+        self, record: Record, settlement: Settlement, fields: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        """Return the fields to write beside a round's, with the code that has brought it so far."""
         build = self._builds.get(record.fields["flow"])
-        return {BUILD: build} if build and settlement.kind in KEEPS_BUILD else {}
+        if not build or record.fields.get(BUILD) == build or settlement.kind not in KEEPS_BUILD:
+            return fields
+        return {**fields, BUILD: build}
 
     def _hand_on(self, record: Record) -> str | None:
         """Redirect the message of a run that does not fit this worker's code to a worker that fits.

@@ -295,16 +295,14 @@ class Keys:
 
     def of_run(self, run_id: str, idempotency_key: str | None = None) -> list[str]:
         """Return the Redis keys that a transition of one run uses, ordered as in run.lua."""
-        run = self.run(run_id)
-        idem = self.idempotency(idempotency_key) if idempotency_key is not None else run
-        return [
-            run,
-            self.memory(run_id),
-            self.events(run_id),
-            self.artifacts(run_id),
-            idem,
-            *self.shared,
-        ]
+        first = self._of_a_round(run_id)
+        idem = self.idempotency(idempotency_key) if idempotency_key is not None else first[0]
+        return [*first, idem, *self.shared]
+
+    def _of_a_round(self, run_id: str) -> tuple[str, str, str, str]:
+        """Return the Redis keys of a run that the commit of a round writes to."""
+        run = f"{self.prefix}:run:{run_id}"
+        return run, f"{run}:memory", f"{run}:events", f"{run}:artifacts"
 
     def of_topic(self, name: str) -> list[str]:
         """Return the Redis keys of the script that signals a topic, ordered as in run.lua."""
@@ -315,12 +313,4 @@ class Keys:
 
         They are in the order that commit_and_continue.lua expects.
         """
-        return [
-            self.run(run_id),
-            self.memory(run_id),
-            self.events(run_id),
-            self.artifacts(run_id),
-            self.due,
-            self.queues,
-            self.paused,
-        ]
+        return [*self._of_a_round(run_id), self.due, self.queues, self.paused]
