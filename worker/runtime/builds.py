@@ -110,7 +110,9 @@ def _file_of(top: str) -> Path | None:
 
 @lru_cache
 def _files_below(package: Path) -> frozenset[Path]:
-    return frozenset(package.rglob("*.py"))
+    """Return the source files of a package. An environment that lies in it is not part of it."""
+    files = (each for each in package.rglob("*.py") if each.is_file() and os.access(each, os.R_OK))
+    return frozenset(each for each in files if set(INSTALLED).isdisjoint(each.parts))
 
 
 def _changed_at(file: Path) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.flows import registry
-from perdure.worker.runtime.builds import builds_of
+from perdure.worker.runtime.builds import _files_below, builds_of
 from tests.support.flow_registry import own_registry
 
 FLOW = """
@@ -65,6 +65,16 @@ def test_each_file_of_a_package_counts(build: Build) -> None:
     files = {"packed/__init__.py": "", "packed/flows.py": FLOW, "packed/more.py": "A = 1"}
     first = build({**FILES, **files}, "packed.flows")
     assert build({"packed/more.py": "A = 22"}, "packed.flows") != first
+
+
+def test_what_nobody_can_load_does_not_count(build: Build, tmp_path: Path) -> None:
+    files = {"packed/__init__.py": "", "packed/flows.py": FLOW}
+    first = build({**FILES, **files}, "packed.flows")
+    (tmp_path / "packed/gone.py").symlink_to(tmp_path / "nowhere.py")
+    (tmp_path / "packed/env/site-packages").mkdir(parents=True)
+    (tmp_path / "packed/env/site-packages/installed.py").write_text("A = 1")
+    _files_below.cache_clear()
+    assert build({}, "packed.flows") == first
 
 
 def test_a_variable_that_the_files_read_counts(
