@@ -191,6 +191,7 @@ class WorkerProcess(Process):
             threading.main_thread()
         )  # it lives, so that none is started: the story beats
         self.engine.flows = {FLOW: story.make_flow, CHILD: PlottedChild}
+        self.engine.builds = {}  # A flow of a story is made in a round alone.
         self.engine.disabled = []
         self.sweeper = self.engine.new_sweeper("all", "threads", 1)
         lists = story.inspector.keys.queue_names
