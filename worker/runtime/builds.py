@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -43,16 +43,17 @@ def builds_of(
             not say where it is written, as of a graph or of a YAML file.
         given: the setting ``build``. It is then the build of every flow.
     """
-    return {name: given or _digest_of(make(), modules) for name, make in flows.items()}
+    digests: dict[frozenset[Path], str] = {}
+    builds = {}
+    for name, make in flows.items():
+        files = frozenset() if given else _files_of(make(), modules)
+        if not given and files not in digests:
+            digests[files] = _digest_of(files)
+        builds[name] = given or digests[files]
+    return builds
 
 
-def _digest_of(flow: Flow, modules: Sequence[str]) -> str:
-    own = _modules_of(flow)
-    files: set[Path] = set()
-    for module in own or modules:
-        _add_files(module, files)
-    if (path := getattr(flow, "path", None)) is not None:
-        files.add(Path(path))
+def _digest_of(files: Iterable[Path]) -> str:
     digest = hashlib.blake2b(version().encode(), digest_size=DIGITS // 2)
     # In the order of their contents: where the files are does not count.
     for content, variables in sorted(_read(file, _changed_at(file)) for file in files):
@@ -60,6 +61,17 @@ def _digest_of(flow: Flow, modules: Sequence[str]) -> str:
         for name in variables:
             digest.update(f"{name}={os.environ.get(name)}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
+
+
+def _files_of(flow: Flow, modules: Sequence[str]) -> frozenset[Path]:
+    """Return the files in which a flow is written."""
+    files: set[Path] = set()
+    seen: set[str] = set()
+    for module in _modules_of(flow) or modules:
+        _add_files(module.partition(".")[0], files, seen)
+    if (path := getattr(flow, "path", None)) is not None:
+        files.add(Path(path))
+    return frozenset(files)
 
 
 def _modules_of(flow: Flow) -> list[str]:
@@ -76,43 +88,53 @@ def _is_of_project(module: str) -> bool:
     ) or top == "__main__"
 
 
-def _add_files(module: str, files: set[Path]) -> None:
-    """Add the source files of a module: its whole package, or itself and what it imports.
+def _add_files(top: str, files: set[Path], seen: set[str]) -> None:
+    """Add the source files of a module that has no package above it.
 
-    Installed packages are left out.
+    Of a package these are all its files; of a file, itself and those of what it imports. Installed
+    packages are left out.
     """
-    top = module.partition(".")[0]
-    file = _file_of(top)
-    if file is None or file in files or not set(INSTALLED).isdisjoint(file.parts):
+    if top in seen:
+        return
+    seen.add(top)
+    file, folders = _place_of(top)
+    for folder in folders:
+        if not _is_installed(folder):
+            files |= _files_below(folder)
+    if file is None or folders or _is_installed(file) or not file.is_file():
         return
     files.add(file)
-    if file.name == "__init__.py":
-        files |= _files_below(file.parent)
-        return
     for name in _imports(file, _changed_at(file)):
         if _is_of_project(name):
-            _add_files(name, files)
+            _add_files(name, files, seen)
 
 
-def _file_of(top: str) -> Path | None:
-    """Return the source file of a module or package that has no package above it."""
-    if top == "__main__":
-        found = getattr(sys.modules[top], "__file__", None)
-    else:
+def _place_of(top: str) -> tuple[Path | None, list[Path]]:
+    """Return the source file of a module, and the folders of a package, with or without a file."""
+    loaded = sys.modules.get(top)
+    if loaded is not None:
+        file, folders = getattr(loaded, "__file__", None), getattr(loaded, "__path__", ())
+    else:  # What a function imports may not be loaded yet.
         try:
             spec = PathFinder.find_spec(top)
         except (ImportError, ValueError):
-            return None
-        found = None if spec is None else spec.origin
-    file = None if found is None else Path(found).resolve()
-    return file if file is not None and file.suffix == ".py" and file.is_file() else None
+            spec = None
+        file = None if spec is None else spec.origin
+        folders = () if spec is None else spec.submodule_search_locations or ()
+    source = None if file is None else Path(file).resolve()
+    is_source = source is not None and source.suffix == ".py"
+    return source if is_source else None, [Path(folder).resolve() for folder in folders]
+
+
+def _is_installed(path: Path) -> bool:
+    return not set(INSTALLED).isdisjoint(path.parts)
 
 
 @lru_cache
 def _files_below(package: Path) -> frozenset[Path]:
     """Return the source files of a package. An environment that lies in it is not part of it."""
     files = (each for each in package.rglob("*.py") if each.is_file() and os.access(each, os.R_OK))
-    return frozenset(each for each in files if set(INSTALLED).isdisjoint(each.parts))
+    return frozenset(each for each in files if not _is_installed(each))
 
 
 def _changed_at(file: Path) -> int:

@@ -61,8 +61,9 @@ def test_it_is_that_of_the_flow_s_file_and_of_what_this_imports(build: Build) ->
     assert build({"built_flows.py": f"{FLOW}\n# more"}) != first
 
 
-def test_each_file_of_a_package_counts(build: Build) -> None:
-    files = {"packed/__init__.py": "", "packed/flows.py": FLOW, "packed/more.py": "A = 1"}
+@pytest.mark.parametrize("init", [{"packed/__init__.py": ""}, {}], ids=["package", "folder"])
+def test_each_file_of_a_package_counts(build: Build, init: dict[str, str]) -> None:
+    files = {**init, "packed/flows.py": FLOW, "packed/more.py": "A = 1"}
     first = build({**FILES, **files}, "packed.flows")
     assert build({"packed/more.py": "A = 22"}, "packed.flows") != first
 
