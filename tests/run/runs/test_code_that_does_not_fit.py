@@ -1,4 +1,4 @@
-"""A run whose code was changed so that it does not fit any more waits for code that fits, and is lost to nobody."""
+"""A run that its changed code does not fit any more waits for code that fits, and does not end."""
 
 from __future__ import annotations
 
