@@ -27,15 +27,13 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from tests.jitter.comparison import Result, find_changes, find_flaky
-from tests.jitter.execution import NotPlayed, Pass, play
+from tests.jitter.execution import TEXT_LINES, NotPlayed, Pass, play
 from tests.jitter.faults import FAULTS, SINGLE, UNDISTURBED, Fault, parse_faults, read_pace
 
 #: pytest's selection of the quick tiers.
 QUICK = ("-m", "not slow")
 #: What pytest is always run with: no cache, since a pass must not depend on the one before.
 ALWAYS = ("-q", "-p", "no:cacheprovider")
-#: Lines of pytest's text of a failure that the report shows.
-TEXT_LINES = 15
 
 
 def main(argv: Sequence[str]) -> int:

@@ -28,6 +28,8 @@ PROGRESS_SECONDS = 10.0
 TAIL = 4000
 #: Seconds after which pytest-timeout ends a test that hangs. A test of 511 runs pauses in each.
 LIMIT = "900"
+#: Lines of pytest's text of a failure that are shown.
+TEXT_LINES = 15
 
 
 class NotPlayed(Exception):
@@ -128,18 +130,27 @@ def environment_of(fault: Fault, log: Path, verdicts: Path, number: int) -> dict
 def follow(
     pytest: subprocess.Popen[bytes], verdicts: Path, head: str, show: Callable[[str], None]
 ) -> None:
-    """Wait until pytest has ended, and show from time to time how far it is."""
-    shown = ""
-    while True:
+    """Wait until pytest has ended, and show how far it is and which tests have failed.
+
+    Failures are shown at once, with the end of their text: the report comes after the last pass.
+    """
+    shown, failed, ended = "", 0, False
+    while not ended:
         try:
             pytest.wait(PROGRESS_SECONDS)
+            ended = True
         except subprocess.TimeoutExpired:
-            progress = progress_of(read_lines(verdicts))
-            if progress != shown:
-                show(head + progress)
-            shown = progress
-        else:
-            return
+            pass
+        phases = read_lines(verdicts)
+        failures = [phase for phase in phases if phase.get("outcome") == "failed"]
+        for phase in failures[failed:]:
+            text = "\n".join(phase["text"].splitlines()[-TEXT_LINES:])
+            show(f"{head}failed: {phase['test']} ({phase['when']})\n{text}")
+        failed = len(failures)
+        progress = progress_of(phases)
+        if progress != shown and not ended:
+            show(head + progress)
+        shown = progress
 
 
 def progress_of(phases: Sequence[Mapping[str, Any]]) -> str:

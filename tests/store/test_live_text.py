@@ -134,9 +134,12 @@ def test_a_run_whose_id_is_anothers_with_text_at_its_end_is_a_run_of_its_own(sto
     assert store.redis.pttl(store.keys.run("x:text")) == -1
 
 
-def test_a_deletion_takes_the_text_that_an_earlier_version_has_shown(store: Store) -> None:
+@pytest.mark.parametrize("name", [":text", "/text"])
+def test_a_deletion_takes_the_text_that_an_earlier_version_has_shown(
+    store: Store, name: str
+) -> None:
     new_run(store)
-    key = store.keys.run("r") + ":text"
+    key = store.keys.run("r") + name
     store.redis.xadd(key, {"text": "words"})
     stop(store)
     assert store.delete("r") == ["ok"] and not store.redis.exists(key)

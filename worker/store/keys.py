@@ -18,14 +18,16 @@ OF_SET = "flows-"
 
 #: The keys of a run beside its hash: what follows the name of the hash's key. A caller may choose
 #: an id that ends like such a key. So each part has a slash, which no id can hold, or is in
-#: ``OWN_KEYS``. A test compares the names that scripts derive with this table.
+#: ``OWN_KEYS``. The name of a group follows its part, so no other part begins with a slash: the
+#: live text of a run ``a:group`` would be the group ``text`` of the run ``a``. A test compares the
+#: names that scripts derive with this table.
 PARTS_OF_RUN = {
     "memory": ":memory",
     "events": ":events",
     "artifacts": ":artifacts",
     "mailbox": ":mailbox",
     "group": ":group/",
-    "live_text": "/text",
+    "live_text": ":text/",
 }
 
 #: Ends that an id could have. A run whose id ends with one of them is refused: its hash would be

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from importlib.resources import files
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.worker.client.validation import is_run_id
@@ -19,18 +19,23 @@ IDS = st.lists(
     min_size=1,
     max_size=4,
 ).map("".join)
+#: Names of groups are free but for white space.
+GROUPS = st.lists(
+    st.sampled_from([*PARTS_OF_RUN.values(), "/", ":", "a", "text", "group"]), max_size=4
+).map("".join)
 
 
-def keys_of(run_id: str) -> set[str]:
+def keys_of(run_id: str, group: str) -> set[str]:
     keys = Keys("p")
     own = (keys.run, keys.memory, keys.events, keys.artifacts, keys.mailbox, keys.live_text)
-    return {*(name(run_id) for name in own), keys.group(run_id, "g"), keys.group(run_id, "text")}
+    return {*(name(run_id) for name in own), keys.group(run_id, group)}
 
 
-@given(IDS, IDS)
-def test_two_runs_share_no_key(first: str, second: str) -> None:
+@given(IDS, GROUPS, IDS, GROUPS)
+@example("a", "text", "a:group", "g")
+def test_two_runs_share_no_key(first: str, of_first: str, second: str, of_second: str) -> None:
     if first != second and is_run_id(first) and is_run_id(second):
-        assert keys_of(first).isdisjoint(keys_of(second))
+        assert keys_of(first, of_first).isdisjoint(keys_of(second, of_second))
 
 
 def test_the_table_has_the_keys_of_a_run() -> None:
@@ -58,9 +63,9 @@ def test_scripts_derive_no_key_that_is_not_in_the_table() -> None:
     assert {part for _, part in found if part in PARTS_OF_RUN.values()} == set(
         PARTS_OF_RUN.values()
     )
-    # delete_run also deletes live text under its earlier name, if it is a stream.
+    # delete_run also deletes live text under its earlier names, if it is a stream.
     others = {entry for entry in found if entry[1] not in PARTS_OF_RUN.values()}
-    assert others == {("delete_run.lua", ":text")}
+    assert others == {("delete_run.lua", ":text"), ("delete_run.lua", "/text")}
 
 
 def test_ids_that_ended_like_live_text_stay_readable() -> None:

@@ -25,11 +25,12 @@ if not run and call('TYPE', k.run).ok == 'hash' then -- by the readable fields o
   local flow, phase, started_at = unpack(call('HMGET', k.run, 'flow', 'phase', 'started_at'))
   counted = { flow = flow or '', phase = phase or nil, started_at = started_at or nil }
 end
--- The live text, also that which a worker of an earlier version has shown. Its name may be that of the
--- hash of another run.
+-- The live text, also that which a worker of an earlier version has shown. Its name may be that of
+-- a hash of another run.
 local texts = { live_text_of(k) }
-local old_text = k.run .. ':text'
-if call('TYPE', old_text).ok == 'stream' then texts[2] = old_text end
+for _, old in ipairs({ k.run .. ':text', k.run .. '/text' }) do
+  if call('TYPE', old).ok == 'stream' then texts[#texts + 1] = old end
+end
 local own = { k.run, k.memory, k.events, k.artifacts, mailbox_of(k) }
 for group in groups_of(run or {}) do own[#own + 1] = group_of(k, group) end
 k.run, k.memory, k.events, k.artifacts = nil, nil, nil, nil

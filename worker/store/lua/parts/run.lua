@@ -28,7 +28,7 @@ local function mailbox_of(k) return k.run .. ':mailbox' end
 
 -- The stream of what the run's rounds have shown before their commits (show_text.lua). No id of a run
 -- holds a slash.
-local function live_text_of(k) return k.run .. '/text' end
+local function live_text_of(k) return k.run .. ':text/' end
 
 -- The hash of a group of child runs, and the names of a run's groups (parts/family.lua).
 local function group_of(k, name) return k.run .. ':group/' .. name end
