@@ -41,10 +41,10 @@ test-core: .venv/.dev ## pure code, the store and its scripts, in seconds
 
 # Crash matrices keep a core busy by themselves. With four processes, tests that allow a second for
 # an answer would fail.
-test-all: .venv/.dev ## every test, including the slow ones
+test-all: .venv/.javascript ## every test, including the slow ones
 	@$(PYTEST) --numprocesses 3 --durations 40 --durations-min 10
 
-test-slow: .venv/.dev ## only the slow tests (SHARE=1/4: a quarter of the cases of those that have many)
+test-slow: .venv/.javascript ## only the slow tests (SHARE=1/4: a quarter of the cases of those that have many)
 	@$(PYTEST) --numprocesses 3 -m slow --durations 40 --durations-min 10 \
 	  $(if $(SHARE),--share $(SHARE))
 
@@ -104,6 +104,7 @@ reference: .venv/.dev ## write docs/reference/ from the code
 
 clean: ## remove .venv and the caches
 	rm -rf .venv .venv-minimums .venv-newest build dist site mutants .pytest_cache \
+	  tests/e2e/javascript/node_modules \
 	  .pytest-artifacts .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 
 # The stamps record what .venv contains. If one is older than pyproject.toml, it is installed again.
@@ -118,6 +119,13 @@ clean: ## remove .venv and the caches
 	@echo "Installing Perdure, a server for it and the tools of its tests into .venv ..."
 	@$(PIP) --editable '.[embedded,server,ai,mcp,otel,dev,dev-agents]'
 	@touch .venv/.runtime $@
+
+.venv/.javascript: pyproject.toml tests/e2e/javascript/package.json .venv/.dev
+	@echo "Installing Node.js and the clients of tests/e2e/javascript ..."
+	@$(PIP) --editable '.[dev-javascript]'
+	@PATH="$(CURDIR)/$(BIN):$$PATH" npm install --silent --no-fund --no-audit --no-package-lock \
+	  --prefix tests/e2e/javascript
+	@touch $@
 
 .venv/.docs: pyproject.toml
 	@$(make_venv)

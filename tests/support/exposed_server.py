@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
@@ -32,10 +32,12 @@ class ExposedServer:
 
 
 @contextmanager
-def exposed_server(server: CrashableServer, worker_count: int = 1) -> Iterator[ExposedServer]:
-    """One on a prefix of its own, with workers that play the exposed flows."""
+def exposed_server(
+    server: CrashableServer, worker_count: int = 1, modules: Sequence[str] = (MODULE,)
+) -> Iterator[ExposedServer]:
+    """One on a prefix of its own, with workers that play the flows of some modules."""
     settings = Settings(
-        redis_url=server.url, prefix=f"exposed{uuid4().hex[:8]}", flow_modules=(MODULE,)
+        redis_url=server.url, prefix=f"exposed{uuid4().hex[:8]}", flow_modules=tuple(modules)
     )
     with ExitStack() as stack:
         client = stack.enter_context(closing(Client(settings=settings)))
@@ -47,5 +49,5 @@ def exposed_server(server: CrashableServer, worker_count: int = 1) -> Iterator[E
                 client._store.redis.delete(*keys)
 
         url = stack.enter_context(serving(settings))
-        stack.enter_context(workers(worker_count, settings, PERDURE_FLOW_MODULES=MODULE))
+        stack.enter_context(workers(worker_count, settings, PERDURE_FLOW_MODULES=",".join(modules)))
         yield ExposedServer(url, client)

@@ -35,6 +35,14 @@ def what(waiting: PendingInterrupt) -> str:
     return f"{plain(waiting.question)} {beside(waiting)}".rstrip()
 
 
+def question_lines(waiting: PendingInterrupt) -> list[str]:
+    """Return the question as it was asked, and on a line of its own what it is about, if known."""
+    about = what(waiting)
+    if waiting.command is None:
+        about = about.removeprefix(plain(waiting.question)).strip()
+    return [waiting.question, about] if about else [waiting.question]
+
+
 def of_tree(waiting: PendingInterrupt) -> str:
     """Return for whom a child run asks: the run at the top of its tree, with its flow.
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
 from perdure.worker.domain.interrupt import PendingInterrupt
-from perdure.worker.presentation.questions import attempt, or_else, what
+from perdure.worker.presentation.questions import attempt, or_else, question_lines
 
 
 class PersonsAnswer(NamedTuple):
@@ -24,9 +24,10 @@ def form_of(waiting: PendingInterrupt) -> ElicitRequest:
     """Return the request to an MCP client to ask its user what a run asks."""
     facts = [f"{name}: {value}" for name, value in attempt(waiting)]
     otherwise = or_else(waiting)
+    question, *about = question_lines(waiting)
     lines = [
-        f"{waiting.flow}: {waiting.question}",
-        *([what(waiting)] if waiting.command is not None else _beside(waiting)),
+        f"{waiting.flow}: {question}",
+        *about,
         *facts,
         *([f"Without an answer: {otherwise}"] if otherwise else []),
     ]
@@ -61,11 +62,6 @@ def answer_of(waiting: PendingInterrupt, result: ElicitResult) -> PersonsAnswer 
         case "question", _:
             return PersonsAnswer(filled.get("answer"))
     return PersonsAnswer() if filled.get("continue") is True else None
-
-
-def _beside(waiting: PendingInterrupt) -> list[str]:
-    text = what(waiting).removeprefix(waiting.question).strip()
-    return [text] if text else []
 
 
 def _schema_of(waiting: PendingInterrupt) -> dict[str, Any]:

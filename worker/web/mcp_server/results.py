@@ -10,7 +10,7 @@ from mcp_types import CallToolResult, TextContent
 from perdure.flows.errors import PerdureError
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
-from perdure.worker.presentation.questions import what
+from perdure.worker.presentation.questions import question_lines
 from perdure.worker.web.auth import Caller
 from perdure.worker.web.exposed_flows import answer_text
 from perdure.worker.web.problems import shown_text
@@ -57,9 +57,9 @@ def _text(run: Run, waiting: PendingInterrupt | None) -> str:
     if waiting is not None:
         below = waiting.run_id != run.id
         who = f"waits for run {waiting.run_id} ({waiting.flow}), which" if below else ""
+        asked = "\n".join(question_lines(waiting))
         return (
-            f"Run {run.id} {f'{who} ' if who else ''}waits for a person. "
-            f"{waiting.question}\n{what(waiting)}\n"
+            f"Run {run.id} {f'{who} ' if who else ''}waits for a person. {asked}\n"
             f"Ask the person. Then call answer with run {waiting.run_id!r}, question "
             f"{waiting.id!r}, and as the answer {expected(waiting)}."
         )
