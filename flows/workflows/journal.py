@@ -55,7 +55,7 @@ class Diverged(CodeDoesNotFit):
     code = "diverged"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # Not frozen: see requests.py.
 class JournalEntry:
     """One entry of the journal.
 

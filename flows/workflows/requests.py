@@ -21,7 +21,9 @@ from perdure.flows.summaries import safe_repr, safe_text
 from perdure.flows.workflows.journal import Kind
 
 
-@dataclass(frozen=True, slots=True)
+# Requests and entries are made anew for each done step in each round. Frozen, they would take twice
+# as long to make.
+@dataclass(slots=True)
 class Request:
     """One thing that the function waits for.
 
@@ -36,7 +38,7 @@ class Request:
     of: str = field(default="", kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AskRequest(Request):
     """A question to a person.
 
@@ -65,7 +67,7 @@ class AskRequest(Request):
         return self.expects.dump_python(value, mode="json"), ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WaitRequest(Request):
     """A wait for a time, for a signal or for child runs.
 
@@ -91,7 +93,7 @@ class _NoArguments:
         return {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepRequest(Request):
     """A step, with the options that a command has (``perdure.command``).
 
