@@ -57,6 +57,9 @@ SHOWN = Repr()
 SHOWN.maxstring = SHOWN.maxother = SHOWN_CHARACTERS = 80
 
 
+#: What is wrong with a message of another task, whose name replaces the braces.
+OTHER_TASK = f"task {{}} is none of {ROUNDS}"
+
 #: Returns the validated message of a queue, as `validate` does.
 Validator = Callable[[str | bytes, str], dict[str, Any]]
 
@@ -165,7 +168,7 @@ def _headers(headers: Any) -> dict[str, Any]:
             raise _invalid("header {} is {}", name, value)
         if kind is not None and isinstance(value, str) and len(value) > MAX_HEADER:
             raise _invalid("header {} is too long", name)
-    _expect(headers["task"] in TASKS.values(), f"task {{}} is none of {ROUNDS}", headers["task"])
+    _expect(headers["task"] in TASKS.values(), OTHER_TASK, headers["task"])
     _expect(0 < len(headers["id"]) <= 200, "header {} is empty or too long", "id")
     _expect(headers.get("retries", 0) == 0, "header {} is not 0", "retries")
     limits = headers.get("timelimit", [None, None])
