@@ -11,17 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perdure.flows.cancellation import Signals
-    from perdure.flows.children import Child, ChildFailed, Ended, Group, InvalidChild, WaitOver
     from perdure.flows.commands.approval import Approval
     from perdure.flows.commands.command import CommandSpec, command
+    from perdure.flows.commands.controller import Controller, controller
     from perdure.flows.commands.flow_command import flow_command
     from perdure.flows.commands.in_doubt import NOT_DONE
-    from perdure.flows.context import RoundContext
-    from perdure.flows.controllers import Controller, controller
-    from perdure.flows.controllers.scripted import ScriptedController
-    from perdure.flows.conversation import ThreadMessage
-    from perdure.flows.errors import (
+    from perdure.flows.commands.scripted import ScriptedController
+    from perdure.flows.core.cancellation import Signals
+    from perdure.flows.core.errors import (
         BadReply,
         CodeDoesNotFit,
         FatalError,
@@ -36,19 +33,10 @@ if TYPE_CHECKING:
         TopicTaken,
         UnstorableValue,
     )
-    from perdure.flows.executors.container import Container, ContainerFailed
-    from perdure.flows.executors.sandbox import Sandbox, SandboxCommand, ThisMachine
-    from perdure.flows.executors.shell import shell_command
-    from perdure.flows.executors.subprocesses import ProcessEnding
-    from perdure.flows.files import File, FileReference
-    from perdure.flows.flow import Flow
-    from perdure.flows.history import History
-    from perdure.flows.human import human_feedback
-    from perdure.flows.lifespans import Lifespan, LifespanFailed, lifespan
-    from perdure.flows.memory import memory_read, memory_write
-    from perdure.flows.names import Role, node
-    from perdure.flows.notes import Note, Notes, NoteStore
-    from perdure.flows.outcomes import (
+    from perdure.flows.core.files import File, FileReference
+    from perdure.flows.core.history import History
+    from perdure.flows.core.names import Role, node
+    from perdure.flows.core.outcomes import (
         Advance,
         Command,
         End,
@@ -58,20 +46,39 @@ if TYPE_CHECKING:
         Renew,
         Turn,
     )
-    from perdure.flows.registry import (
+    from perdure.flows.core.retry import Retry
+    from perdure.flows.core.thread_messages import ThreadMessage
+    from perdure.flows.loading.sources import add_directory
+    from perdure.flows.rings.branching_flow import BranchingFlow
+    from perdure.flows.rings.circular import CircularFlow, Node, interface
+    from perdure.flows.rings.controller_executor import ControllerExecutorFlow
+    from perdure.flows.rings.human import human_feedback
+    from perdure.flows.rings.memory import memory_read, memory_write
+    from perdure.flows.rounds.children import (
+        Child,
+        ChildFailed,
+        Ended,
+        Group,
+        InvalidChild,
+        WaitOver,
+    )
+    from perdure.flows.rounds.context import RoundContext
+    from perdure.flows.rounds.flow import Flow
+    from perdure.flows.rounds.lifespans import Lifespan, LifespanFailed, lifespan
+    from perdure.flows.rounds.notes import Note, Notes, NoteStore
+    from perdure.flows.rounds.registry import (
         FlowNotFound,
-        add_directory,
         load_failures,
         load_modules,
         make,
         register,
         registered,
     )
-    from perdure.flows.retry import Retry
-    from perdure.flows.shapes.branching_flow import BranchingFlow
-    from perdure.flows.shapes.circular import CircularFlow, Node, interface
-    from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
-    from perdure.flows.waits import Mailbox, Parked, ReceivedSignal
+    from perdure.flows.rounds.waits import Mailbox, Parked, ReceivedSignal
+    from perdure.flows.tools.container import Container, ContainerFailed
+    from perdure.flows.tools.sandbox import Sandbox, SandboxCommand, ThisMachine
+    from perdure.flows.tools.shell import shell_command
+    from perdure.flows.tools.subprocesses import ProcessEnding
     from perdure.flows.workflows import (
         Ask,
         AsyncSteps,
@@ -129,89 +136,89 @@ if TYPE_CHECKING:
     from perdure.worker.settings import Settings
 
 _HOMES = {
-    "ProcessEnding": "perdure.flows.executors.subprocesses",
-    "shell_command": "perdure.flows.executors.shell",
-    "ThisMachine": "perdure.flows.executors.sandbox",
-    "SandboxCommand": "perdure.flows.executors.sandbox",
-    "Sandbox": "perdure.flows.executors.sandbox",
-    "ContainerFailed": "perdure.flows.executors.container",
-    "Container": "perdure.flows.executors.container",
+    "ProcessEnding": "perdure.flows.tools.subprocesses",
+    "shell_command": "perdure.flows.tools.shell",
+    "ThisMachine": "perdure.flows.tools.sandbox",
+    "SandboxCommand": "perdure.flows.tools.sandbox",
+    "Sandbox": "perdure.flows.tools.sandbox",
+    "ContainerFailed": "perdure.flows.tools.container",
+    "Container": "perdure.flows.tools.container",
     "AccessDenied": "perdure.worker.errors",
-    "Advance": "perdure.flows.outcomes",
+    "Advance": "perdure.flows.core.outcomes",
     "Approval": "perdure.flows.commands.approval",
     "ArtifactNotFound": "perdure.worker.errors",
     "AlikeRuns": "perdure.worker.domain.run_tree",
     "Ask": "perdure.flows.workflows",
     "AsyncClient": "perdure.worker.client.async_client",
     "AsyncSteps": "perdure.flows.workflows",
-    "BadReply": "perdure.flows.errors",
-    "BranchingFlow": "perdure.flows.shapes.branching_flow",
-    "Child": "perdure.flows.children",
-    "ChildFailed": "perdure.flows.children",
-    "CircularFlow": "perdure.flows.shapes.circular",
+    "BadReply": "perdure.flows.core.errors",
+    "BranchingFlow": "perdure.flows.rings.branching_flow",
+    "Child": "perdure.flows.rounds.children",
+    "ChildFailed": "perdure.flows.rounds.children",
+    "CircularFlow": "perdure.flows.rings.circular",
     "Client": "perdure.worker.client.client",
-    "CodeDoesNotFit": "perdure.flows.errors",
-    "Command": "perdure.flows.outcomes",
+    "CodeDoesNotFit": "perdure.flows.core.errors",
+    "Command": "perdure.flows.core.outcomes",
     "CommandSpec": "perdure.flows.commands.command",
     "Conflict": "perdure.worker.errors",
-    "Controller": "perdure.flows.controllers",
-    "ControllerExecutorFlow": "perdure.flows.shapes.controller_executor",
+    "Controller": "perdure.flows.commands.controller",
+    "ControllerExecutorFlow": "perdure.flows.rings.controller_executor",
     "DamagedNote": "perdure.worker.errors",
     "DamagedRun": "perdure.worker.errors",
     "Diverged": "perdure.flows.workflows",
     "END": "perdure.worker.domain.execution_state",
-    "End": "perdure.flows.outcomes",
-    "Ended": "perdure.flows.children",
+    "End": "perdure.flows.core.outcomes",
+    "Ended": "perdure.flows.rounds.children",
     "ErrorGroup": "perdure.worker.domain.error_groups",
     "ErrorGroups": "perdure.worker.domain.error_groups",
     "Event": "perdure.worker.domain.event",
     "ExecutionState": "perdure.worker.domain.execution_state",
     "ExecutionStatus": "perdure.worker.domain.execution_state",
-    "FatalError": "perdure.flows.errors",
-    "File": "perdure.flows.files",
-    "FileReference": "perdure.flows.files",
+    "FatalError": "perdure.flows.core.errors",
+    "File": "perdure.flows.core.files",
+    "FileReference": "perdure.flows.core.files",
     "Finding": "perdure.worker.doctor",
-    "Finish": "perdure.flows.outcomes",
-    "Flow": "perdure.flows.flow",
-    "FlowNotFound": "perdure.flows.registry",
+    "Finish": "perdure.flows.core.outcomes",
+    "Flow": "perdure.flows.rounds.flow",
+    "FlowNotFound": "perdure.flows.rounds.registry",
     "Forbidden": "perdure.worker.errors",
-    "Forgotten": "perdure.flows.errors",
-    "Group": "perdure.flows.children",
-    "History": "perdure.flows.history",
+    "Forgotten": "perdure.flows.core.errors",
+    "Group": "perdure.flows.rounds.children",
+    "History": "perdure.flows.core.history",
     "Inbox": "perdure.worker.domain.interrupt",
-    "Interrupt": "perdure.flows.outcomes",
-    "InvalidAnswer": "perdure.flows.errors",
-    "InvalidChild": "perdure.flows.children",
-    "InvalidFlow": "perdure.flows.errors",
-    "InvalidInput": "perdure.flows.errors",
+    "Interrupt": "perdure.flows.core.outcomes",
+    "InvalidAnswer": "perdure.flows.core.errors",
+    "InvalidChild": "perdure.flows.rounds.children",
+    "InvalidFlow": "perdure.flows.core.errors",
+    "InvalidInput": "perdure.flows.core.errors",
     "InvalidSettings": "perdure.worker.errors",
     "InvalidTransition": "perdure.worker.errors",
-    "Mailbox": "perdure.flows.waits",
-    "Lifespan": "perdure.flows.lifespans",
-    "LifespanFailed": "perdure.flows.lifespans",
+    "Mailbox": "perdure.flows.rounds.waits",
+    "Lifespan": "perdure.flows.rounds.lifespans",
+    "LifespanFailed": "perdure.flows.rounds.lifespans",
     "MailboxFull": "perdure.worker.errors",
     "NOT_DONE": "perdure.flows.commands.in_doubt",
-    "Node": "perdure.flows.shapes.circular",
-    "Note": "perdure.flows.notes",
+    "Node": "perdure.flows.rings.circular",
+    "Note": "perdure.flows.rounds.notes",
     "NoteNamespace": "perdure.worker.domain.note_namespace",
-    "NoteStore": "perdure.flows.notes",
-    "Notes": "perdure.flows.notes",
+    "NoteStore": "perdure.flows.rounds.notes",
+    "Notes": "perdure.flows.rounds.notes",
     "NotForkable": "perdure.worker.errors",
     "NotReplicated": "perdure.worker.errors",
-    "Outcome": "perdure.flows.outcomes",
-    "OutcomeUnknown": "perdure.flows.errors",
+    "Outcome": "perdure.flows.core.outcomes",
+    "OutcomeUnknown": "perdure.flows.core.errors",
     "Page": "perdure.worker.domain.run",
-    "Parked": "perdure.flows.waits",
+    "Parked": "perdure.flows.rounds.waits",
     "PendingInterrupt": "perdure.worker.domain.interrupt",
-    "PerdureError": "perdure.flows.errors",
-    "ReceivedSignal": "perdure.flows.waits",
+    "PerdureError": "perdure.flows.core.errors",
+    "ReceivedSignal": "perdure.flows.rounds.waits",
     "RemoteClient": "perdure.worker.client.remote",
-    "Renew": "perdure.flows.outcomes",
-    "Retry": "perdure.flows.retry",
-    "RetryableError": "perdure.flows.errors",
-    "Role": "perdure.flows.names",
-    "RoundContext": "perdure.flows.context",
-    "RoundStopped": "perdure.flows.errors",
+    "Renew": "perdure.flows.core.outcomes",
+    "Retry": "perdure.flows.core.retry",
+    "RetryableError": "perdure.flows.core.errors",
+    "Role": "perdure.flows.core.names",
+    "RoundContext": "perdure.flows.rounds.context",
+    "RoundStopped": "perdure.flows.core.errors",
     "Run": "perdure.worker.domain.run",
     "RunExists": "perdure.worker.errors",
     "RunFailed": "perdure.worker.errors",
@@ -219,13 +226,13 @@ _HOMES = {
     "RunStatus": "perdure.worker.domain.run",
     "RunTree": "perdure.worker.domain.run_tree",
     "START": "perdure.worker.domain.execution_state",
-    "ScriptedController": "perdure.flows.controllers.scripted",
+    "ScriptedController": "perdure.flows.commands.scripted",
     "Settings": "perdure.worker.settings",
     "SignalReceipt": "perdure.worker.domain.signal",
     "SentMessage": "perdure.worker.domain.sent_message",
     "SignalReply": "perdure.worker.domain.signal",
-    "ThreadMessage": "perdure.flows.conversation",
-    "Signals": "perdure.flows.cancellation",
+    "ThreadMessage": "perdure.flows.core.thread_messages",
+    "Signals": "perdure.flows.core.cancellation",
     "Stale": "perdure.worker.errors",
     "Step": "perdure.flows.workflows",
     "StepFailed": "perdure.flows.workflows",
@@ -235,32 +242,32 @@ _HOMES = {
     "StoreUnavailable": "perdure.worker.errors",
     "StreamItem": "perdure.worker.domain.stream",
     "Taken": "perdure.worker.errors",
-    "TopicTaken": "perdure.flows.errors",
-    "Turn": "perdure.flows.outcomes",
+    "TopicTaken": "perdure.flows.core.errors",
+    "Turn": "perdure.flows.core.outcomes",
     "UnknownCaller": "perdure.worker.errors",
     "UnknownFlow": "perdure.worker.errors",
-    "UnstorableValue": "perdure.flows.errors",
+    "UnstorableValue": "perdure.flows.core.errors",
     "ValueNotFound": "perdure.worker.errors",
     "Verdict": "perdure.worker.domain.verdict",
     "VerdictCode": "perdure.worker.domain.verdict",
-    "WaitOver": "perdure.flows.children",
+    "WaitOver": "perdure.flows.rounds.children",
     "Waiting": "perdure.worker.domain.interrupt",
-    "add_directory": "perdure.flows.registry",
+    "add_directory": "perdure.flows.loading.sources",
     "command": "perdure.flows.commands.command",
-    "controller": "perdure.flows.controllers",
+    "controller": "perdure.flows.commands.controller",
     "flow_command": "perdure.flows.commands.flow_command",
-    "human_feedback": "perdure.flows.human",
+    "human_feedback": "perdure.flows.rings.human",
     "install": "perdure.worker.app",
-    "interface": "perdure.flows.shapes.circular",
-    "lifespan": "perdure.flows.lifespans",
-    "load_failures": "perdure.flows.registry",
-    "load_modules": "perdure.flows.registry",
-    "make": "perdure.flows.registry",
-    "memory_read": "perdure.flows.memory",
-    "memory_write": "perdure.flows.memory",
-    "node": "perdure.flows.names",
-    "register": "perdure.flows.registry",
-    "registered": "perdure.flows.registry",
+    "interface": "perdure.flows.rings.circular",
+    "lifespan": "perdure.flows.rounds.lifespans",
+    "load_failures": "perdure.flows.rounds.registry",
+    "load_modules": "perdure.flows.rounds.registry",
+    "make": "perdure.flows.rounds.registry",
+    "memory_read": "perdure.flows.rings.memory",
+    "memory_write": "perdure.flows.rings.memory",
+    "node": "perdure.flows.core.names",
+    "register": "perdure.flows.rounds.registry",
+    "registered": "perdure.flows.rounds.registry",
     "workflow": "perdure.flows.workflows",
 }
 

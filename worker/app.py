@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery import Celery, signals
 
-from perdure.flows.flow import Flow
+from perdure.flows.rounds.flow import Flow
 from perdure.worker.client import Client
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.logs import set_up_logging

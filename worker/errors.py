@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.flows.errors import InvalidInput, PerdureError, UnstorableValue
+from perdure.flows.core.errors import InvalidInput, PerdureError, UnstorableValue
 
 
 class RunNotFound(PerdureError):

@@ -6,7 +6,8 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from perdure.flows import registry
+from perdure.flows.loading import sources
+from perdure.flows.rounds import registry
 from perdure.worker.settings import Settings
 
 #: Configuration directory of a project, relative to the working directory.
@@ -33,5 +34,5 @@ def find_flows(settings: Settings) -> None:
         InvalidFlow: A module cannot be imported.
     """
     registry.load_modules(settings.flow_modules)
-    registry.add_directory(shipped() / "flows", shipped=True)
-    registry.add_directory(OWN / "flows")
+    sources.add_directory(shipped() / "flows", shipped=True)
+    sources.add_directory(OWN / "flows")

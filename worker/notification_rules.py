@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from perdure.flows.durations import as_seconds, is_duration
-from perdure.flows.secrets import is_reference
+from perdure.flows.core.durations import as_seconds, is_duration
+from perdure.flows.core.secrets import is_reference
 
 #: What a rule may wait for. ``ended`` stands for completed, errored and stopped.
 Event = Literal["waiting", "in_doubt", "errored", "completed", "stopped", "ended"]

@@ -31,8 +31,8 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from perdure.flows.durations import as_seconds, is_duration
-from perdure.flows.secrets import is_reference
+from perdure.flows.core.durations import as_seconds, is_duration
+from perdure.flows.core.secrets import is_reference
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.logs import LogFormat
 from perdure.worker.notification_rules import RULE_NAME, NotificationRule

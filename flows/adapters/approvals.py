@@ -8,9 +8,9 @@ from typing import Any
 
 from perdure.flows.commands.approval import ApprovalRefused, Approved, read_answer
 from perdure.flows.commands.approval import digest_of as call_digest
-from perdure.flows.errors import InvalidInput, PerdureError
-from perdure.flows.json_values import storable
-from perdure.flows.summaries import safe_text
+from perdure.flows.core.errors import InvalidInput, PerdureError
+from perdure.flows.core.json_values import storable
+from perdure.flows.core.summaries import safe_text
 from perdure.flows.workflows.arguments import digest_of
 from perdure.flows.workflows.steps import AsyncSteps
 

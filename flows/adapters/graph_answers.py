@@ -20,9 +20,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import interrupt
 
 from perdure.flows.adapters.graph_checkpoints import Answered, Namespace
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import CodeDoesNotFit
-from perdure.flows.summaries import safe_text
+from perdure.flows.core.errors import CodeDoesNotFit
+from perdure.flows.core.summaries import safe_text
+from perdure.flows.rounds.context import RoundContext
 
 #: The library's key for what a task counts while it runs.
 SCRATCHPAD = "__pregel_scratchpad"

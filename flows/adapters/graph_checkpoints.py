@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.flows.json_values import canonical
-from perdure.flows.summaries import safe_text
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.summaries import safe_text
 from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of
 
 #: The value of the run with the index of its checkpoints.

@@ -11,7 +11,7 @@ from langgraph.pregel import Pregel
 from pydantic import BaseModel
 
 from perdure.flows.adapters.graph_checkpoints import Namespace, is_under_way
-from perdure.flows.errors import CodeDoesNotFit, InvalidFlow
+from perdure.flows.core.errors import CodeDoesNotFit, InvalidFlow
 
 
 def all_graphs(graph: Pregel[Any, Any, Any, Any]) -> Iterable[Pregel[Any, Any, Any, Any]]:

@@ -44,17 +44,24 @@ from perdure.flows.adapters.graph_thread import (
 )
 from perdure.flows.adapters.graph_usage import UsageCounter
 from perdure.flows.adapters.graph_values import StateSerializer
-from perdure.flows.answer_texts import AnswerText, output_of
 from perdure.flows.commands.calls import call
-from perdure.flows.context import RoundContext
-from perdure.flows.conversation import ANSWER_TEXT, ThreadMessage
-from perdure.flows.errors import FatalError, InvalidInput
-from perdure.flows.flow import Flow
-from perdure.flows.json_values import canonical, storable
-from perdure.flows.names import Role
-from perdure.flows.outcomes import Advance, Command, End, Interrupt, Outcome, Turn
-from perdure.flows.remarks import MOST_CHARACTERS, NOTHING, Heard, hear, put_off, with_heard
-from perdure.flows.summaries import safe_text
+from perdure.flows.core.errors import FatalError, InvalidInput
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.names import Role
+from perdure.flows.core.outcomes import Advance, Command, End, Interrupt, Outcome, Turn
+from perdure.flows.core.summaries import safe_text
+from perdure.flows.core.thread_messages import ANSWER_TEXT, ThreadMessage
+from perdure.flows.rounds.answer_texts import AnswerText, output_of
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.flow import Flow
+from perdure.flows.rounds.messages_to_run import (
+    MOST_CHARACTERS,
+    NOTHING,
+    Heard,
+    hear,
+    put_off,
+    with_heard,
+)
 
 #: The one node of such a flow.
 NODE = "Superstep"

@@ -11,9 +11,9 @@ from perdure.flows.adapters.graph_history import GraphHistory, Moment, closed
 from perdure.flows.adapters.graph_reader import RunsClient, RunStates, flow_of
 from perdure.flows.adapters.graph_start import FORK, packed
 from perdure.flows.adapters.graph_values import StateSerializer
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import InvalidInput, PerdureError
-from perdure.flows.json_values import canonical
+from perdure.flows.core.errors import InvalidInput, PerdureError
+from perdure.flows.core.json_values import canonical
+from perdure.flows.rounds.context import RoundContext
 
 
 def fork(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.flows.json_values import canonical
+from perdure.flows.core.json_values import canonical
 
 #: Beginning of the names of the artifacts with the records. The rest is the step.
 RECORDS = "state/"

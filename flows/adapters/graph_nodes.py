@@ -24,8 +24,7 @@ from perdure.flows.adapters.graph_answers import GivenAnswers, asks_itself
 from perdure.flows.adapters.graph_checkpoints import RoundTasks
 from perdure.flows.commands.calls import call
 from perdure.flows.commands.in_doubt import CarryOut, is_before_retry, retry_mark, settled
-from perdure.flows.context import RoundContext, altered
-from perdure.flows.errors import (
+from perdure.flows.core.errors import (
     FatalError,
     OutcomeUnknown,
     RetryableError,
@@ -33,10 +32,11 @@ from perdure.flows.errors import (
     UnstorableValue,
     described,
 )
-from perdure.flows.json_values import canonical
-from perdure.flows.outcomes import Command, Interrupt
-from perdure.flows.summaries import safe_text
-from perdure.flows.waits import no_waits
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.outcomes import Command, Interrupt
+from perdure.flows.core.summaries import safe_text
+from perdure.flows.rounds.context import RoundContext, altered
+from perdure.flows.rounds.waits import no_waits
 
 #: Tasks that a round begins. The next round of the superstep begins others.
 TOGETHER = 32

@@ -12,13 +12,13 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.graph.state import CompiledStateGraph
 
-from perdure.flows import registry
 from perdure.flows.adapters.graph_checkpoints import INTERRUPTED, Namespace
 from perdure.flows.adapters.graph_flow import GraphFlow
 from perdure.flows.adapters.graph_history import RECORDS, GraphHistory, PastState, closed
 from perdure.flows.adapters.graph_states import StateReader
 from perdure.flows.adapters.graph_values import StateSerializer
-from perdure.flows.errors import InvalidInput
+from perdure.flows.core.errors import InvalidInput
+from perdure.flows.rounds import registry
 
 
 class RunsClient(Protocol):

@@ -18,11 +18,11 @@ from perdure.flows.adapters.graph_checkpoints import (
     StoredChannel,
     common,
 )
-from perdure.flows.budgets import sum_of
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import UnstorableValue
-from perdure.flows.journal import MOST_RESULTS, with_spent
-from perdure.flows.json_values import canonical
+from perdure.flows.core.budgets import sum_of
+from perdure.flows.core.errors import UnstorableValue
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.round_journal import MOST_RESULTS, with_spent
+from perdure.flows.rounds.context import RoundContext
 
 #: Names of records: of a task, without its id, and of a nested checkpoint, without its id.
 TASK, NESTED = "graph.", "nested_graph."

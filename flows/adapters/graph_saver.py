@@ -35,9 +35,9 @@ from perdure.flows.adapters.graph_history import RECORDS, HistoryRecord
 from perdure.flows.adapters.graph_records import RoundRecords
 from perdure.flows.adapters.graph_states import StateReader
 from perdure.flows.adapters.graph_values import StateSerializer, is_plain
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import FatalError
-from perdure.flows.json_values import storable
+from perdure.flows.core.errors import FatalError
+from perdure.flows.core.json_values import storable
+from perdure.flows.rounds.context import RoundContext
 
 #: Questions of a task, and those of the graph with the nodes that ask.
 Questions = list[Interrupt]

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from perdure.flows.adapters.graph_checkpoints import Namespace, StoredChannel, TaskWrites
-from perdure.flows.errors import InvalidInput
-from perdure.flows.json_values import canonical
+from perdure.flows.core.errors import InvalidInput
+from perdure.flows.core.json_values import canonical
 
 #: The input of a run that goes on from the state of another run.
 FORK = "_fork"

@@ -10,8 +10,8 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from pydantic_core import to_jsonable_python
 
-from perdure.flows.context import RoundContext
-from perdure.flows.json_values import canonical
+from perdure.flows.core.json_values import canonical
+from perdure.flows.rounds.context import RoundContext
 
 #: The tag of models whose replies are not to be shown, as in the library's own streams.
 HIDDEN = "nostream"

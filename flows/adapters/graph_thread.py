@@ -16,14 +16,14 @@ from pydantic_core import to_jsonable_python
 from perdure.flows.adapters.graph_saver import RunSaver
 from perdure.flows.adapters.graph_start import packed, unpacked
 from perdure.flows.adapters.prompts import pieces_of
-from perdure.flows.context import RoundContext
-from perdure.flows.conversation import ThreadMessage, text_of
-from perdure.flows.errors import FatalError, InvalidInput, UnstorableValue
-from perdure.flows.files import File
-from perdure.flows.json_values import canonical, storable
-from perdure.flows.outcomes import ASK, Turn
-from perdure.flows.remarks import after_replies, open_asks
-from perdure.flows.waits import ReceivedSignal
+from perdure.flows.core.errors import FatalError, InvalidInput, UnstorableValue
+from perdure.flows.core.files import File
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.outcomes import ASK, Turn
+from perdure.flows.core.thread_messages import ThreadMessage, text_of
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.messages_to_run import after_replies, open_asks
+from perdure.flows.rounds.waits import ReceivedSignal
 
 #: The artifact with the state of a completed run.
 STATE = "thread-state"

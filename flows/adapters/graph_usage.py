@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import LLMResult
 
-from perdure.flows.context import RoundContext
+from perdure.flows.rounds.context import RoundContext
 
 
 class UsageCounter(BaseCallbackHandler):

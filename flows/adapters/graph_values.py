@@ -14,8 +14,8 @@ from typing import Any
 import ormsgpack
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from perdure.flows.errors import UnstorableValue
-from perdure.flows.json_values import canonical
+from perdure.flows.core.errors import UnstorableValue
+from perdure.flows.core.json_values import canonical
 
 #: Types of the library itself that are data only.
 SAFE = frozenset(

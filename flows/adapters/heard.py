@@ -6,8 +6,8 @@ the conversation that it had.
 
 from __future__ import annotations
 
-from perdure.flows.conversation import HEARD, ThreadMessage, packed, text_of
-from perdure.flows.outcomes import SAY
+from perdure.flows.core.outcomes import SAY
+from perdure.flows.core.thread_messages import HEARD, ThreadMessage, packed, text_of
 from perdure.flows.workflows.arguments import digest_of
 from perdure.flows.workflows.steps import AsyncSteps
 

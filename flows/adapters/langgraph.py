@@ -17,10 +17,10 @@ from perdure.flows.adapters.graph_flow import GraphFlow, takes_goal
 from perdure.flows.adapters.graph_forks import fork
 from perdure.flows.adapters.graph_nodes import START
 from perdure.flows.adapters.graph_reader import graph_of
-from perdure.flows.answer_texts import AnswerText, check_answer_text
-from perdure.flows.errors import InvalidFlow
-from perdure.flows.names import Role, suggest
-from perdure.flows.registry import register
+from perdure.flows.core.errors import InvalidFlow
+from perdure.flows.core.names import Role, suggest
+from perdure.flows.rounds.answer_texts import AnswerText, check_answer_text
+from perdure.flows.rounds.registry import register
 
 __all__ = ["GraphFlow", "fork", "graph_of", "register_graph"]
 

@@ -49,8 +49,8 @@ from perdure.flows.adapters.openai_prompts import (
 from perdure.flows.adapters.openai_results import fingerprint, listed_tools, result_type
 from perdure.flows.adapters.prompts import ThreadUse, check_thread
 from perdure.flows.commands.approval import Approved
-from perdure.flows.errors import FatalError, InvalidFlow
-from perdure.flows.json_values import canonical
+from perdure.flows.core.errors import FatalError, InvalidFlow
+from perdure.flows.core.json_values import canonical
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
 from perdure.flows.workflows.steps import AsyncSteps, current_steps

@@ -16,8 +16,8 @@ from pydantic import TypeAdapter
 
 from perdure.flows.adapters.openai_prices import money_of, name_of
 from perdure.flows.adapters.openai_results import failed, said
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import FatalError, RetryableError
+from perdure.flows.core.errors import FatalError, RetryableError
+from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.steps import AsyncSteps
 
 #: Kinds of text by the event that brings a piece of it.

@@ -13,7 +13,7 @@ from agents import Agent, FunctionTool, RunConfig, RunResult, RunResultStreaming
 from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
 from agents.tool import invoke_function_tool
 
-from perdure.flows.errors import FatalError, RetryableError, RoundStopped
+from perdure.flows.core.errors import FatalError, RetryableError, RoundStopped
 from perdure.flows.workflows.steps import current_steps
 
 _T = TypeVar("_T")

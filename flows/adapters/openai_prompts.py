@@ -12,8 +12,8 @@ from pydantic_core import to_jsonable_python
 
 from perdure.flows.adapters.heard import HeardWords
 from perdure.flows.adapters.prompts import earlier_items, keep_items, pieces_of, prompt_parts
-from perdure.flows.context import RoundContext
-from perdure.flows.files import PICTURES, File, FileReference
+from perdure.flows.core.files import PICTURES, File, FileReference
+from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.steps import AsyncSteps
 
 #: Whose items an artifact has.

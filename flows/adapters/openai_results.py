@@ -9,8 +9,8 @@ from openai import APIConnectionError, APIStatusError
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic_core import to_jsonable_python
 
-from perdure.flows.errors import FatalError, PerdureError, RetryableError
-from perdure.flows.json_values import canonical
+from perdure.flows.core.errors import FatalError, PerdureError, RetryableError
+from perdure.flows.core.json_values import canonical
 
 #: HTTP statuses that mean "not now". All others below 500 mean "not this request".
 LATER = frozenset({408, 409, 425, 429})

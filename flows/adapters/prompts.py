@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from perdure.flows.context import RoundContext
-from perdure.flows.controllers.model.chat import UserMessage
-from perdure.flows.controllers.model.files import MOST_OF_A_TEXT, form_of, loaded, message_with
-from perdure.flows.conversation import ThreadMessage
-from perdure.flows.errors import InvalidFlow
-from perdure.flows.files import BYTES, File, FileReference, artifact_name
-from perdure.flows.json_values import canonical
+from perdure.flows.agents.chat import UserMessage
+from perdure.flows.agents.files import MOST_OF_A_TEXT, form_of, loaded, message_with
+from perdure.flows.core.errors import InvalidFlow
+from perdure.flows.core.files import BYTES, File, FileReference, artifact_name
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.thread_messages import ThreadMessage
+from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.steps import AsyncSteps
 
 #: What an agent gets of the runs before its run: nothing, their messages as text, or the items of

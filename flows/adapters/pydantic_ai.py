@@ -48,7 +48,7 @@ from perdure.flows.adapters.pydantic_prompts import (
     keep_history,
     with_files,
 )
-from perdure.flows.errors import FatalError, InvalidFlow
+from perdure.flows.core.errors import FatalError, InvalidFlow
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
 from perdure.flows.workflows.steps import AsyncSteps, current_steps

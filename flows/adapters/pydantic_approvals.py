@@ -14,8 +14,8 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 
 from perdure.flows.adapters.approvals import decision
 from perdure.flows.commands.approval import Approved
-from perdure.flows.errors import FatalError
-from perdure.flows.validation import faults_text
+from perdure.flows.core.errors import FatalError
+from perdure.flows.core.validation import faults_text
 from perdure.flows.workflows.steps import AsyncSteps
 
 #: Decides about the calls that an agent leaves to others.

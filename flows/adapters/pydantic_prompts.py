@@ -17,9 +17,9 @@ from pydantic_ai.messages import (
 )
 
 from perdure.flows.adapters.prompts import earlier_items, keep_items, pieces_of
-from perdure.flows.context import RoundContext
-from perdure.flows.conversation import ThreadMessage
-from perdure.flows.files import File, FileReference
+from perdure.flows.core.files import File, FileReference
+from perdure.flows.core.thread_messages import ThreadMessage
+from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.steps import AsyncSteps
 
 

@@ -13,12 +13,12 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
-from perdure.flows.context import RoundContext
-from perdure.flows.durations import as_seconds
-from perdure.flows.errors import BadReply, InvalidFlow, InvalidInput
-from perdure.flows.json_values import canonical
-from perdure.flows.outcomes import Command, Interrupt
-from perdure.flows.validation import is_seconds
+from perdure.flows.core.durations import as_seconds
+from perdure.flows.core.errors import BadReply, InvalidFlow, InvalidInput
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.outcomes import Command, Interrupt
+from perdure.flows.core.validation import is_seconds
+from perdure.flows.rounds.context import RoundContext
 
 Rule = Callable[[Mapping[str, Any]], Any]
 EXPECTED = '"approve", "refuse", {"refuse": "why"} or {"edit": {the arguments}}'

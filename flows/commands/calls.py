@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import RoundStopped
-from perdure.flows.event_loop import run
+from perdure.flows.core.errors import RoundStopped
+from perdure.flows.core.event_loop import run
+from perdure.flows.rounds.context import RoundContext
 
 #: Seconds between two checks of the cancel token while a coroutine runs.
 POLL_SECONDS = 0.1

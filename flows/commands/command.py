@@ -14,16 +14,16 @@ from typing import Any, Literal, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 from perdure.flows.commands.approval import Approval, approval_of
-from perdure.flows.commands.docstrings import read_docstring
 from perdure.flows.commands.execute import carry_out, check_repeatable
 from perdure.flows.commands.in_doubt import policy_of
-from perdure.flows.commands.signature import Signature, arguments_of
-from perdure.flows.context import RoundContext
-from perdure.flows.durations import as_seconds
-from perdure.flows.errors import InvalidFlow
-from perdure.flows.names import Names, is_name
-from perdure.flows.retry import Retry, retry_of
-from perdure.flows.validation import is_seconds
+from perdure.flows.core.docstrings import read_docstring
+from perdure.flows.core.durations import as_seconds
+from perdure.flows.core.errors import InvalidFlow
+from perdure.flows.core.names import Names, is_name
+from perdure.flows.core.retry import Retry, retry_of
+from perdure.flows.core.signature import Signature, arguments_of
+from perdure.flows.core.validation import is_seconds
+from perdure.flows.rounds.context import RoundContext
 
 #: What an exception of a command becomes: an observation, or a failure of the round.
 Errors = Literal["observe", "raise"]
@@ -31,7 +31,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _MARK = "__perdure_command__"
 
 #: The plain functions marked ``@command(name=...)``, by name.
-registered_commands: Names[Callable[..., Any]] = Names("command", "perdure.flows.human")
+registered_commands: Names[Callable[..., Any]] = Names("command", "perdure.flows.rings.human")
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,15 @@ from typing import Any, Protocol
 from perdure.flows.commands.approval import Approval, ApprovalRefused, decision_about
 from perdure.flows.commands.calls import call
 from perdure.flows.commands.in_doubt import CarryOut, settled
-from perdure.flows.commands.signature import Signature
-from perdure.flows.context import RoundContext, altered
-from perdure.flows.errors import (
+from perdure.flows.core.errors import (
     FatalError,
     OutcomeUnknown,
     RetryableError,
     UnstorableValue,
     described,
 )
-from perdure.flows.files import with_references
-from perdure.flows.genai_attributes import (
+from perdure.flows.core.files import with_references
+from perdure.flows.core.genai_attributes import (
     EXECUTE_TOOL,
     MOST_CONTENT,
     OPERATION,
@@ -29,11 +27,13 @@ from perdure.flows.genai_attributes import (
     TOOL_ARGUMENTS,
     TOOL_RESULT,
 )
-from perdure.flows.json_values import canonical, storable
-from perdure.flows.outcomes import Command, Finish, Interrupt
-from perdure.flows.retry import Retry
-from perdure.flows.summaries import safe_text
-from perdure.flows.waits import Parked, no_waits
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.outcomes import Command, Finish, Interrupt
+from perdure.flows.core.retry import Retry
+from perdure.flows.core.signature import Signature
+from perdure.flows.core.summaries import safe_text
+from perdure.flows.rounds.context import RoundContext, altered
+from perdure.flows.rounds.waits import Parked, no_waits
 
 WAITS = (
     "command {!r} waits, and would be carried out from its beginning again after the wait. Write "

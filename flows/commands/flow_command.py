@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, get_args
 
-from perdure.flows.budgets import check_budgets
-from perdure.flows.children import OnFailure
 from perdure.flows.commands.approval import approval_of
 from perdure.flows.commands.command import CommandSpec, Errors
-from perdure.flows.context import RoundContext
-from perdure.flows.durations import as_seconds
-from perdure.flows.errors import BadReply, InvalidFlow, InvalidInput, UnstorableValue
-from perdure.flows.flow import Flow
-from perdure.flows.names import is_name
-from perdure.flows.validation import check_count, check_limit, is_seconds
+from perdure.flows.core.budgets import check_budgets
+from perdure.flows.core.durations import as_seconds
+from perdure.flows.core.errors import BadReply, InvalidFlow, InvalidInput, UnstorableValue
+from perdure.flows.core.names import is_name
+from perdure.flows.core.validation import check_count, check_limit, is_seconds
+from perdure.flows.rounds import registry
+from perdure.flows.rounds.children import OnFailure
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.flow import Flow
 
 _GOAL = {"type": "string", "description": "What the other run is to do."}
 
@@ -184,8 +185,6 @@ def _inputs_of(flow: Flow) -> dict[str, Any]:
 
 def _registered(name: str) -> Flow | None:
     """Return the flow of this name, or None if this process does not have it."""
-    from perdure.flows import registry  # It loads files, which name commands.
-
     try:
         return registry.make(name)
     except registry.FlowNotFound:

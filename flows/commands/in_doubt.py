@@ -13,8 +13,7 @@ from enum import Enum
 from typing import Any
 
 from perdure.flows.commands.calls import call
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import (
+from perdure.flows.core.errors import (
     FatalError,
     InvalidFlow,
     InvalidInput,
@@ -22,8 +21,9 @@ from perdure.flows.errors import (
     RoundStopped,
     described,
 )
-from perdure.flows.json_values import storable
-from perdure.flows.outcomes import Command, Interrupt
+from perdure.flows.core.json_values import storable
+from perdure.flows.core.outcomes import Command, Interrupt
+from perdure.flows.rounds.context import RoundContext
 
 POLICIES = ("retry", "ask", "tell_controller")
 EXPECTED = '"retry", {"result": its result} or {"tell": "what is known of it"}'

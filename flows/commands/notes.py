@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from perdure.flows.commands.command import CommandSpec, spec_of
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import InvalidFlow, UnstorableValue
-from perdure.flows.notes import FOUND, Note
+from perdure.flows.core.errors import InvalidFlow, UnstorableValue
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.notes import FOUND, Note
 
 NoteTool = Literal["remember", "recall", "forget"]
 

@@ -13,16 +13,16 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from perdure.flows.commands.command import command
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import FatalError
+from perdure.flows.core.errors import FatalError
+from perdure.flows.core.outcomes import Command, Finish
 from perdure.flows.library.git.bounds import Bounds
 from perdure.flows.library.git.repository import Repository
 from perdure.flows.library.git.trials import Trials
 from perdure.flows.library.git.verdict import CommitTest, judge
 from perdure.flows.library.git.worktree import remove_abandoned, worktrees_root
-from perdure.flows.outcomes import Command, Finish
-from perdure.flows.registry import register
-from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+from perdure.flows.rings.controller_executor import ControllerExecutorFlow
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.registry import register
 
 #: Exit codes of a shell that cannot run the command at all. This is most likely so at every commit.
 CANNOT_RUN = (126, 127)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from perdure.flows.commands.command import command
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import RoundStopped
-from perdure.flows.outcomes import Command, Finish
-from perdure.flows.registry import register
-from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+from perdure.flows.core.errors import RoundStopped
+from perdure.flows.core.outcomes import Command, Finish
+from perdure.flows.rings.controller_executor import ControllerExecutorFlow
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.registry import register
 
 
 @register("countdown")

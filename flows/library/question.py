@@ -6,10 +6,10 @@ It is for trying out interrupts and resume.
 from __future__ import annotations
 
 from perdure.flows.commands.command import command
-from perdure.flows.context import RoundContext
-from perdure.flows.outcomes import Command, Finish, Interrupt
-from perdure.flows.registry import register
-from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+from perdure.flows.core.outcomes import Command, Finish, Interrupt
+from perdure.flows.rings.controller_executor import ControllerExecutorFlow
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.registry import register
 
 
 @register("question")

@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from perdure.flows.context import RoundContext
-from perdure.flows.flow import Flow
-from perdure.flows.names import Role
-from perdure.flows.outcomes import End, Interrupt, Outcome
-from perdure.flows.registry import register
+from perdure.flows.core.names import Role
+from perdure.flows.core.outcomes import End, Interrupt, Outcome
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.flow import Flow
+from perdure.flows.rounds.registry import register
 
 
 class WorkflowQuestionInputs(BaseModel):

@@ -14,19 +14,19 @@ from typing import Any, NoReturn, Protocol
 
 from pydantic import TypeAdapter
 
-from perdure.flows.children import Until
 from perdure.flows.commands.approval import approval_of
 from perdure.flows.commands.in_doubt import policy_of
-from perdure.flows.context import RoundContext
-from perdure.flows.conversation import ThreadMessage
-from perdure.flows.durations import as_seconds
-from perdure.flows.errors import FatalError, InvalidFlow
-from perdure.flows.files import File
-from perdure.flows.json_values import storable
-from perdure.flows.names import Role, is_name, suggest
-from perdure.flows.retry import Retry, retry_of
-from perdure.flows.summaries import safe_text
-from perdure.flows.waits import waits_are_refused
+from perdure.flows.core.durations import as_seconds
+from perdure.flows.core.errors import FatalError, InvalidFlow
+from perdure.flows.core.files import File
+from perdure.flows.core.json_values import storable
+from perdure.flows.core.names import Role, is_name, suggest
+from perdure.flows.core.retry import Retry, retry_of
+from perdure.flows.core.summaries import safe_text
+from perdure.flows.core.thread_messages import ThreadMessage
+from perdure.flows.rounds.children import Until
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.waits import waits_are_refused
 from perdure.flows.workflows.arguments import digest_of, digest_of_call
 from perdure.flows.workflows.journal import JournalEntry, Kind
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence, Set
 from time import monotonic
 from typing import Any
 
-from perdure.flows.cancellation import CancelToken, Signals
-from perdure.flows.context import RoundContext, altered
-from perdure.flows.errors import FatalError
-from perdure.flows.journal import SCOPE, Journal, with_spent
-from perdure.flows.live_text import LiveText
-from perdure.flows.waits import Mailbox, ReceivedSignal, checked_signal
+from perdure.flows.core.cancellation import CancelToken, Signals
+from perdure.flows.core.errors import FatalError
+from perdure.flows.core.live_text import LiveText
+from perdure.flows.core.round_journal import SCOPE, Journal, with_spent
+from perdure.flows.rounds.context import RoundContext, altered
+from perdure.flows.rounds.waits import Mailbox, ReceivedSignal, checked_signal
 from perdure.flows.workflows.requests import StepRequest
 
 #: Fields of a step's record with the changes that the step made to its context.

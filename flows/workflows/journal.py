@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perdure.flows.errors import CodeDoesNotFit, FatalError, PerdureError, text_of
-from perdure.flows.json_values import canonical
-from perdure.flows.outcomes import Command, Turn
-from perdure.flows.summaries import safe_text
+from perdure.flows.core.errors import CodeDoesNotFit, FatalError, PerdureError, text_of
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.outcomes import Command, Turn
+from perdure.flows.core.summaries import safe_text
 from perdure.flows.workflows.arguments import INCOMPARABLE
 
 Kind = Literal["step", "ask", "sleep", "signal", "child", "children", "now", "patched", "listen"]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import Context
 from typing import Any, NoReturn
 
-from perdure.flows.errors import FatalError
+from perdure.flows.core.errors import FatalError
 
 
 class _NumberedFuture(asyncio.Future[Any]):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.flows.children import Child, ChildFailed
-from perdure.flows.context import RoundContext
-from perdure.flows.durations import as_seconds
-from perdure.flows.json_values import storable
-from perdure.flows.outcomes import Interrupt
+from perdure.flows.core.durations import as_seconds
+from perdure.flows.core.json_values import storable
+from perdure.flows.core.outcomes import Interrupt
+from perdure.flows.rounds.children import Child, ChildFailed
+from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.journal import JournalEntry
 from perdure.flows.workflows.requests import AskRequest, Request
 

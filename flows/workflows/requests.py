@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 from pydantic import TypeAdapter, ValidationError
 
 from perdure.flows.commands.approval import Approval
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import BadReply, PerdureError
-from perdure.flows.json_values import canonical, storable
-from perdure.flows.names import Role
-from perdure.flows.retry import Retry
-from perdure.flows.summaries import safe_repr, safe_text
+from perdure.flows.core.errors import BadReply, PerdureError
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.names import Role
+from perdure.flows.core.retry import Retry
+from perdure.flows.core.summaries import safe_repr, safe_text
+from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.journal import Kind
 
 

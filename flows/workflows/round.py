@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 from perdure.flows.commands.calls import playing
 from perdure.flows.commands.execute import carry_out
 from perdure.flows.commands.in_doubt import is_before_retry, retry_mark
-from perdure.flows.context import RoundContext, RoundPart, altered
-from perdure.flows.errors import (
+from perdure.flows.core.errors import (
     FatalError,
     OutcomeUnknown,
     PerdureError,
@@ -23,13 +22,14 @@ from perdure.flows.errors import (
     RoundStopped,
     UnstorableValue,
 )
-from perdure.flows.journal import SCOPE
-from perdure.flows.json_values import canonical, storable
-from perdure.flows.names import Role
-from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
-from perdure.flows.retry import Retry
-from perdure.flows.summaries import safe_text, shown
-from perdure.flows.waits import no_waits
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.names import Role
+from perdure.flows.core.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
+from perdure.flows.core.retry import Retry
+from perdure.flows.core.round_journal import SCOPE
+from perdure.flows.core.summaries import safe_text, shown
+from perdure.flows.rounds.context import RoundContext, RoundPart, altered
+from perdure.flows.rounds.waits import no_waits
 from perdure.flows.workflows.concurrent_steps import Sibling, StepSignals, TimeLimits, put_together
 from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored, entry_of
 from perdure.flows.workflows.questions import FAULTS, answered, ask_all, interrupt_of

@@ -14,10 +14,10 @@ from functools import cached_property
 from threading import get_ident
 from typing import Any
 
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import FatalError
-from perdure.flows.history import forgotten_of
-from perdure.flows.outcomes import Outcome
+from perdure.flows.core.errors import FatalError
+from perdure.flows.core.history import forgotten_of
+from perdure.flows.core.outcomes import Outcome
+from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.arguments import INCOMPARABLE
 from perdure.flows.workflows.journal import MARKS, Diverged, JournalEntry, Kind
 from perdure.flows.workflows.loop import ReplayLoop

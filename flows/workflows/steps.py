@@ -8,10 +8,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, overload
 
-from perdure.flows.children import OnFailure, Until
-from perdure.flows.errors import InvalidFlow
-from perdure.flows.names import suggest
-from perdure.flows.summaries import safe_text
+from perdure.flows.core.errors import InvalidFlow
+from perdure.flows.core.names import suggest
+from perdure.flows.core.summaries import safe_text
+from perdure.flows.rounds.children import OnFailure, Until
 from perdure.flows.workflows.base_steps import BaseSteps, Duration, Script
 from perdure.flows.workflows.requests import Request
 

@@ -14,10 +14,8 @@ from typing import Any, ClassVar, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, create_model
 
-from perdure.flows.answer_texts import AnswerText, check_answer_text, output_of
-from perdure.flows.answers import AnswerType
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import (
+from perdure.flows.core.answer_types import AnswerType
+from perdure.flows.core.errors import (
     FatalError,
     InvalidAnswer,
     InvalidFlow,
@@ -26,12 +24,14 @@ from perdure.flows.errors import (
     described,
     ends_process,
 )
-from perdure.flows.flow import Flow
-from perdure.flows.json_values import storable
-from perdure.flows.names import Role
-from perdure.flows.outcomes import Advance, End, Outcome, Renew
-from perdure.flows.registry import register
-from perdure.flows.retry import Retry, retry_of
+from perdure.flows.core.json_values import storable
+from perdure.flows.core.names import Role
+from perdure.flows.core.outcomes import Advance, End, Outcome, Renew
+from perdure.flows.core.retry import Retry, retry_of
+from perdure.flows.rounds.answer_texts import AnswerText, check_answer_text, output_of
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.flow import Flow
+from perdure.flows.rounds.registry import register
 from perdure.flows.workflows.base_steps import Restart
 from perdure.flows.workflows.journal import JournalEntry, StepFailed, journal_of
 from perdure.flows.workflows.round import NODES, PLAN, JournalOnlyRound, WorkflowRound

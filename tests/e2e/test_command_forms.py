@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from perdure.worker.app import make_app
 from perdure.worker.settings import Settings, current
 from tests.support.celery_command import APP, CeleryCommand
@@ -108,7 +108,7 @@ def state() -> dict[str, Any]:
         },
         "the module of the directory": sys.modules.get("my_flows"),
         "search path": list(sys.path),
-        "flows": dict(registry._sources),
+        "flows": dict(registry._definitions),
         "failures": dict(registry._failures),
         "handlers": (logging.getLogger().handlers[:], logging.getLogger().level),
         "warnings": warnings.filters[:],

@@ -18,12 +18,18 @@ from typing import Any
 import pytest
 
 from perdure import Client, Command, ControllerExecutorFlow, Finish, RunStatus, Settings, register
-from perdure.flows.context import RoundContext
-from perdure.flows.controllers.model import ModelController
-from perdure.flows.errors import BadReply, FatalError, OutcomeUnknown, RetryableError, RoundStopped
-from perdure.flows.executors.mcp import mcp_commands, session
-from perdure.flows.executors.mcp.event_loop import background
-from perdure.flows.executors.mcp.results import ToolFailed
+from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.core.errors import (
+    BadReply,
+    FatalError,
+    OutcomeUnknown,
+    RetryableError,
+    RoundStopped,
+)
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.tools.mcp import mcp_commands, session
+from perdure.flows.tools.mcp.event_loop import background
+from perdure.flows.tools.mcp.results import ToolFailed
 from perdure.testing import FakeModel
 from tests.conftest import StartsWorkers
 from tests.support.flow_registry import own_registry
@@ -409,7 +415,7 @@ def test_a_service_is_spoken_to_over_http_and_met_again_after_its_death(
 ASKING = """
 import os, sys, time
 from perdure import Command, ControllerExecutorFlow
-from perdure.flows.context import RoundContext
+from perdure.flows.rounds.context import RoundContext
 from tests.support.mcp_servers import time_command
 command = time_command()
 print(command.carry_out({"timezone": "UTC"}, RoundContext("g"))["timezone"], flush=True)

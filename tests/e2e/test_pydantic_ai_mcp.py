@@ -14,8 +14,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from perdure import Client, RunStatus
-from perdure.flows import event_loop
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, register_agent
+from perdure.flows.core import event_loop
 from tests.support.flow_registry import own_registry
 from tests.support.mcp_servers import GIT, free_port, git_over_http
 from tests.support.redis_servers import until

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from perdure import Client, Settings, Verdict, VerdictCode
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from tests.conftest import StartsWorkers
 from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.workers import workers

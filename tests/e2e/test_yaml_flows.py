@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from perdure import Client
-from perdure.flows import registry
-from perdure.flows.yaml_flows.directories import Directories
+from perdure.flows.loading import sources
+from perdure.flows.loading.directories import Directories
+from perdure.flows.rounds import registry
 from perdure.worker.settings import Settings
 from tests.conftest import StartsWorkers
 from tests.support.command_line import CommandLine
@@ -24,16 +25,16 @@ pytestmark = pytest.mark.usefixtures("_own_directory")
 @pytest.fixture
 def _own_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The flows of the test are there, also where another test has set the registry back."""
-    monkeypatch.setattr(registry, "_directories", Directories())
-    registry.add_directory(written.DIRECTORY)
+    monkeypatch.setattr(sources, "_directories", Directories())
+    sources.add_directory(written.DIRECTORY)
 
 
 def test_a_client_without_the_files_submits_what_a_worker_has_announced(
     settings: Settings, worker_process: StartsWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker_process(PERDURE_FLOW_MODULES=MODULE)
-    monkeypatch.setattr(registry, "_directories", Directories())
-    monkeypatch.setattr(registry, "_sources", {})
+    monkeypatch.setattr(sources, "_directories", Directories())
+    monkeypatch.setattr(registry, "_definitions", {})
     client = Client(settings=settings)
     try:
         flow = client.flows()["counting"]

@@ -18,7 +18,12 @@ from tests.golden.golden_files import compare
 #: What click knows of a parameter beside its prose.
 FACTS = ("required", "multiple", "envvar", "is_flag", "flag_value", "count", "hidden")
 #: Packages whose errors reach the user of a command.
-ERRORS = ("perdure", "perdure.flows.errors", "perdure.worker.errors", "perdure.worker.embedded")
+ERRORS = (
+    "perdure",
+    "perdure.flows.core.errors",
+    "perdure.worker.errors",
+    "perdure.worker.embedded",
+)
 
 
 def test_commands_and_options_are_those_of_the_golden_file() -> None:

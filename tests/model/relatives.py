@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.flows.children import Need
+from perdure.flows.rounds.children import Need
 from perdure.worker.store import Claim, Store
 from perdure.worker.store.replies import ChildrenStep
 from tests.model.configurations import Config

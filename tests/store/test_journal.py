@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.flows.errors import FatalError, RoundStopped, UnstorableValue
+from perdure.flows.core.errors import FatalError, RoundStopped, UnstorableValue
 from perdure.worker.engine.journal import StoreJournal
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store import Store, StoreUnavailable

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from perdure import Settings
-from perdure.flows.errors import UnstorableValue
-from perdure.flows.notes import Note
+from perdure.flows.core.errors import UnstorableValue
+from perdure.flows.rounds.notes import Note
 from perdure.worker.errors import DamagedNote
 from perdure.worker.store import Claim, Store
 from perdure.worker.store.notes import Fence, NoteRecords, packed

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from perdure.flows.children import KnownGroup
-from perdure.flows.journal import Journal
+from perdure.flows.core.round_journal import Journal
+from perdure.flows.rounds.children import KnownGroup
 from perdure.worker.domain.record import Record
 from perdure.worker.engine.mailbox import StoreMailbox
 from perdure.worker.settings import Settings

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from perdure import Settings
-from perdure.flows import registry
-from perdure.flows.controllers import registered_controllers
-from perdure.flows.names import registered_nodes
-from perdure.flows.registry import load_modules
-from perdure.flows.yaml_flows.directories import Directories
+from perdure.flows.commands.controller import registered_controllers
+from perdure.flows.core.names import registered_nodes
+from perdure.flows.loading import sources
+from perdure.flows.loading.directories import Directories
+from perdure.flows.rounds.registry import load_modules
 from tests.support.flow_registry import own_registry
 
 ROOT = Path(__file__).parents[2]
@@ -29,11 +29,11 @@ def settings(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (tmp_path / name).write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     own_registry(monkeypatch)
-    monkeypatch.setattr(registry, "_directories", Directories())
+    monkeypatch.setattr(sources, "_directories", Directories())
     for things in (registered_nodes, registered_controllers):
         monkeypatch.setattr(things, "_things", dict(things._things))
     for module in MODULES:
         monkeypatch.delitem(sys.modules, module, raising=False)
     load_modules(MODULES)
-    registry.add_directory(tmp_path / "config/flows")
+    sources.add_directory(tmp_path / "config/flows")
     return settings.model_copy(update={"flow_modules": MODULES})

@@ -22,8 +22,8 @@ from perdure import (
     RoundContext,
     Turn,
 )
-from perdure.flows.json_values import canonical, storable
-from perdure.flows.registry import make
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.rounds.registry import make
 
 
 @dataclass

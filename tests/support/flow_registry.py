@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 
 
 def own_registry(monkeypatch: pytest.MonkeyPatch, *without: str) -> None:
@@ -18,8 +18,8 @@ def own_registry(monkeypatch: pytest.MonkeyPatch, *without: str) -> None:
         without: names of flows that this test registers, and perhaps another test has registered.
     """
     registry.registered()
-    kept = {name: flow for name, flow in registry._sources.items() if name not in without}
-    monkeypatch.setattr(registry, "_sources", kept)
+    kept = {name: flow for name, flow in registry._definitions.items() if name not in without}
+    monkeypatch.setattr(registry, "_definitions", kept)
 
 
 @pytest.fixture

@@ -44,8 +44,8 @@ def long_run(client: Client, store: Store, rounds: int) -> Run:
 
 def add_turn(store: Store, run: Run, args: Any, observation: Any) -> str:
     """A run's next turn, with its round's event; the digest of the observation."""
-    from perdure.flows.outcomes import Command, Turn
-    from perdure.flows.summaries import digest, shown
+    from perdure.flows.core.outcomes import Command, Turn
+    from perdure.flows.core.summaries import digest, shown
 
     at = int(run.created_at.timestamp() * 1000) + 100
     store.redis.rpush(

@@ -276,7 +276,7 @@ def _open(lines: list[str]) -> int:
 def main() -> None:
     """Fork for each line of standard input."""
     global _deadly  # noqa: PLW0603 -- of the forked process
-    from perdure.flows.registry import load_modules
+    from perdure.flows.rounds.registry import load_modules
     from tests.support import workflow_effects
 
     settings = Settings()

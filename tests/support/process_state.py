@@ -22,14 +22,16 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from perdure.flows import registry, secrets
+from perdure.flows.agents import stand_ins
 from perdure.flows.commands.command import registered_commands
-from perdure.flows.controllers import registered_controllers
-from perdure.flows.controllers.model import stand_ins
-from perdure.flows.lifespans import registered_lifespans
-from perdure.flows.names import registered_nodes
-from perdure.flows.shapes.circular import _interfaces
-from perdure.flows.yaml_flows.directories import Directories
+from perdure.flows.commands.controller import registered_controllers
+from perdure.flows.core import secrets
+from perdure.flows.core.names import registered_nodes
+from perdure.flows.loading import sources
+from perdure.flows.loading.directories import Directories
+from perdure.flows.rings.circular import _interfaces
+from perdure.flows.rounds import registry
+from perdure.flows.rounds.lifespans import registered_lifespans
 from perdure.worker import settings
 
 #: Registries of what flows may name, beside that of the flows.
@@ -49,13 +51,13 @@ BUILTIN_TASKS = "celery.app.builtins"
 SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
-def _shipped(sources: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: source for name, source in sources.items() if registry._is_shipped(source)}
+def _shipped(definitions: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in definitions.items() if registry._is_shipped(each)}
 
 
 #: Flows that come with Perdure. A module registers its flows only once, so it is imported here.
 registry.registered()
-SHIPPED = _shipped(registry._sources)
+SHIPPED = _shipped(registry._definitions)
 #: The files of those that are written in YAML, as far as they have been read.
 SHIPPED_FILES: dict[Path, Any] = {}
 
@@ -144,11 +146,11 @@ def _own_flows() -> Iterator[None]:
 
     Other threads, such as that of a server, keep the flows that they have.
     """
-    sources, directories = dict(SHIPPED), Directories()
+    definitions, directories = dict(SHIPPED), Directories()
     directories._read = dict(SHIPPED_FILES)
     owns: list[tuple[Any, str, Any]] = [
-        (registry, "_sources", sources),
-        (registry, "_directories", directories),
+        (registry, "_definitions", definitions),
+        (sources, "_directories", directories),
         (registry, "_failures", {}),
         (stand_ins, "_openers", {}),
         (stand_ins, "_in_use", []),
@@ -169,7 +171,7 @@ def _own_flows() -> Iterator[None]:
         for owner, name, own in owns:
             if name == "_things":
                 getattr(owner, name).update(_of_perdure(own))
-        SHIPPED.update(_shipped(sources))
+        SHIPPED.update(_shipped(definitions))
         SHIPPED_FILES.update(
             {path: flow for path, flow in directories._read.items() if flow.shipped}
         )

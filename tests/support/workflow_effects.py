@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncSteps, Client, Run, RunStatus, Settings, Steps, VerdictCode, workflow
-from perdure.flows.errors import ProcessEnd
+from perdure.flows.core.errors import ProcessEnd
 from perdure.worker.ids import process_name
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from perdure import CircularFlow, MailboxFull, Node, RoundContext, register
-from perdure.flows.errors import ProcessEnd
+from perdure.flows.core.errors import ProcessEnd
 from perdure.worker.ids import process_name
 from perdure.worker.store import Store
 from tests.support.redis_servers import until

@@ -11,8 +11,8 @@ import pytest
 from celery import Celery, chain, shared_task
 
 from perdure import install
-from perdure.flows.retry import retry_of
-from perdure.flows.yaml_flows.parse import read_text
+from perdure.flows.core.retry import retry_of
+from perdure.flows.loading.parse import read_text
 from perdure.worker.messaging.callbacks import signature_text
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from perdure import RoundContext, load_failures, load_modules, make, registered
-from perdure.flows import registry
-from perdure.flows.names import registered_nodes
-from perdure.flows.yaml_flows.directories import Directories
+from perdure.flows.core.names import registered_nodes
+from perdure.flows.loading import sources
+from perdure.flows.loading.directories import Directories
+from perdure.flows.rounds import registry
 from tests.support.flow_player import play_through
 
 TEXT = (Path(__file__).parents[2] / "docs" / "guides" / "flows.md").read_text("utf-8")
@@ -32,18 +33,20 @@ def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     registered()
     # Only what ships: other tests of this process have registered flows of their own, some under the examples' names.
     shipped = {
-        name: source for name, source in registry._sources.items() if registry._is_shipped(source)
+        name: source
+        for name, source in registry._definitions.items()
+        if registry._is_shipped(source)
     }
-    monkeypatch.setattr(registry, "_sources", shipped)
+    monkeypatch.setattr(registry, "_definitions", shipped)
     monkeypatch.setattr(registry, "_failures", {})
-    monkeypatch.setattr(registry, "_directories", Directories())
+    monkeypatch.setattr(sources, "_directories", Directories())
     for name, text in EXAMPLES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     load_modules(MODULES)
-    registry.add_directory(Path("config/flows"))
+    sources.add_directory(Path("config/flows"))
     yield
     for module in MODULES:
         del sys.modules[module]
@@ -92,11 +95,11 @@ def test_the_person_in_the_ring() -> None:
 
 
 def test_what_is_said_to_ship_ships() -> None:
-    import perdure.flows.executors  # noqa: F401
+    import perdure.flows.tools  # noqa: F401
     from perdure.flows.commands.command import registered_commands
-    from perdure.flows.controllers import registered_controllers
-    from perdure.flows.names import registered_nodes
-    from perdure.flows.shapes.circular import resolve
+    from perdure.flows.commands.controller import registered_controllers
+    from perdure.flows.core.names import registered_nodes
+    from perdure.flows.rings.circular import resolve
 
     ships = {
         row[0]: re.findall(r"`(\w+)`", row[1])

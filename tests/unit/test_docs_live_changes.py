@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import Flow
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from tests.support.flow_player import play_through
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/live-changes.md").read_text("utf-8")
@@ -18,11 +18,11 @@ TEXT = (Path(__file__).parents[2] / "docs/guides/live-changes.md").read_text("ut
 @pytest.fixture
 def versions(monkeypatch: pytest.MonkeyPatch) -> list[type[Flow]]:
     """The flow before and after the change."""
-    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
+    monkeypatch.setattr(registry, "_definitions", dict(registry._definitions))
     made = []
     for code in re.findall(r"```python\n(# \w+\.py\n.*?)```", TEXT, re.DOTALL):
         module: dict[str, Any] = {"__name__": f"onboarding{len(made)}"}
-        registry._sources.pop("onboarding", None)
+        registry._definitions.pop("onboarding", None)
         exec(code, module)
         made.append(module["Onboarding"])
     return made

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from tests.support.flow_player import play_through
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/from-celery-chains.md").read_text("utf-8")
 
 
 def test_the_chain_and_the_flow_give_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
+    monkeypatch.setattr(registry, "_definitions", dict(registry._definitions))
     modules: dict[str, dict[str, Any]] = {}
     for name, code in re.findall(r"```python\n# (\w+)\.py\n(.*?)```", TEXT, re.DOTALL):
         modules[name] = {"__name__": f"moving_{name}"}

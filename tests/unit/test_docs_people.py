@@ -10,7 +10,7 @@ import click
 import yaml
 
 from perdure.flows.commands.command import spec_of
-from perdure.flows.shapes.config import read_config
+from perdure.flows.rings.config import read_config
 from perdure.worker.cli.main import perdure
 from tests.support.pending_interrupts import ASKED
 

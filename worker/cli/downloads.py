@@ -15,7 +15,7 @@ from perdure.worker.cli.exit_codes import USAGE, Failed
 from perdure.worker.presentation.text import lines
 
 if TYPE_CHECKING:
-    from perdure.flows.files import File
+    from perdure.flows.core.files import File
 
 
 def write(content: bytes, file: Path) -> None:
@@ -48,7 +48,7 @@ def write_file(run_id: str, file: File, target: Path | None, as_json: bool) -> N
         write(file.content, target)
         click.echo(f"wrote {file.name} of run {run_id} to {target}: {size}", err=True)
     elif as_json:
-        from perdure.flows.files import data_of
+        from perdure.flows.core.files import data_of
 
         output.document({"run": run_id, **data_of(file)})
     elif not sys.stdout.isatty():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import click
 
 if TYPE_CHECKING:
-    from perdure.flows.errors import PerdureError
+    from perdure.flows.core.errors import PerdureError
 
 #: What commands end with. Errors have these numbers as their ``exit_code``.
 DONE, INTERNAL, USAGE, NOT_FOUND, NO_SERVER, NOT_POSSIBLE = 0, 1, 2, 3, 7, 8
@@ -80,6 +80,6 @@ def _is_ours(error: BaseException) -> TypeGuard[PerdureError | Failed]:
     if isinstance(error, Failed):
         return True
     # Imported here because it is slow, and `--help` needs no error.
-    from perdure.flows.errors import PerdureError
+    from perdure.flows.core.errors import PerdureError
 
     return isinstance(error, PerdureError)

@@ -75,7 +75,7 @@ def seconds(_ctx: click.Context, _option: click.Parameter, text: str | None) -> 
     Raises:
         BadParameter: The text is not a duration.
     """
-    from perdure.flows.durations import seconds_of
+    from perdure.flows.core.durations import seconds_of
 
     try:
         return None if text is None else seconds_of(text)
@@ -93,7 +93,7 @@ def when(
     Raises:
         BadParameter: The text is neither, or the date is out of range.
     """
-    from perdure.flows.durations import EXPECTED, seconds_of
+    from perdure.flows.core.durations import EXPECTED, seconds_of
 
     if text is None:
         return None

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from perdure.worker.client.read_api import ReadApi
 
 if TYPE_CHECKING:
-    from perdure.flows.conversation import ThreadMessage
-    from perdure.flows.files import File
-    from perdure.flows.notes import Note
-    from perdure.flows.retry import Retry
+    from perdure.flows.core.files import File
+    from perdure.flows.core.retry import Retry
+    from perdure.flows.core.thread_messages import ThreadMessage
+    from perdure.flows.rounds.notes import Note
     from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
     from perdure.worker.domain.note_namespace import NoteNamespace
     from perdure.worker.domain.run import Done, Run, RunStatus

@@ -11,7 +11,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
-from perdure.flows.outcomes import ASK
+from perdure.flows.core.outcomes import ASK
 from perdure.worker.client import Client, validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.async_notifications import AsyncNotifications

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from perdure.flows.budgets import check_budgets
-from perdure.flows.json_values import canonical, storable
-from perdure.flows.names import BAD_REPLIES
+from perdure.flows.core.budgets import check_budgets
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.names import BAD_REPLIES
 from perdure.worker.client import validation
 from perdure.worker.client.connection import damaged, not_found, operation
 from perdure.worker.client.inbox import asked_below

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from perdure.flows.names import suggest
+from perdure.flows.core.names import suggest
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.read import RunReads
@@ -27,7 +27,9 @@ class Fleet(RunReads, ClientApi):
         ]
 
     def flows(self) -> dict[str, FlowInfo]:
-        from perdure.flows import registry  # It loads flows: no other method here needs them.
+        from perdure.flows.rounds import (
+            registry,  # It loads flows: no other method here needs them.
+        )
 
         self._find_flows()
         flows = {

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.flows.json_values import storable
-from perdure.flows.names import is_name
-from perdure.flows.retry import Retry, tightening
+from perdure.flows.core.json_values import storable
+from perdure.flows.core.names import is_name
+from perdure.flows.core.retry import Retry, tightening
 from perdure.worker.client import validation
 from perdure.worker.client.fork_reads import moment_of, read_fork
 from perdure.worker.client.read import RunReads
@@ -153,7 +153,9 @@ class Forks(Submitter, RunReads):
 
     def _description(self, name: str) -> Mapping[str, Any]:
         """Return the description of a flow, of this process or as a live worker announced it."""
-        from perdure.flows import registry  # It loads flows: clients that only read need none.
+        from perdure.flows.rounds import (
+            registry,  # It loads flows: clients that only read need none.
+        )
 
         self._find_flows()
         try:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.flows.conversation import ARTIFACT, packed
-from perdure.flows.files import BYTES, TYPE, artifact_name, is_of_file
-from perdure.flows.json_values import canonical
-from perdure.flows.outcomes import Turn
+from perdure.flows.core.files import BYTES, TYPE, artifact_name, is_of_file
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.outcomes import Turn
+from perdure.flows.core.thread_messages import ARTIFACT, packed
 from perdure.worker.domain.event import FIRST, Event
 from perdure.worker.domain.fork import Fork, origins_of, shown_origin
 from perdure.worker.domain.record import (

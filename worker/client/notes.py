@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from perdure.flows.errors import InvalidFlow
-from perdure.flows.notes import NAMESPACE, Note, checked_key, checked_note
+from perdure.flows.core.errors import InvalidFlow
+from perdure.flows.rounds.notes import NAMESPACE, Note, checked_key, checked_note
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import ClientConnection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from perdure.flows.names import suggest
+from perdure.flows.core.names import suggest
 from perdure.worker.client import validation
 from perdure.worker.client.connection import ClientConnection
 from perdure.worker.domain.notification import Notification, moment, trial_notification

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perdure.flows import registry
-from perdure.flows.budgets import Budget, sum_of
-from perdure.flows.context import RoundContext, altered
-from perdure.flows.conversation import Earlier
-from perdure.flows.history import History
-from perdure.flows.providers import Endpoint
-from perdure.flows.shapes.held_turn import HELD
+from perdure.flows.core.budgets import Budget, sum_of
+from perdure.flows.core.history import History
+from perdure.flows.core.thread_messages import Earlier
+from perdure.flows.rings.held_turn import HELD
+from perdure.flows.rounds import registry
+from perdure.flows.rounds.context import RoundContext, altered
+from perdure.flows.rounds.providers import Endpoint
 from perdure.worker.domain.budget import BudgetAccount
 from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.record import unpack_turns
@@ -25,8 +25,8 @@ from perdure.worker.presentation.text import count
 from perdure.worker.store.thread_messages import earlier_messages
 
 if TYPE_CHECKING:
-    from perdure.flows.flow import Flow
-    from perdure.flows.outcomes import Turn
+    from perdure.flows.core.outcomes import Turn
+    from perdure.flows.rounds.flow import Flow
     from perdure.worker.client.read import RunReads
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.record import Record

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from perdure.flows.files import File, FileReference
-from perdure.flows.outcomes import Turn
-from perdure.flows.reply_extras import FEEDBACK, public
+from perdure.flows.core.files import File, FileReference
+from perdure.flows.core.outcomes import Turn
+from perdure.flows.core.reply_extras import FEEDBACK, public
 from perdure.worker.client import validation
 from perdure.worker.client.connection import ClientConnection, not_found
 from perdure.worker.client.merged_runs import MergedRuns

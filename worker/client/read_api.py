@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perdure.flows.files import File, FileReference
+    from perdure.flows.core.files import File, FileReference
     from perdure.worker.domain.error_groups import ErrorGroups
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.interrupt import Inbox

@@ -6,8 +6,8 @@ import hmac
 from hashlib import sha256
 from typing import Any
 
-from perdure.flows.json_values import canonical, storable
-from perdure.flows.names import is_name
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.names import is_name
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import damaged, not_found

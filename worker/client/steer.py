@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-from perdure.flows.outcomes import ASK, SAY
+from perdure.flows.core.outcomes import ASK, SAY
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import not_found

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from perdure.flows.files import File, files_of
-from perdure.flows.json_values import storable
-from perdure.flows.retry import Retry, tightening
+from perdure.flows.core.files import File, files_of
+from perdure.flows.core.json_values import storable
+from perdure.flows.core.retry import Retry, tightening
 from perdure.worker.client import validation
 from perdure.worker.client.fleet import Fleet
 from perdure.worker.domain.fleet import check_announced, describe
@@ -245,7 +245,9 @@ class Submitter(Fleet):
         Raises:
             UnknownFlow: Neither this process nor a live worker knows the flow.
         """
-        from perdure.flows import registry  # It loads flows: clients that only read need none.
+        from perdure.flows.rounds import (
+            registry,  # It loads flows: clients that only read need none.
+        )
 
         self._find_flows()
         try:

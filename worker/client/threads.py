@@ -13,9 +13,9 @@ from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
-from perdure.flows.conversation import ThreadMessage
-from perdure.flows.errors import InvalidInput
-from perdure.flows.files import File, files_of
+from perdure.flows.core.errors import InvalidInput
+from perdure.flows.core.files import File, files_of
+from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.worker.client import validation
 from perdure.worker.client.signal import RunSignals, stored_key
 from perdure.worker.client.steer import RunSteering, check_words

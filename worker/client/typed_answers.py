@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from perdure.flows import registry
-from perdure.flows.answers import AnswerType
-from perdure.flows.errors import InvalidFlow
+from perdure.flows.core.answer_types import AnswerType
+from perdure.flows.core.errors import InvalidFlow
+from perdure.flows.rounds import registry
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.errors import InvalidInput, InvalidSettings, RunFailed
 

@@ -12,9 +12,9 @@ import reprlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from perdure.flows.budgets import check_budgets
-from perdure.flows.json_values import storable
-from perdure.flows.names import TOPIC, is_name
+from perdure.flows.core.budgets import check_budgets
+from perdure.flows.core.json_values import storable
+from perdure.flows.core.names import TOPIC, is_name
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.errors import InvalidInput, InvalidSettings
 from perdure.worker.ids import RUN_ID

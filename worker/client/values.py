@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from perdure.flows.reply_extras import public
+from perdure.flows.core.reply_extras import public
 from perdure.worker.client import validation
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.record import ARRIVED

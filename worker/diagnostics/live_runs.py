@@ -11,8 +11,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.flows.durations import duration
-from perdure.flows.summaries import ended
+from perdure.flows.core.durations import duration
+from perdure.flows.core.summaries import ended
 from perdure.worker.diagnostics.run_case import RunCase, iso, names, number
 from perdure.worker.domain.fleet import WorkerInfo
 from perdure.worker.domain.record import BUILD, Record, awaited
@@ -313,7 +313,7 @@ def _waiting_for_children(case: RunCase, group: str) -> Verdict:
         end += f"perdure show {asking[0]}"
     if held := case.standing.held:
         others = f" and {len(held) - 1} more" if len(held) > 1 else ""
-        from perdure.flows.children import continuing  # It imports the classes of all waits.
+        from perdure.flows.rounds.children import continuing  # It imports the classes of all waits.
 
         child, status = held[0]
         end += f". Run {child}{others} did not succeed. Mend the cause, then: "

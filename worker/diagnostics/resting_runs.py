@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.flows.json_values import canonical
-from perdure.flows.summaries import safe_text
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.summaries import safe_text
 from perdure.worker.diagnostics.run_case import RunCase, iso
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.record import UNFINISHED, Record, awaited

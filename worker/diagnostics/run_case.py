@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from perdure.flows.durations import duration
+from perdure.flows.core.durations import duration
 from perdure.worker.domain.fleet import RunSnapshot, WorkerInfo
 from perdure.worker.domain.record import MISFIT, failing_since
 from perdure.worker.domain.verdict import Verdict, VerdictCode

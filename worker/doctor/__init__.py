@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from perdure.worker.doctor.app_checks import (
     app_findings,
     dead_letters,

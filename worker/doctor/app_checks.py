@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from perdure.flows.errors import InvalidFlow
-from perdure.flows.secrets import is_reference
+from perdure.flows.core.errors import InvalidFlow
+from perdure.flows.core.secrets import is_reference
 from perdure.worker.domain.verdict import Finding, Level, ok, refused, unknown, warning
 from perdure.worker.errors import AccessDenied
 from perdure.worker.messaging.publisher import Publisher
@@ -321,7 +321,7 @@ def sandbox(settings: Settings) -> Finding:
         return ok(check, "no flow that runs shell commands is enabled here")
     if settings.sandbox is None:
         return ok(check, "no sandbox is set here; run_shell runs as the worker's user")
-    from perdure.flows.executors.container import container_named  # It imports all commands.
+    from perdure.flows.tools.container import container_named  # It imports all commands.
 
     try:
         missing = container_named(settings.sandbox).missing

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from perdure.flows.durations import duration
+from perdure.flows.core.durations import duration
 from perdure.worker.domain.verdict import Finding, Level, ok, refused, unknown, warning
 from perdure.worker.errors import UnsafeServer
 from perdure.worker.messaging.broker import is_verified

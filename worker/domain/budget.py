@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from perdure.flows.budgets import KINDS, RUNS, Budget, sum_of
-from perdure.flows.json_values import canonical
-from perdure.flows.outcomes import Interrupt
+from perdure.flows.core.budgets import KINDS, RUNS, Budget, sum_of
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.outcomes import Interrupt
 from perdure.worker.domain.record import (
     ADDED,
     EARLIER_CYCLES,
@@ -29,7 +29,7 @@ from perdure.worker.domain.record import (
 from perdure.worker.errors import DamagedRun
 
 if TYPE_CHECKING:
-    from perdure.flows.names import Role
+    from perdure.flows.core.names import Role
 
 #: Most that is charged to the runs above in one commit, in millionths. Scripts add it exactly.
 MOST_CHARGED = 10**18 - 1

@@ -7,12 +7,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perdure.flows.json_values import canonical
+from perdure.flows.core.json_values import canonical
 from perdure.worker.domain.record import Record, digest_of, version_of
 from perdure.worker.errors import DamagedRun
 
 if TYPE_CHECKING:
-    from perdure.flows.children import Ended
+    from perdure.flows.rounds.children import Ended
 
 #: Children of one text of a plan. reconcile_children.lua has the same number.
 PLANNED = 32
@@ -125,7 +125,7 @@ def ended(record: Record, group: str, place: int, flow: str, text: str) -> Ended
     Raises:
         DamagedRun: It cannot be read.
     """
-    from perdure.flows.children import Ended  # Readers of ids need no classes of waits.
+    from perdure.flows.rounds.children import Ended  # Readers of ids need no classes of waits.
 
     head, _, body = text.partition("\n")
     try:

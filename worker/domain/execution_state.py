@@ -15,8 +15,8 @@ from typing import Any, Final, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from perdure.flows.errors import UnstorableValue
-from perdure.flows.json_values import canonical, storable
+from perdure.flows.core.errors import UnstorableValue
+from perdure.flows.core.json_values import canonical, storable
 
 #: Names for the point before a run's first node and after its last. No flow may use them for a
 #: node.

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import cast
 
-from perdure.flows.durations import duration
-from perdure.flows.errors import (
+from perdure.flows.core.durations import duration
+from perdure.flows.core.errors import (
     CodeDoesNotFit,
     FatalError,
     InvalidFlow,
@@ -17,9 +17,9 @@ from perdure.flows.errors import (
     described,
     text_of,
 )
-from perdure.flows.flow import Flow
-from perdure.flows.retry import Retry, tightening
-from perdure.flows.summaries import ended
+from perdure.flows.core.retry import Retry, tightening
+from perdure.flows.core.summaries import ended
+from perdure.flows.rounds.flow import Flow
 from perdure.worker.domain.record import BUILD, FAILING, MISFIT, Record
 from perdure.worker.domain.settlement import LONGEST, Settlement, milliseconds
 from perdure.worker.errors import type_of

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Required, TypeVar, c
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from perdure.flows.errors import InvalidInput
-from perdure.flows.names import Role
+from perdure.flows.core.errors import InvalidInput
+from perdure.flows.core.names import Role
 from perdure.worker.domain.document import CLOSED, OPEN, Document, Flag, MaybeText, absent
 from perdure.worker.domain.input_schema import faults_of
 
 if TYPE_CHECKING:
-    from perdure.flows.flow import Flow
+    from perdure.flows.rounds.flow import Flow
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ Shown = TypeVar("Shown", bound=Mapping[str, Any])
 
 def describe(flow: Flow) -> dict[str, Any]:
     """Return a flow as JSON data: its nodes, its limits, the schemas of inputs and answers."""
-    from perdure.flows import registry  # It imports Flow: snapshots of a fleet need none.
+    from perdure.flows.rounds import registry  # It imports Flow: snapshots of a fleet need none.
 
     return {
         "description": flow.description,

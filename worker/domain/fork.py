@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from perdure.flows.files import MOST_TOGETHER
-from perdure.flows.json_values import canonical, storable
-from perdure.flows.names import REMARKS
+from perdure.flows.core.files import MOST_TOGETHER
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.names import REMARKS
 from perdure.worker.domain.record import (
     FILES,
     FOLLOWS,
@@ -25,7 +25,7 @@ from perdure.worker.domain.record import (
 from perdure.worker.errors import InvalidInput, NotForkable
 
 if TYPE_CHECKING:
-    from perdure.flows.outcomes import Turn
+    from perdure.flows.core.outcomes import Turn
     from perdure.worker.settings import Settings
 
 

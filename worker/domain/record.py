@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from perdure.flows.files import FileReference
-from perdure.flows.json_values import canonical, read
-from perdure.flows.outcomes import Command, Turn
+from perdure.flows.core.files import FileReference
+from perdure.flows.core.json_values import canonical, read
+from perdure.flows.core.outcomes import Command, Turn
 from perdure.worker.domain.execution_state import ExecutionState, is_plain
 from perdure.worker.errors import DamagedRun
 

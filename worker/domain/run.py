@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Required
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from perdure.flows.names import ONLY
+from perdure.flows.core.names import ONLY
 from perdure.worker.domain.document import (
     CLOSED,
     OPEN,

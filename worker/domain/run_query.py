@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from perdure.flows.durations import seconds_of
-from perdure.flows.names import suggest
+from perdure.flows.core.durations import seconds_of
+from perdure.flows.core.names import suggest
 from perdure.worker.domain.error_groups import kind_of
 from perdure.worker.domain.query_line import QueryTerm, terms_of
 from perdure.worker.domain.record import FORKED, MILLION, TREE, Record

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from perdure.flows.durations import as_seconds
-from perdure.flows.errors import FatalError, InvalidInput, UnstorableValue
-from perdure.flows.files import BYTES
-from perdure.flows.json_values import canonical, storable
-from perdure.flows.names import ONLY
-from perdure.flows.outcomes import ASK, SAY, Advance, End, Interrupt, Outcome, Renew, Turn
+from perdure.flows.core.durations import as_seconds
+from perdure.flows.core.errors import FatalError, InvalidInput, UnstorableValue
+from perdure.flows.core.files import BYTES
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.names import ONLY
+from perdure.flows.core.outcomes import ASK, SAY, Advance, End, Interrupt, Outcome, Renew, Turn
 from perdure.worker.domain.execution_state import ExecutionStatus
 from perdure.worker.domain.record import (
     EARLIER_CYCLES,
@@ -39,8 +39,8 @@ from perdure.worker.domain.record import (
 from perdure.worker.domain.value_log import LEFT_OUT, changes_of
 
 if TYPE_CHECKING:
-    from perdure.flows.flow import Flow
-    from perdure.flows.waits import Wait
+    from perdure.flows.rounds.flow import Flow
+    from perdure.flows.rounds.waits import Wait
     from perdure.worker.domain.budget import Shortage
     from perdure.worker.settings import Settings
 

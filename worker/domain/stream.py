@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from perdure.flows.errors import InvalidInput
+from perdure.flows.core.errors import InvalidInput
 from perdure.worker.domain.document import Document
 from perdure.worker.domain.event import TRIMMED, Event, position_of
 from perdure.worker.errors import DamagedRun

@@ -11,18 +11,18 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from perdure.flows.budgets import check_budgets, check_commands
-from perdure.flows.errors import InvalidInput, UnstorableValue
-from perdure.flows.files import File, artifacts_of
-from perdure.flows.json_values import canonical, storable
-from perdure.flows.names import suggest
+from perdure.flows.core.budgets import check_budgets, check_commands
+from perdure.flows.core.errors import InvalidInput, UnstorableValue
+from perdure.flows.core.files import File, artifacts_of
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.names import suggest
 from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.record import EXPOSED, FILES, digest_of, version_of
 from perdure.worker.domain.settlement import LONGEST, pause_between, pause_fields
 from perdure.worker.domain.value_log import first_values
 
 if TYPE_CHECKING:
-    from perdure.flows.retry import Retry
+    from perdure.flows.core.retry import Retry
     from perdure.worker.domain.fork import Fork
     from perdure.worker.settings import Settings
 

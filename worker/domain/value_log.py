@@ -12,8 +12,8 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from perdure.flows.json_values import canonical
-from perdure.flows.names import is_name
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.names import is_name
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.record import VALUE, Record
 

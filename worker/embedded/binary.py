@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from perdure.flows.errors import PerdureError
+from perdure.flows.core.errors import PerdureError
 
 #: The transitions need Redis 7.0. Every Valkey version is newer.
 OLDEST_VERSION = (7, 0)

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from perdure.flows import registry
-from perdure.flows.budgets import OWN, RUNS
-from perdure.flows.children import Child, Ended, InvalidChild, KnownGroup, OneRound
-from perdure.flows.errors import InvalidInput, UnstorableValue
-from perdure.flows.json_values import canonical, storable
+from perdure.flows.core.budgets import OWN, RUNS
+from perdure.flows.core.errors import InvalidInput, UnstorableValue
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.rounds import registry
+from perdure.flows.rounds.children import Child, Ended, InvalidChild, KnownGroup, OneRound
 from perdure.worker.domain.children import (
     PlannedChild,
     ended,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
-from perdure.flows.names import Role
+from perdure.flows.core.names import Role
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.settlement import Settlement
 from perdure.worker.engine.drain import Drain

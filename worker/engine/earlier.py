@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perdure.flows.conversation import ARTIFACT, Earlier, ThreadMessage, packed
+from perdure.flows.core.thread_messages import ARTIFACT, Earlier, ThreadMessage, packed
 from perdure.worker.domain.record import FOLLOWS, Record
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store import Store, StoreUnavailable

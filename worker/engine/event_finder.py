@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from perdure.flows.json_values import read
+from perdure.flows.core.json_values import read
 from perdure.worker.domain.notification import Notification, event_of, moment, notification_of
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Run

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from perdure.flows.cancellation import Signals
+from perdure.flows.core.cancellation import Signals
 from perdure.worker.store import Store, StoreUnavailable
 
 logger = logging.getLogger("perdure.heartbeat")

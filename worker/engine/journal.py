@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from perdure.flows.errors import FatalError, RoundStopped, UnstorableValue
-from perdure.flows.files import MOST_TOGETHER
-from perdure.flows.journal import Journal
+from perdure.flows.core.errors import FatalError, RoundStopped, UnstorableValue
+from perdure.flows.core.files import MOST_TOGETHER
+from perdure.flows.core.round_journal import Journal
 from perdure.worker.domain.record import FieldPrefix
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store import Claim, NotReplicated, Store, StoreUnavailable

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from perdure.flows.kept import Kept
+from perdure.flows.core.process_cache import Kept
 from perdure.worker.domain.record import Record
 
 #: Runs of which something is kept, per process. What is kept of others can be made again.

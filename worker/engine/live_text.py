@@ -12,8 +12,8 @@ import threading
 import time
 from itertools import groupby
 
-from perdure.flows.errors import PerdureError
-from perdure.flows.live_text import LiveText
+from perdure.flows.core.errors import PerdureError
+from perdure.flows.core.live_text import LiveText
 from perdure.worker.store import Store
 from perdure.worker.store.live_text import LiveTextRecords
 from perdure.worker.store.notes import Fence

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from secrets import token_hex
 
-from perdure.flows.children import Child, KnownGroup
-from perdure.flows.errors import FatalError, RoundStopped, TopicTaken
-from perdure.flows.journal import Journal
-from perdure.flows.waits import Mailbox, ReceivedSignal
+from perdure.flows.core.errors import FatalError, RoundStopped, TopicTaken
+from perdure.flows.core.round_journal import Journal
+from perdure.flows.rounds.children import Child, KnownGroup
+from perdure.flows.rounds.waits import Mailbox, ReceivedSignal
 from perdure.worker.domain.record import ALL_HEARD, ARRIVED, GROUPS, Record
 from perdure.worker.engine.children import Planner, read_group
 from perdure.worker.errors import DamagedRun

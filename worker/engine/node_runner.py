@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from perdure.flows.budgets import COMMANDS, sum_of
-from perdure.flows.context import RoundContext, altered
-from perdure.flows.errors import (
+from perdure.flows.core.budgets import COMMANDS, sum_of
+from perdure.flows.core.errors import (
     CodeDoesNotFit,
     FatalError,
     InvalidFlow,
@@ -26,13 +25,14 @@ from perdure.flows.errors import (
     ends_process,
     text_of,
 )
-from perdure.flows.files import artifacts_of
-from perdure.flows.flow import Flow
-from perdure.flows.names import Role
-from perdure.flows.outcomes import with_artifacts
-from perdure.flows.retry import tightening
-from perdure.flows.summaries import ended
-from perdure.flows.waits import TIMED_OUT, Mailbox, Parked
+from perdure.flows.core.files import artifacts_of
+from perdure.flows.core.names import Role
+from perdure.flows.core.outcomes import with_artifacts
+from perdure.flows.core.retry import tightening
+from perdure.flows.core.summaries import ended
+from perdure.flows.rounds.context import RoundContext, altered
+from perdure.flows.rounds.flow import Flow
+from perdure.flows.rounds.waits import TIMED_OUT, Mailbox, Parked
 from perdure.worker.domain.budget import (
     BudgetAbove,
     budgets_above,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from perdure.flows.errors import RoundStopped
-from perdure.flows.flow import Flow
-from perdure.flows.names import ONLY
-from perdure.flows.notes import ARTIFACT, Note, NoteAccess, Notes, NoteStore, filled
+from perdure.flows.core.errors import RoundStopped
+from perdure.flows.core.names import ONLY
+from perdure.flows.rounds.flow import Flow
+from perdure.flows.rounds.notes import ARTIFACT, Note, NoteAccess, Notes, NoteStore, filled
 from perdure.worker.domain.record import VALUE, Record
 from perdure.worker.errors import DamagedNote
 from perdure.worker.settings import Settings

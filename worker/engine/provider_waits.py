@@ -10,9 +10,8 @@ import logging
 import random
 import time
 
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import RetryableError
-from perdure.flows.providers import Providers
+from perdure.flows.core.errors import RetryableError
+from perdure.flows.rounds.providers import Attempt, Providers
 from perdure.worker.store import Store, StoreUnavailable
 
 logger = logging.getLogger("perdure.rounds")
@@ -43,14 +42,14 @@ class ProviderWaits(Providers):
         #: Providers that may be closed, with the time until which this is remembered (monotonic).
         self._closed: dict[str, float] = {}
 
-    def enter(self, provider: str, context: RoundContext) -> None:
+    def enter(self, provider: str, attempt: Attempt) -> None:
         """Raise RetryableError if a model provider is busy, so that a round sends no request now.
 
         This asks the state server only in a retry of a round, or if the provider was busy recently.
         """
-        if context.attempt == 1 and self._closed.get(provider, 0.0) < time.monotonic():
+        if attempt.attempt == 1 and self._closed.get(provider, 0.0) < time.monotonic():
             return
-        word, wait = self._ask("enter", provider, context, lease=PROBE_LEASE, longest=LOOK)
+        word, wait = self._ask("enter", provider, attempt, lease=PROBE_LEASE, longest=LOOK)
         if word == "go":
             self._closed.pop(provider, None)
         elif word == "wait":
@@ -61,45 +60,45 @@ class ProviderWaits(Providers):
                 counts=False,
             )
 
-    def failed(self, provider: str, context: RoundContext, error: Exception) -> Exception:
+    def failed(self, provider: str, attempt: Attempt, error: Exception) -> Exception:
         """Return the error that a round has to raise after its request to a model provider failed.
 
         If the provider is busy, the error says when the round may ask again.
         """
         if not isinstance(error, RetryableError) or error.counts:
-            self.left(provider, context)
+            self.left(provider, attempt)
             return error
         self._remember(provider)
         own = None if error.retry_after is None else round(error.retry_after * 1000)
-        word, wait = self._ask("refused", provider, context, wait=own, first=FIRST, longest=LONGEST)
+        word, wait = self._ask("refused", provider, attempt, wait=own, first=FIRST, longest=LONGEST)
         if word == "wait":
             error.retry_after = self._spread(wait)
         return error
 
-    def answered(self, provider: str, context: RoundContext) -> None:
+    def answered(self, provider: str, attempt: Attempt) -> None:
         """Report to the state server that a model provider has answered a request."""
-        self._end("answered", provider, context)
+        self._end("answered", provider, attempt)
 
-    def left(self, provider: str, context: RoundContext) -> None:
+    def left(self, provider: str, attempt: Attempt) -> None:
         """Report to the state server that a request to a model provider ended without an answer."""
-        self._end("left", provider, context)
+        self._end("left", provider, attempt)
 
-    def _end(self, what: str, provider: str, context: RoundContext) -> None:
-        if provider in self._closed or context.attempt > 1:
-            self._ask(what, provider, context)
+    def _end(self, what: str, provider: str, attempt: Attempt) -> None:
+        if provider in self._closed or attempt.attempt > 1:
+            self._ask(what, provider, attempt)
 
     def _ask(
-        self, what: str, provider: str, context: RoundContext, **arguments: int | None
+        self, what: str, provider: str, attempt: Attempt, **arguments: int | None
     ) -> tuple[str, int]:
-        holder = f"{context.run_id}:{context.step}:{context.attempt}"
+        holder = f"{attempt.run_id}:{attempt.step}:{attempt.attempt}"
         try:
             return self._store.ask_provider(what, provider, holder, **arguments)
         # No run depends on it: at worst one request more is sent.
         except StoreUnavailable as error:
             logger.warning(
                 "run %s, step %d: sends its request without checking the provider's state: %s",
-                context.run_id,
-                context.step,
+                attempt.run_id,
+                attempt.step,
                 error,
             )
             return "unknown", 0

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
-from perdure.flows.context import RoundContext, made
-from perdure.flows.flow import Flow
-from perdure.flows.genai_attributes import CONVERSATION
-from perdure.flows.history import History
-from perdure.flows.journal import Journal, spent_by_lost
-from perdure.flows.kept import NOTHING_KEPT, Kept
-from perdure.flows.live_text import NOT_WATCHED, LiveText
-from perdure.flows.names import ONLY
-from perdure.flows.outcomes import Turn
-from perdure.flows.providers import ALL_MAY_ASK, Endpoint, Providers
+from perdure.flows.core.genai_attributes import CONVERSATION
+from perdure.flows.core.history import History
+from perdure.flows.core.live_text import NOT_WATCHED, LiveText
+from perdure.flows.core.names import ONLY
+from perdure.flows.core.outcomes import Turn
+from perdure.flows.core.process_cache import NOTHING_KEPT, Kept
+from perdure.flows.core.round_journal import Journal, spent_by_lost
+from perdure.flows.rounds.context import RoundContext, made
+from perdure.flows.rounds.flow import Flow
+from perdure.flows.rounds.providers import ALL_MAY_ASK, Endpoint, Providers
 from perdure.worker.domain.budget import NOTHING_SPENT, BudgetAbove, BudgetAccount
 from perdure.worker.domain.failed_attempt import may_retry
 from perdure.worker.domain.fork import origins_of

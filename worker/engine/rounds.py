@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from perdure.flows import registry
-from perdure.flows.flow import Flow
-from perdure.flows.names import Role
+from perdure.flows.core.names import Role
+from perdure.flows.rounds import registry
+from perdure.flows.rounds.flow import Flow
 from perdure.worker.domain.failed_attempt import CODE
 from perdure.worker.domain.record import BUILD, SCHEMA, Record
 from perdure.worker.domain.settlement import Settlement

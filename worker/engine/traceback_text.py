@@ -14,8 +14,8 @@ from itertools import groupby
 from pathlib import Path
 
 from perdure import flows
-from perdure.flows.errors import FatalError, RetryableError
-from perdure.flows.secrets import HIDDEN, known_secrets, scrubbed, secrets_in
+from perdure.flows.core.errors import FatalError, RetryableError
+from perdure.flows.core.secrets import HIDDEN, known_secrets, scrubbed, secrets_in
 from perdure.worker.settings import Settings
 
 #: Maximum bytes of a traceback. It goes into the run's hash and into events.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from perdure.flows.flow import Flow
+from perdure.flows.rounds.flow import Flow
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.flow_registration import find_flows
 from perdure.worker.messaging.app_flows import find_flows_of_app

@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from perdure.flows import registry
-from perdure.flows.errors import InvalidFlow
-from perdure.flows.flow import Flow
+from perdure.flows.core.errors import InvalidFlow
+from perdure.flows.rounds import registry
+from perdure.flows.rounds.flow import Flow
 
 if TYPE_CHECKING:
     from celery import Celery

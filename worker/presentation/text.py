@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from perdure.flows.durations import duration as duration  # noqa: PLC0414  words for people are found here
+from perdure.flows.core.durations import duration as duration  # noqa: PLC0414  words for people are found here
 
 #: Largest share that is drawn or shown. A run may spend any multiple of a tiny budget.
 MOST_SHARE = 1000.0

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.flows.budgets import sum_of
-from perdure.flows.durations import duration
+from perdure.flows.core.budgets import sum_of
+from perdure.flows.core.durations import duration
 from perdure.worker.presentation.text import EXACT, figure, percent, share
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from perdure.flows.flow import Flow
+from perdure.flows.rounds.flow import Flow
 from perdure.worker.runtime.process_facts import version
 
 #: Hexadecimal digits of a build that is a digest.

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from perdure.flows import registry
-from perdure.flows.flow import Flow
+from perdure.flows.rounds import registry
+from perdure.flows.rounds.flow import Flow
 from perdure.worker.domain.fleet import describe
 from perdure.worker.domain.record import SCHEMA
 from perdure.worker.engine.drain import Drain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from perdure.flows.errors import PerdureError
+from perdure.flows.core.errors import PerdureError
 from perdure.worker.doctor import examine, refusals
 from perdure.worker.doctor.server_checks import PASSING, VOIDING, refusal
 from perdure.worker.domain.verdict import Level

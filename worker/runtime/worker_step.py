@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from celery import Celery, bootsteps, signals
 
-from perdure.flows.errors import ends_process
-from perdure.flows.lifespans import close_lifespans
+from perdure.flows.core.errors import ends_process
+from perdure.flows.rounds.lifespans import close_lifespans
 from perdure.worker.engine.fast_path import NO_FAST_PATH, REQUEST_ATTRIBUTE
 from perdure.worker.engine.redirect import flow_set
 from perdure.worker.errors import InvalidSettings

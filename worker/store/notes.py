@@ -10,9 +10,9 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from perdure.flows.errors import UnstorableValue
-from perdure.flows.json_values import canonical
-from perdure.flows.notes import Note, fitting
+from perdure.flows.core.errors import UnstorableValue
+from perdure.flows.core.json_values import canonical
+from perdure.flows.rounds.notes import Note, fitting
 from perdure.worker.errors import DamagedNote
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any, cast
 
-from perdure.flows.files import (
+from perdure.flows.core.files import (
     BYTES,
     TYPE,
     File,

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import json
 
-from perdure.flows.conversation import ARTIFACT, HEARD, ThreadMessage, newest_of, text_of, unpacked
-from perdure.flows.names import REMARKS
-from perdure.flows.outcomes import SAY
+from perdure.flows.core.names import REMARKS
+from perdure.flows.core.outcomes import SAY
+from perdure.flows.core.thread_messages import (
+    ARTIFACT,
+    HEARD,
+    ThreadMessage,
+    newest_of,
+    text_of,
+    unpacked,
+)
 from perdure.worker.domain.record import ARRIVED, FOLLOWS, Record, unpack_turns
 from perdure.worker.domain.run import RunStatus, status_of
 from perdure.worker.store.transitions import Store

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from perdure.flows import registry
-from perdure.flows.flow import Flow
-from perdure.flows.remarks import HEARD
+from perdure.flows.rounds import registry
+from perdure.flows.rounds.flow import Flow
+from perdure.flows.rounds.messages_to_run import HEARD
 from perdure.flows.workflows.questions import FLOW as QUESTIONS
 from perdure.worker.domain.record import awaited
 from perdure.worker.engine.rounds import RoundRunner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.flows.errors import PerdureError, ProcessEnd
+from perdure.flows.core.errors import PerdureError, ProcessEnd
 
 if TYPE_CHECKING:
     from perdure.worker.testing.story import Story

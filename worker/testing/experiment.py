@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from perdure.flows.lifespans import close_lifespans
+from perdure.flows.rounds.lifespans import close_lifespans
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.testing.answers import Answers
 from perdure.worker.testing.checks import Check, Violation, fault_of_check, faults_of

@@ -10,9 +10,8 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from perdure.flows.context import RoundContext
-from perdure.flows.controllers.model import stand_ins
-from perdure.flows.controllers.model.chat import (
+from perdure.flows.agents import stand_ins
+from perdure.flows.agents.chat import (
     AnswerMessage,
     AssistantMessage,
     ChatMessage,
@@ -25,12 +24,19 @@ from perdure.flows.controllers.model.chat import (
     ToolCall,
     Usage,
 )
-from perdure.flows.controllers.model.tool_names import ToolNames
-from perdure.flows.errors import BadReply, FatalError, InvalidFlow, PerdureError, RetryableError
-from perdure.flows.files import File
-from perdure.flows.json_values import storable
-from perdure.flows.names import is_name
-from perdure.flows.outcomes import Command, Finish
+from perdure.flows.agents.tool_names import ToolNames
+from perdure.flows.core.errors import (
+    BadReply,
+    FatalError,
+    InvalidFlow,
+    PerdureError,
+    RetryableError,
+)
+from perdure.flows.core.files import File
+from perdure.flows.core.json_values import storable
+from perdure.flows.core.names import is_name
+from perdure.flows.core.outcomes import Command, Finish
+from perdure.flows.rounds.context import RoundContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, Self
 
-from perdure.flows.context import RoundContext
-from perdure.flows.flow import Flow
-from perdure.flows.outcomes import Command, Outcome
+from perdure.flows.core.outcomes import Command, Outcome
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.flow import Flow
 from perdure.worker.domain.record import GROUPS
 from perdure.worker.engine.heartbeat import Heartbeat, Lease
 from perdure.worker.store import CommitReply, Store

@@ -8,9 +8,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from perdure.flows.commands.approval import Approval
-from perdure.flows.context import RoundContext
-from perdure.flows.flow import Flow
-from perdure.flows.outcomes import Command, Outcome
+from perdure.flows.core.outcomes import Command, Outcome
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.flow import Flow
 from perdure.worker.testing.driver import Driver
 from perdure.worker.testing.errors import Abandoned, NotDeterministic, ProcessGone
 from perdure.worker.testing.faults import WHOLE, Boundary, Fault, Place, watching

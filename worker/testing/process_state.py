@@ -13,8 +13,8 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.flows.controllers import Controller
-from perdure.flows.flow import Flow
+from perdure.flows.commands.controller import Controller
+from perdure.flows.rounds.flow import Flow
 from perdure.worker.testing.story import short
 
 #: Packages whose classes hold no data of a run.

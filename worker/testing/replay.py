@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.flows import registry
-from perdure.flows.context import RoundContext
-from perdure.flows.outcomes import Command, Turn
+from perdure.flows.core.outcomes import Command, Turn
+from perdure.flows.rounds import registry
+from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.workflow_flow import WorkflowFlow
 from perdure.worker.client.api import ClientApi
 from perdure.worker.errors import ArtifactNotFound, InvalidInput, UnknownFlow

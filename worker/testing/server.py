@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.flows.flow import Flow
+from perdure.flows.rounds.flow import Flow
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.client import Client
 from perdure.worker.domain.fleet import describe

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.flows.names import is_name
+from perdure.flows.core.names import is_name
 from perdure.worker.testing.errors import LabError
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from perdure.flows.outcomes import End, Interrupt, Outcome, Renew
+from perdure.flows.core.outcomes import End, Interrupt, Outcome, Renew
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.run import Run, RunStatus
 

@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from perdure.flows import registry
-from perdure.flows.errors import InvalidFlow
-from perdure.flows.flow import Flow
-from perdure.flows.names import is_name
+from perdure.flows.core.errors import InvalidFlow
+from perdure.flows.core.names import is_name
+from perdure.flows.rounds import registry
+from perdure.flows.rounds.flow import Flow
 
 #: Name of a registered flow, a class, an object to copy, or a function that makes a flow. A class
 #: or function may take the world.

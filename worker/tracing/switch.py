@@ -13,7 +13,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perdure.flows.context import RoundContext
+    from perdure.flows.rounds.context import RoundContext
     from perdure.worker.domain.settlement import Settlement
 
 logger = logging.getLogger("perdure.telemetry")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from starlette.concurrency import run_in_threadpool
 
-from perdure.flows.conversation import spoken_text
+from perdure.flows.core.thread_messages import spoken_text
 from perdure.worker.client.connection import not_found
 from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.fleet import FlowInfo

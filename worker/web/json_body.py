@@ -11,7 +11,7 @@ from fastapi import HTTPException, Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from perdure.flows.files import MOST_FILES, MOST_TOGETHER
+from perdure.flows.core.files import MOST_FILES, MOST_TOGETHER
 from perdure.worker.domain.submission import MAX_NAMES_BYTES
 from perdure.worker.settings import Settings
 

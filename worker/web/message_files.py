@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes
 
-from perdure.flows.files import MOST_OF_A_NAME, File
+from perdure.flows.core.files import MOST_OF_A_NAME, File
 from perdure.worker.errors import UnsupportedPart
 
 

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from perdure.flows.errors import PerdureError
+from perdure.flows.core.errors import PerdureError
 from perdure.worker.errors import StoreUnavailable, UnknownFlow, http_class
 from perdure.worker.store.connection import shown_refusal
 from perdure.worker.web.auth import Caller

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from perdure.flows.errors import FatalError
+from perdure.flows.core.errors import FatalError
 from perdure.flows.library.git.repository import Repository
 
 

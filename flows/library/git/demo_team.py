@@ -7,15 +7,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from perdure.flows.children import Child
 from perdure.flows.commands.command import command
-from perdure.flows.context import RoundContext
-from perdure.flows.errors import RetryableError
+from perdure.flows.core.errors import RetryableError
+from perdure.flows.core.outcomes import Command, Finish
 from perdure.flows.library.git.environment import clean_environment
-from perdure.flows.outcomes import Command, Finish
-from perdure.flows.registry import register
-from perdure.flows.shapes.circular import CircularFlow, Node
-from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+from perdure.flows.rings.circular import CircularFlow, Node
+from perdure.flows.rings.controller_executor import ControllerExecutorFlow
+from perdure.flows.rounds.children import Child
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.registry import register
 
 #: Seconds that one count takes. It is longer than a test of the bisection, so that a kill in that
 #: run's third test finds the other agents at work.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.flows.errors import FatalError
+from perdure.flows.core.errors import FatalError
 from perdure.flows.library.git.bisection import BisectRange, read_halving
 from perdure.flows.library.git.environment import clean_environment
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from perdure.flows.errors import FatalError
+from perdure.flows.core.errors import FatalError
+from perdure.flows.core.outcomes import Turn
 from perdure.flows.library.git.bounds import Bounds
 from perdure.flows.library.git.verdict import CommitTest
-from perdure.flows.outcomes import Turn
 
 
 @dataclass(frozen=True, slots=True)

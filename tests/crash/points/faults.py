@@ -14,7 +14,7 @@ from typing import Any
 
 import redis
 
-from perdure.flows.errors import ProcessEnd
+from perdure.flows.core.errors import ProcessEnd
 from perdure.worker.store import scripts
 
 #: What a process does at a point: it dies there, or stands still until others have gone on without it; before the request is

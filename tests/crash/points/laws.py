@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from perdure.flows.budgets import RUNS
-from perdure.flows.outcomes import Command, Turn
+from perdure.flows.core.budgets import RUNS
+from perdure.flows.core.outcomes import Command, Turn
 from perdure.worker.domain.record import (
     EARLIER_CYCLES,
     GENERATION,

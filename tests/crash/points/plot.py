@@ -21,7 +21,7 @@ from perdure import (
     command,
     register,
 )
-from perdure.flows.outcomes import Advance, Outcome
+from perdure.flows.core.outcomes import Advance, Outcome
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.stop import StopMode, StopReceipt
 

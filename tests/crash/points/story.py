@@ -11,7 +11,7 @@ from typing import Any
 import redis
 
 from perdure import RoundContext
-from perdure.flows.flow import Flow
+from perdure.flows.rounds.flow import Flow
 from perdure.worker.messaging.publisher import Publisher
 from perdure.worker.store import Store, StoreUnavailable
 from tests.crash.points.faults import Died, Fault, Wire, WiredConnection

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from perdure.flows.errors import FatalError, RoundStopped
+from perdure.flows.core.errors import FatalError, RoundStopped
+from perdure.flows.core.outcomes import Turn
 from perdure.flows.library.git.demo_repository import make_demo_repository
 from perdure.flows.library.git.worktree import worktrees_root
-from perdure.flows.outcomes import Turn
-from perdure.flows.registry import make
+from perdure.flows.rounds.registry import make
 from tests.support.flow_player import PlayedRun
 from tests.support.git_repositories import (
     TEST,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.flows.errors import FatalError, RetryableError
+from perdure.flows.core.errors import FatalError, RetryableError
 from perdure.flows.library.git.repository import Repository
 from perdure.flows.library.git.verdict import CommitTest, judge
 from perdure.flows.library.git.worktree import own_worktree, remove_abandoned, worktrees_root

@@ -36,10 +36,10 @@ from perdure import (
     RunStatus,
     Settings,
 )
-from perdure.flows import registry
 from perdure.flows.adapters.graph_checkpoints import JOINED, MOST_PARTS, StoredChannel
 from perdure.flows.adapters.graph_history import RECORDS
 from perdure.flows.adapters.langgraph import graph_of, register_graph
+from perdure.flows.rounds import registry
 from perdure.testing import crash_lab
 from tests.support.example_flows.graphs import (
     FAN,
@@ -280,7 +280,7 @@ def registered_chain(*names: str, asks: str = "", nested: bool = False) -> None:
         graph = StateGraph(Farm)
         graph.add_node("inner", chain.compile())
         graph.add_edge(START, "inner")
-    registry._sources.pop("graph_deployed", None)
+    registry._definitions.pop("graph_deployed", None)
     register_graph("graph_deployed", graph)
 
 

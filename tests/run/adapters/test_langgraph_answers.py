@@ -11,8 +11,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
 from perdure import Client, Run, RunStatus, Settings
-from perdure.flows import registry
 from perdure.flows.adapters.langgraph import register_graph
+from perdure.flows.rounds import registry
 from tests.support.example_flows.graphs import Farm, inner
 from tests.support.workflow_effects import (
     DONE,
@@ -88,7 +88,7 @@ def deploy(*nodes: Any, idempotent: Sequence[str] = ()) -> None:
     graph = StateGraph(Farm)
     graph.add_node("buy", nodes[0])
     graph.add_edge(START, "buy")
-    registry._sources.pop(FLOW, None)
+    registry._definitions.pop(FLOW, None)
     register_graph(FLOW, graph, idempotent=idempotent)
 
 

@@ -25,10 +25,10 @@ from perdure import (
     RunStatus,
     Settings,
 )
-from perdure.flows import registry
 from perdure.flows.adapters.graph_history import RECORDS, difference, patched
 from perdure.flows.adapters.graph_start import FORK
 from perdure.flows.adapters.langgraph import fork, graph_of, register_graph
+from perdure.flows.rounds import registry
 from tests.support.example_flows.graphs import FAN, ROUNDS, Farm, fan, names, node
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from perdure.worker.settings import Settings
 from tests.support.example_flows import chat_flow  # noqa: F401 -- registers flows
 from tests.support.flow_registry import own_registry

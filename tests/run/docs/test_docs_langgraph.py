@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure import Client, InvalidInput, RunNotFound, Settings, UnknownFlow
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from perdure.langgraph import graph_of
 from tests.support.command_line import CommandLine
 from tests.support.flow_registry import own_registry

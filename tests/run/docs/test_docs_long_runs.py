@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from perdure import Client, Settings
-from perdure.flows import registry
-from perdure.flows.yaml_flows.errors import InvalidFlowFile
-from perdure.flows.yaml_flows.load import read_flow
+from perdure.flows.loading.errors import InvalidFlowFile
+from perdure.flows.loading.load import read_flow
+from perdure.flows.rounds import registry
 from tests.support.flow_registry import own_registry
 from tests.support.round_driver import driving
 

@@ -14,7 +14,7 @@ import pytest
 from mcp import Client as McpClient
 
 from perdure import Client, Settings
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from perdure.worker.client.tokens import Tokens
 from tests.support.flow_registry import own_registry
 from tests.support.round_driver import driving

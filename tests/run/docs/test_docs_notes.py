@@ -14,9 +14,10 @@ import pytest
 import yaml
 
 from perdure import Client, Command, Finish, RunStatus, Settings
-from perdure.flows import registry
-from perdure.flows.controllers.model import ModelController
-from perdure.flows.controllers.model.setting_keys import NoteKeys
+from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.agents.setting_keys import NoteKeys
+from perdure.flows.loading import sources
+from perdure.flows.rounds import registry
 from perdure.testing import FakeModel
 from perdure.worker.cli.main import perdure
 from tests.support.flow_registry import own_registry
@@ -38,7 +39,7 @@ def driver(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for module in MODULES:  # another page has an example of the same name
         sys.modules.pop(module, None)
     registry.load_modules(["trips", "own_trips"])
-    registry.register_file(tmp_path / "companion.yaml")
+    sources.register_file(tmp_path / "companion.yaml")
     with driving(settings) as made:
         yield made
     for module in MODULES:

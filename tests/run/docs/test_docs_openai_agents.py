@@ -10,7 +10,7 @@ import pytest
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 from perdure import Client, Settings
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from tests.support.flow_registry import own_registry
 from tests.support.round_driver import driving
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Client, RunStatus, Settings
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from tests.support.flow_registry import own_registry
 from tests.support.round_driver import Driver, driving
 

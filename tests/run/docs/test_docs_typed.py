@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from perdure import Client, Command, Finish, RunStatus, Settings
-from perdure.flows import registry
+from perdure.flows.loading import sources
+from perdure.flows.rounds import registry
 from perdure.testing import FakeMessage, FakeModel, Lab
 from tests.support.flow_registry import own_registry
 from tests.support.redis_servers import CrashableServer
@@ -51,7 +52,7 @@ def lab(server: CrashableServer) -> Iterator[Lab]:
 @pytest.fixture
 def driver(settings: Settings, project: Path) -> Iterator[Driver]:
     registry.load_modules(["refunds", "balances"])
-    registry.register_file(project / "config/flows/refund_clerk.yaml")
+    sources.register_file(project / "config/flows/refund_clerk.yaml")
     with driving(settings) as made:
         yield made
 

@@ -10,8 +10,8 @@ import click
 import pytest
 
 from perdure import Client, Settings
-from perdure.flows.yaml_flows.errors import InvalidFlowFile
-from perdure.flows.yaml_flows.load import read_flow
+from perdure.flows.loading.errors import InvalidFlowFile
+from perdure.flows.loading.load import read_flow
 from perdure.worker.cli.main import perdure
 from tests.support.in_process_runtime import sweeping
 from tests.support.redis_servers import until

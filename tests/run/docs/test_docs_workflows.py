@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import Client, Settings
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from perdure.testing import crash_lab
 from tests.support.flow_registry import own_registry
 from tests.support.round_driver import Driver, driving

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from perdure import FatalError, RoundContext
+from perdure.flows.agents.candidates import candidates_of
+from perdure.flows.agents.endpoint import Target
+from perdure.flows.agents.model_controller import ModelController
 from perdure.flows.commands.calls import call
-from perdure.flows.controllers import InvalidController
-from perdure.flows.controllers.model import ModelController
-from perdure.flows.controllers.model.candidates import candidates_of
-from perdure.flows.controllers.model.endpoint import Target
-from perdure.flows.providers import Endpoint
-from perdure.flows.yaml_flows.errors import InvalidFlowFile
-from perdure.flows.yaml_flows.load import read_flow
+from perdure.flows.commands.controller import InvalidController
+from perdure.flows.loading.errors import InvalidFlowFile
+from perdure.flows.loading.load import read_flow
+from perdure.flows.rounds.providers import Endpoint
 from tests.support.chat_server import ChatServer, Fails, Says, chat_server
 
 CANARY = "sk-canary-0123456789"

@@ -17,9 +17,9 @@ from perdure import (
     RoundContext,
     command,
 )
-from perdure.flows.controllers.model import ModelController
-from perdure.flows.history import History
-from perdure.flows.providers import Endpoint
+from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.core.history import History
+from perdure.flows.rounds.providers import Endpoint
 from tests.support.chat_server import ChatServer, Says, chat_server
 
 WORDS = Says("The sum is 3, I think.", thinking="hm")
@@ -146,7 +146,7 @@ def test_a_person_is_no_bad_reply() -> None:
 
 def test_a_controller_may_hand_back_what_was_said_before_it_decides() -> None:
     from perdure import Turn
-    from perdure.flows.controllers.scripted import ScriptedController
+    from perdure.flows.commands.scripted import ScriptedController
 
     turn = Turn(Command("say"), "hello")
     outcome = ControllerExecutorFlow(controller=ScriptedController([turn]), commands=[add]).play(
@@ -156,7 +156,7 @@ def test_a_controller_may_hand_back_what_was_said_before_it_decides() -> None:
 
 
 def test_what_words_may_be_is_checked() -> None:
-    from perdure.flows.controllers import InvalidController
+    from perdure.flows.commands.controller import InvalidController
 
     with pytest.raises(InvalidController, match="words"):
         ModelController(words="shout")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure import Client
-from perdure.flows.errors import InvalidInput, UnstorableValue
+from perdure.flows.core.errors import InvalidInput, UnstorableValue
 from tests.support.deep_values import deep
 
 

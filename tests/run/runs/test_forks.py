@@ -17,7 +17,7 @@ from perdure import (
     RunNotFound,
     Settings,
 )
-from perdure.flows.files import MOST_BYTES, MOST_TOGETHER
+from perdure.flows.core.files import MOST_BYTES, MOST_TOGETHER
 from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth import AuthorizedClient
 from tests.support.forked_runs import DONE, history, played, registered

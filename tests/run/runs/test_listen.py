@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure import Client, InvalidFlow, Mailbox, RoundContext, Run, RunStatus, Settings, Taken
-from perdure.flows.errors import FatalError
+from perdure.flows.core.errors import FatalError
 from perdure.testing import crash_lab
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
 from tests.support.runs import hash_of, phase

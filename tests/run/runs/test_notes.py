@@ -34,10 +34,10 @@ from perdure import (
     register,
     workflow,
 )
-from perdure.flows.controllers.model import ModelController
-from perdure.flows.lifespans import close_lifespans
-from perdure.flows.notes import NotesIn
-from perdure.flows.yaml_flows.load import read_flow
+from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.loading.load import read_flow
+from perdure.flows.rounds.lifespans import close_lifespans
+from perdure.flows.rounds.notes import NotesIn
 from perdure.testing import FakeModel
 from perdure.worker.cli.main import run as run_command
 from perdure.worker.client.prompt import prompt_of_run

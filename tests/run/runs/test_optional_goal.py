@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from perdure import Client, InvalidInput, RemoteClient, Settings, Steps, workflow
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from perdure.worker.domain.fleet import describe
 from tests.support.command_line import CommandLine
 from tests.support.threaded_server import serving

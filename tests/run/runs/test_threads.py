@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncClient, Client, Conflict, RemoteClient, RoundContext, RunStatus, Settings
-from perdure.flows.conversation import MOST_CHARACTERS, ThreadMessage, newest_of
+from perdure.flows.core.thread_messages import MOST_CHARACTERS, ThreadMessage, newest_of
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.errors import Forbidden, InvalidInput, UnknownFlow
 from tests.support.authenticator import by_name

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from perdure import Client, InvalidTransition, RoundContext, RunStatus, Settings, node
-from perdure.flows import registry
-from perdure.flows.yaml_flows.directories import Directories
+from perdure.flows.loading import sources
+from perdure.flows.loading.directories import Directories
 from perdure.testing import Lab, LabError
 from perdure.worker.domain.verdict import VerdictCode
 from perdure.worker.errors import Conflict, DamagedRun
@@ -173,9 +173,9 @@ def end(state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
 def invoice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a flow whose nodes wait, written in YAML."""
     own_registry(monkeypatch)
-    monkeypatch.setattr(registry, "_directories", Directories())
+    monkeypatch.setattr(sources, "_directories", Directories())
     (tmp_path / "invoice.yaml").write_text(INVOICE)
-    registry.add_directory(tmp_path)
+    sources.add_directory(tmp_path)
     return "invoice"
 
 

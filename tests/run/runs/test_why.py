@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncClient, Client, RunNotFound, Settings, Verdict, VerdictCode
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from tests.support.command_line import CommandLine
 from tests.support.flow_registry import own_registry
 from tests.support.redis_servers import until

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from perdure import Client, Run, RunStatus
-from perdure.flows import registry
-from perdure.flows.human import EXIT_ANSWER
-from perdure.flows.yaml_flows.directories import Directories
+from perdure.flows.loading import sources
+from perdure.flows.loading.directories import Directories
+from perdure.flows.rings.human import EXIT_ANSWER
 from perdure.worker.settings import Settings
 from tests.support.example_flows import yaml_flow_parts as written
 from tests.support.round_driver import Driver, driving
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("_own_directory")
 @pytest.fixture
 def _own_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The flows of the test are there, also where another test has set the registry back."""
-    monkeypatch.setattr(registry, "_directories", Directories())
-    registry.add_directory(written.DIRECTORY)
+    monkeypatch.setattr(sources, "_directories", Directories())
+    sources.add_directory(written.DIRECTORY)
 
 
 @pytest.fixture

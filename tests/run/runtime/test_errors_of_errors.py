@@ -25,7 +25,7 @@ from perdure import (
     register,
     workflow,
 )
-from perdure.flows.errors import FatalError
+from perdure.flows.core.errors import FatalError
 from tests.support.cases import EachCase, cases_of
 from tests.support.round_driver import Driver
 

@@ -30,10 +30,10 @@ from perdure import (
     register,
     workflow,
 )
-from perdure.flows.controllers.model import ModelController
-from perdure.flows.controllers.model.chat import UserMessage
-from perdure.flows.controllers.model.traced_content import of_request
-from perdure.flows.genai_attributes import (
+from perdure.flows.agents.chat import UserMessage
+from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.agents.traced_content import of_request
+from perdure.flows.core.genai_attributes import (
     CONVERSATION,
     DEFINITIONS,
     FINISH_REASONS,
@@ -283,7 +283,7 @@ def test_a_failing_attempt_says_so_by_its_exceptions_type_and_the_next_attempt_i
         (3, "completed", 0),
     ]
     assert [span.attributes.get("error.type") for span in rounds] == [
-        "perdure.flows.errors.RetryableError"
+        "perdure.flows.core.errors.RetryableError"
     ] * 2 + [None]
     assert {span.message for span in rounds} == {""}
 

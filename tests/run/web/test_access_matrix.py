@@ -17,7 +17,7 @@ from fastapi.routing import iter_route_contexts
 from httpx2 import Response
 
 from perdure import CircularFlow, File, Node, RoundContext, register
-from perdure.flows.files import artifacts_of
+from perdure.flows.core.files import artifacts_of
 from perdure.worker.store import Claim
 from perdure.worker.web import Scope
 from perdure.worker.web.dashboard.page import NOTICE

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from perdure import Client
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from perdure.worker.domain.fleet import describe
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.settings import Settings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure import CircularFlow, Node, RoundContext, register
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from tests.support.in_process_server import Site, site_on
 from tests.support.redis_servers import CrashableServer
 
@@ -70,7 +70,7 @@ def test_a_run_that_is_not_exposed_stays_hidden_while_its_flow_is_not_known(
 ) -> None:
     run_id = submitted(site, flow)
     assert seen(site, run_id) == (404, 404)
-    monkeypatch.delitem(registry._sources, flow)
+    monkeypatch.delitem(registry._definitions, flow)
     assert flow not in site.client.flows()
     assert seen(site, run_id) == (404, 404)
     assert not site.client.get(run_id).status.ended
@@ -81,7 +81,7 @@ def test_a_run_that_is_exposed_stays_visible_while_its_flow_is_not_known(
 ) -> None:
     run_id = submitted(site, "shown_to_openai")
     assert site.client.get(run_id).details["exposed"] == ["openai"]
-    monkeypatch.delitem(registry._sources, "shown_to_openai")
+    monkeypatch.delitem(registry._definitions, "shown_to_openai")
     assert seen(site, run_id) == (200, 200)
 
 
@@ -89,7 +89,7 @@ def test_a_flow_that_is_exposed_no_longer_hides_its_older_runs(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = submitted(site, "shown_to_openai")
-    monkeypatch.setitem(registry._sources, "shown_to_openai", Hidden)
+    monkeypatch.setitem(registry._definitions, "shown_to_openai", Hidden)
     assert seen(site, run_id) == (404, 404)
 
 
@@ -100,5 +100,5 @@ def test_a_run_of_an_earlier_release_is_seen_if_its_flow_is_known_and_exposed(
     store = site.client._store
     assert store.redis.hdel(store.keys.run(run_id), "exposed") == 1
     assert seen(site, run_id) == (200, 200)
-    monkeypatch.delitem(registry._sources, "shown_to_openai")
+    monkeypatch.delitem(registry._definitions, "shown_to_openai")
     assert seen(site, run_id) == (404, 404)

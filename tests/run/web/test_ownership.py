@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from perdure import RunExists
-from perdure.flows.names import ONLY
+from perdure.flows.core.names import ONLY
 from perdure.worker.domain.record import VALUE
 from perdure.worker.errors import Forbidden
 from perdure.worker.web import Caller, Scope

@@ -20,7 +20,7 @@ from perdure import (
     Settings,
     register,
 )
-from perdure.flows.errors import ProcessEnd
+from perdure.flows.core.errors import ProcessEnd
 from perdure.worker.ids import process_name
 from tests.support.budget_trees import held_up, millionths, tree_of
 from tests.support.redis_servers import until

@@ -19,8 +19,8 @@ from perdure import (
     command,
     register,
 )
-from perdure.flows.controllers import controller
-from perdure.flows.human import Person
+from perdure.flows.commands.controller import controller
+from perdure.flows.rings.human import Person
 
 
 @register("relay")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from perdure import Settings
-from perdure.flows.json_values import MAX_DEPTH
-from perdure.flows.replies import MAX_LENGTH
-from perdure.flows.yaml_flows.parse import MAX_BYTES
-from perdure.flows.yaml_flows.parse import MAX_DEPTH as FILE_DEPTH
+from perdure.flows.commands.replies import MAX_LENGTH
+from perdure.flows.core.json_values import MAX_DEPTH
+from perdure.flows.loading.parse import MAX_BYTES
+from perdure.flows.loading.parse import MAX_DEPTH as FILE_DEPTH
 from perdure.worker.client.validation import MOST_KEY_BYTES, MOST_NOTE_BYTES
 from perdure.worker.messaging import message
 from tests.support.acl_permissions import ROLES

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from perdure.flows.workflows.questions import FLOW
 from perdure.worker.doctor.app_checks import model_key
 from perdure.worker.domain.fleet import HELPERS, names_text, shown

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from perdure import DamagedRun
-from perdure.flows.errors import BadReply, InvalidInput, UnstorableValue
-from perdure.flows.json_values import MAX_DEPTH, storable
-from perdure.flows.replies import MAX_LENGTH, read_reply
-from perdure.flows.yaml_flows.errors import InvalidFlowFile
-from perdure.flows.yaml_flows.parse import MAX_BYTES as MOST_OF_A_FILE
-from perdure.flows.yaml_flows.parse import read_bytes, read_text
+from perdure.flows.commands.replies import MAX_LENGTH, read_reply
+from perdure.flows.core.errors import BadReply, InvalidInput, UnstorableValue
+from perdure.flows.core.json_values import MAX_DEPTH, storable
+from perdure.flows.loading.errors import InvalidFlowFile
+from perdure.flows.loading.parse import MAX_BYTES as MOST_OF_A_FILE
+from perdure.flows.loading.parse import read_bytes, read_text
 from perdure.worker.client import validation
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.record import Record, unpack_turns

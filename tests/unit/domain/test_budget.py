@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from perdure.flows.budgets import Budget, check_budgets
-from perdure.flows.errors import InvalidInput
-from perdure.flows.json_values import canonical
+from perdure.flows.core.budgets import Budget, check_budgets
+from perdure.flows.core.errors import InvalidInput
+from perdure.flows.core.json_values import canonical
 from perdure.worker.domain.budget import EXHAUSTED, BudgetAccount
 from perdure.worker.domain.record import Record
 from perdure.worker.errors import DamagedRun

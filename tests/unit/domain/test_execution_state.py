@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from perdure.flows.errors import UnstorableValue
-from perdure.flows.json_values import canonical
+from perdure.flows.core.errors import UnstorableValue
+from perdure.flows.core.json_values import canonical
 from perdure.worker.domain.execution_state import (
     END,
     FIELDS,

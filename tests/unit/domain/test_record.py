@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.flows.json_values import canonical
-from perdure.flows.outcomes import Command, Turn
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.outcomes import Command, Turn
 from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.record import (
     CONTENT,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from perdure import FatalError, Flow, InvalidFlow, RetryableError, UnstorableValue
-from perdure.flows.flow import Role
-from perdure.flows.outcomes import Advance, Command, End, Interrupt, Outcome, Renew, Turn
+from perdure.flows.core.outcomes import Advance, Command, End, Interrupt, Outcome, Renew, Turn
+from perdure.flows.rounds.flow import Role
 from perdure.worker.domain.failed_attempt import failure, quarantine
 from perdure.worker.domain.record import Record, unpack_turns
 from perdure.worker.domain.settlement import (

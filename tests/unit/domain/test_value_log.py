@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.flows.json_values import canonical
+from perdure.flows.core.json_values import canonical
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.record import VALUE, Record
 from perdure.worker.domain.value_log import LEFT_OUT, changes_of, values_before

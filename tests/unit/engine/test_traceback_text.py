@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from perdure.flows.errors import FatalError
+from perdure.flows.core.errors import FatalError
 from perdure.worker.engine.traceback_text import MOST_BYTES, traceback_of
 from perdure.worker.settings import Settings
 

@@ -7,7 +7,7 @@ import json as module_given_by_mistake
 import pytest
 from celery import Celery
 
-from perdure.flows.errors import InvalidFlow
+from perdure.flows.core.errors import InvalidFlow
 from perdure.worker.messaging.app_flows import find_flows_of_app
 from perdure.worker.messaging.message_builder import RoundTask
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from perdure.worker.runtime.builds import _files_below, builds_of
 from tests.support.flow_registry import own_registry
 

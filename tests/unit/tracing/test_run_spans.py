@@ -7,7 +7,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
-from perdure.flows import genai_attributes
+from perdure.flows.core import genai_attributes
 from perdure.worker.tracing.run_spans import tracer
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perdure.flows.outcomes import Command, Turn
-from perdure.flows.summaries import digest
+from perdure.flows.core.outcomes import Command, Turn
+from perdure.flows.core.summaries import digest
 from perdure.worker.domain.stream import StreamItem
 
 if TYPE_CHECKING:

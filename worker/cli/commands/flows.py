@@ -26,8 +26,8 @@ from perdure.worker.presentation.text import count, plain
 from perdure.worker.presentation.usage import amount
 
 if TYPE_CHECKING:
-    from perdure.flows.flow import Flow
-    from perdure.flows.yaml_flows.errors import FileFault
+    from perdure.flows.loading.errors import FileFault
+    from perdure.flows.rounds.flow import Flow
 
 #: Subcommand: its usage and its line in the help. The command object is ``NAME_command``.
 SUBCOMMANDS = {
@@ -101,7 +101,7 @@ def _targets(file: str) -> list[str]:
     Raises:
         UsageError: The directory has no YAML file.
     """
-    from perdure.flows.module_check import is_module
+    from perdure.flows.loading.module_check import is_module
 
     if is_module(file) and not _is_plain_directory(Path(file)):
         return [file]
@@ -128,7 +128,7 @@ def _check(file: str, as_json: bool) -> dict[str, Any]:
     Returns:
         The JSON data.
     """
-    from perdure.flows.module_check import is_module
+    from perdure.flows.loading.module_check import is_module
 
     is_python = is_module(file)
     faults, flows = _check_module(file) if is_python else _check_file(Path(file))
@@ -162,16 +162,18 @@ def _check(file: str, as_json: bool) -> dict[str, Any]:
 
 def _check_file(file: Path) -> tuple[list[FileFault], list[Flow]]:
     """Return what is wrong with a flow in YAML, and the flow if nothing is."""
-    from perdure.flows import registry, starts
-    from perdure.flows.errors import InvalidFlow
-    from perdure.flows.yaml_flows.errors import FileFault, InvalidFlowFile
+    from perdure.flows.core.errors import InvalidFlow
+    from perdure.flows.loading import sources
+    from perdure.flows.loading import started_flows as starts
+    from perdure.flows.loading.errors import FileFault, InvalidFlowFile
+    from perdure.flows.rounds import registry
     from perdure.worker.flow_registration import find_flows
     from perdure.worker.settings import load_settings
 
     find_flows(load_settings())
     registry.registered()
     try:
-        written = registry.register_file(file)
+        written = sources.register_file(file)
         if faults := starts.faults_of(written.name, written.starts):
             return faults, []
     except InvalidFlowFile as error:
@@ -185,9 +187,9 @@ def _check_file(file: Path) -> tuple[list[FileFault], list[Flow]]:
 
 def _check_module(target: str) -> tuple[list[FileFault], list[Flow]]:
     """Return what is wrong with the flows of a module, and the flows if nothing is."""
-    from perdure.flows import registry
-    from perdure.flows.module_check import run_module
-    from perdure.flows.yaml_flows.errors import FileFault
+    from perdure.flows.loading.errors import FileFault
+    from perdure.flows.loading.module_check import run_module
+    from perdure.flows.rounds import registry
     from perdure.worker.flow_registration import find_flows
     from perdure.worker.settings import load_settings
 
@@ -203,9 +205,9 @@ def _check_module(target: str) -> tuple[list[FileFault], list[Flow]]:
 
 def _doubts(flow: Flow) -> list[str]:
     """Return what is valid in a flow, but is likely to be a mistake."""
-    from perdure.flows.controllers.model import ModelController
-    from perdure.flows.controllers.model.doubts import doubtful_models
-    from perdure.flows.flow import likely_mistakes
+    from perdure.flows.agents.doubts import doubtful_models
+    from perdure.flows.agents.model_controller import ModelController
+    from perdure.flows.rounds.flow import likely_mistakes
     from perdure.worker.settings import load_settings
 
     doubts = likely_mistakes(flow)

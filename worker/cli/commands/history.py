@@ -85,7 +85,7 @@ def checkpoints(client: ClientApi, run_id: str, limit: int) -> list[CheckpointIn
     flow = client.get(run_id).flow
     _register_flows()
     graph_of = _graph_reader(run_id, flow)
-    from perdure.flows.registry import FlowNotFound
+    from perdure.flows.rounds.registry import FlowNotFound
     from perdure.worker.errors import UnknownFlow
 
     try:
@@ -117,8 +117,8 @@ def _graph_reader(run_id: str, flow: str) -> Any:
     Raises:
         InvalidFlow: The extra ``langgraph`` is not installed.
     """
-    from perdure.flows.errors import InvalidFlow
-    from perdure.flows.registry import EXTRAS
+    from perdure.flows.core.errors import InvalidFlow
+    from perdure.flows.rounds.registry import EXTRAS
 
     try:
         from perdure.flows.adapters.graph_reader import graph_of

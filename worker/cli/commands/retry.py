@@ -12,7 +12,7 @@ from functools import partial
 
 import click
 
-from perdure.flows.durations import seconds_of
+from perdure.flows.core.durations import seconds_of
 from perdure.worker.cli import output
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for, known_id

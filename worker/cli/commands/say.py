@@ -6,7 +6,7 @@ import json
 
 import click
 
-from perdure.flows.outcomes import ASK
+from perdure.flows.core.outcomes import ASK
 from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.commands.stop import name_for

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.flows.files import BYTES
-from perdure.flows.outcomes import SAY, Turn
+from perdure.flows.core.files import BYTES
+from perdure.flows.core.outcomes import SAY, Turn
 from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.commands import inbox
@@ -43,7 +43,7 @@ from perdure.worker.presentation.timeline import Row, command_text, row_of
 from perdure.worker.presentation.usage import budgets, facts, used, used_below, used_in_all
 
 if TYPE_CHECKING:
-    from perdure.flows.files import FileReference
+    from perdure.flows.core.files import FileReference
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.run import Run
     from perdure.worker.domain.transcript import Transcript, TranscriptTurn

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.flows.errors import PerdureError
+from perdure.flows.core.errors import PerdureError
 from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.commands.retry import dry_run_option, print_matching, query_option

@@ -157,7 +157,7 @@ def _json_hint(texts: Sequence[str]) -> Iterator[None]:
 
     That is done only if the text of an ``--input`` option looks like JSON.
     """
-    from perdure.flows.errors import InvalidInput
+    from perdure.flows.core.errors import InvalidInput
 
     try:
         yield

@@ -44,7 +44,7 @@ class WorkerProcess:
         from celery import signals
         from celery.utils.nodenames import host_format
 
-        from perdure.flows import registry
+        from perdure.flows.rounds import registry
         from perdure.worker.app import engine_of, make_app
         from perdure.worker.cli.exit_codes import INTERNAL, USAGE, Failed
         from perdure.worker.cli.processes.shutdown import Shutdown

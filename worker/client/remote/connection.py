@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from perdure.flows.json_values import storable
+from perdure.flows.core.json_values import storable
 from perdure.worker.client import validation
 from perdure.worker.client.connection import not_found
 from perdure.worker.client.remote.problems import raise_problem

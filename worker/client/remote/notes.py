@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from perdure.flows.notes import Note
+from perdure.flows.rounds.notes import Note
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.notes import check_key, check_listing, check_namespace, note_of

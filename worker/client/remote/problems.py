@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from perdure.flows.errors import PerdureError
+from perdure.flows.core.errors import PerdureError
 from perdure.worker.errors import HTTP_ERRORS, InvalidInput, StoreUnavailable
 
 if TYPE_CHECKING:

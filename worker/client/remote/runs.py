@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from urllib.parse import quote
 
-from perdure.flows.conversation import ThreadMessage
-from perdure.flows.files import File, FileReference, data_of, files_of, stored_file
-from perdure.flows.outcomes import ASK
-from perdure.flows.retry import Retry, tightening
+from perdure.flows.core.files import File, FileReference, data_of, files_of, stored_file
+from perdure.flows.core.outcomes import ASK
+from perdure.flows.core.retry import Retry, tightening
+from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.bulk import BulkOperations

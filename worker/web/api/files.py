@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from fastapi import Path, Response
 
-from perdure.flows.files import PICTURES, File
+from perdure.flows.core.files import PICTURES, File
 from perdure.worker.web.api.requests import ResponseBody
 from perdure.worker.web.api.routes import RunId, problems, resource_router
 from perdure.worker.web.auth.permissions import Runs

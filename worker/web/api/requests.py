@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from perdure.flows.budgets import MOST as MOST_OF_A_BUDGET
-from perdure.flows.durations import as_seconds, is_duration, seconds_of
-from perdure.flows.files import MOST_FILES, MOST_OF_A_NAME
-from perdure.flows.names import TOPIC, suggest
+from perdure.flows.core.budgets import MOST as MOST_OF_A_BUDGET
+from perdure.flows.core.durations import as_seconds, is_duration, seconds_of
+from perdure.flows.core.files import MOST_FILES, MOST_OF_A_NAME
+from perdure.flows.core.names import TOPIC, suggest
 from perdure.worker.client.validation import KEPT, MOST_GENERATIONS, MOST_KEPT, NONCE
 from perdure.worker.domain.error_groups import LOOKED_AT, MOST_LOOKED
 from perdure.worker.domain.query_line import MOST_CHARACTERS

@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from perdure.flows.files import file_from
+from perdure.flows.core.files import file_from
 from perdure.worker.domain.error_groups import ErrorGroups
 from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Response
 from pydantic import Field
 
-from perdure.flows.files import MOST_FILES, file_from, files_of
+from perdure.flows.core.files import MOST_FILES, file_from, files_of
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.errors import UnknownFlow
 from perdure.worker.web.api.requests import (

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from perdure.flows.conversation import ThreadMessage
-from perdure.flows.files import BYTES, File, FileReference, artifact_name
-from perdure.flows.notes import Note
-from perdure.flows.outcomes import Turn
+from perdure.flows.core.files import BYTES, File, FileReference, artifact_name
+from perdure.flows.core.outcomes import Turn
+from perdure.flows.core.thread_messages import ThreadMessage
+from perdure.flows.rounds.notes import Note
 from perdure.worker.client import Client
 from perdure.worker.client.connection import not_found
 from perdure.worker.client.event_batches import read_stream

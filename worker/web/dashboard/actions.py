@@ -7,8 +7,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from perdure.flows.errors import InvalidInput
-from perdure.flows.outcomes import SAY
+from perdure.flows.core.errors import InvalidInput
+from perdure.flows.core.outcomes import SAY
 from perdure.worker.client.steer import check_words
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.presentation.text import count

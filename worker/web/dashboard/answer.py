@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from perdure.flows.errors import InvalidInput
+from perdure.flows.core.errors import InvalidInput
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.errors import Forbidden, InvalidTransition
 from perdure.worker.web.auth.permissions import Runs

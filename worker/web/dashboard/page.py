@@ -23,7 +23,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from perdure.flows.errors import PerdureError
+from perdure.flows.core.errors import PerdureError
 from perdure.worker.web.auth import Caller, Forbidden, Scope, Unknown
 from perdure.worker.web.auth.authenticate import (
     AppAuthenticator,

@@ -7,9 +7,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from perdure.flows.outcomes import Turn
-from perdure.flows.reply_extras import public
-from perdure.flows.summaries import digest as digest_of
+from perdure.flows.core.outcomes import Turn
+from perdure.flows.core.reply_extras import public
+from perdure.flows.core.summaries import digest as digest_of
 from perdure.worker.domain.run import Run
 from perdure.worker.errors import ArtifactNotFound, InvalidInput
 from perdure.worker.web.auth import AuthorizedClient

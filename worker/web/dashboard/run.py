@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fastapi import APIRouter, Request, Response
 
-from perdure.flows.files import BYTES, PICTURES
+from perdure.flows.core.files import BYTES, PICTURES
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run

@@ -14,7 +14,7 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from perdure.flows.durations import coarse, duration
+from perdure.flows.core.durations import coarse, duration
 from perdure.worker.domain.fleet import names_text
 from perdure.worker.domain.run import Run
 from perdure.worker.presentation.questions import KINDS, or_else, what

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from perdure.flows.summaries import SHOWN_CHARACTERS
+from perdure.flows.core.summaries import SHOWN_CHARACTERS
 from perdure.worker.domain.event import Event, is_trimmed
 from perdure.worker.domain.run import Run
 from perdure.worker.presentation.timeline import Row, command_text, row_of, value_short

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp_types import CallToolResult, TextContent
 
-from perdure.flows.errors import PerdureError
+from perdure.flows.core.errors import PerdureError
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.presentation.questions import question_lines

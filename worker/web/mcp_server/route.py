@@ -9,14 +9,12 @@ from fastapi import APIRouter, HTTPException, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.mcp_server.request_state import REFUSED_KEY
 from perdure.worker.web.problems import ProblemRoute
 from perdure.worker.web.services import RouteServices
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
-
-#: Key in scope["state"] of the HTTP status with which a request was refused.
-REFUSED_KEY = "perdure_refused"
 
 
 mcp_router = APIRouter(route_class=ProblemRoute, include_in_schema=False)

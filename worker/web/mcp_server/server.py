@@ -19,13 +19,13 @@ from mcp_types import (
 )
 from starlette.concurrency import run_in_threadpool
 
-from perdure.flows.errors import PerdureError
+from perdure.flows.core.errors import PerdureError
 from perdure.worker.errors import Forbidden, UnknownFlow
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.exposed_flows import exposed_flows
 from perdure.worker.web.mcp_server import tasks
+from perdure.worker.web.mcp_server.request_state import REFUSED_KEY
 from perdure.worker.web.mcp_server.results import refusal
-from perdure.worker.web.mcp_server.route import REFUSED_KEY
 from perdure.worker.web.mcp_server.tool_calls import ToolCalls
 from perdure.worker.web.mcp_server.tools import RUN_TOOLS, flow_tool, tool_names
 from perdure.worker.web.problems import shown_text

@@ -24,7 +24,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from perdure.flows.errors import InvalidInput
+from perdure.flows.core.errors import InvalidInput
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.token import Scope

@@ -13,7 +13,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from perdure.flows.errors import InvalidInput
+from perdure.flows.core.errors import InvalidInput
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.token import Scope
 from perdure.worker.errors import Forbidden, Stale

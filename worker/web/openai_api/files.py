@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.flows.files import File
+from perdure.flows.core.files import File
 from perdure.worker.web.message_files import file_of_url, named_apart
 
 #: Types of a message's parts that are files.

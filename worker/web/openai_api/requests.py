@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic import model_validator
 
-from perdure.flows.errors import InvalidInput
+from perdure.flows.core.errors import InvalidInput
 from perdure.worker.errors import UnsupportedPart
 from perdure.worker.web.api.requests import Asked
 from perdure.worker.web.openai_api.files import FILE_PARTS

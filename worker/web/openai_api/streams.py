@@ -13,7 +13,7 @@ from fastapi.sse import format_sse_event
 from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 
-from perdure.flows.errors import PerdureError
+from perdure.flows.core.errors import PerdureError
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.stream import StreamItem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from perdure.flows.json_values import canonical
+from perdure.flows.core.json_values import canonical
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run
 from perdure.worker.web.ui_streams.writer import (

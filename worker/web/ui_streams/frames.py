@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from starlette.concurrency import run_in_threadpool
 
-from perdure.flows.outcomes import Turn
+from perdure.flows.core.outcomes import Turn
 from perdure.worker.domain.event import position_of
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.stream import StreamItem

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from pydantic.alias_generators import to_camel
 
 from perdure.flows.commands.approval import Approved, read_answer
-from perdure.flows.errors import InvalidInput
-from perdure.flows.files import File, files_of
-from perdure.flows.json_values import canonical
-from perdure.flows.names import TOPIC
+from perdure.flows.core.errors import InvalidInput
+from perdure.flows.core.files import File, files_of
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.names import TOPIC
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.errors import UnsupportedPart
 from perdure.worker.web.message_files import (

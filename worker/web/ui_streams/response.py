@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic_core import from_json
 
-from perdure.flows.conversation import spoken_text
+from perdure.flows.core.thread_messages import spoken_text
 from perdure.worker.domain.event import LAST
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from perdure.flows.commands.approval import ApprovalRefused, read_answer
-from perdure.flows.errors import InvalidInput
-from perdure.flows.outcomes import Turn
-from perdure.flows.summaries import digest, shown
+from perdure.flows.core.errors import InvalidInput
+from perdure.flows.core.outcomes import Turn
+from perdure.flows.core.summaries import digest, shown
 
 #: Kinds of a workflow's journal entries that are no call of a tool: an answer, a wait, a mark.
 NO_CALLS = frozenset({"ask", "sleep", "signal", "now", "patched", "listen"})

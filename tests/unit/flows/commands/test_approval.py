@@ -29,7 +29,7 @@ from perdure.flows.commands.approval import (
     read_answer,
 )
 from perdure.flows.commands.command import spec_of
-from perdure.flows.shapes.config import read_config
+from perdure.flows.rings.config import read_config
 from tests.support.flow_player import Played, play_through
 
 

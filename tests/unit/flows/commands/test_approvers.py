@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from perdure import Command, ControllerExecutorFlow, Finish, RoundContext, command
-from perdure.flows.errors import InvalidFlow
-from perdure.flows.outcomes import Advance, Interrupt
-from perdure.flows.yaml_flows.load import read_flow
+from perdure.flows.core.errors import InvalidFlow
+from perdure.flows.core.outcomes import Advance, Interrupt
+from perdure.flows.loading.load import read_flow
 
 
 class Pays(ControllerExecutorFlow):

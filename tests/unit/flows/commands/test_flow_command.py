@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from perdure import BadReply, ChildFailed, Ended, InvalidFlow, RoundContext, flow_command
-from perdure.flows.shapes.branching_flow import BranchingFlow, told
-from perdure.flows.waits import Mailbox, Parked
+from perdure.flows.rings.branching_flow import BranchingFlow, told
+from perdure.flows.rounds.waits import Mailbox, Parked
 from tests.support.example_flows import agents  # noqa: F401  registers the flow scout
 
 

@@ -23,7 +23,7 @@ from perdure import (
 from perdure.flows.commands.approval import digest_of
 from perdure.flows.commands.command import spec_of
 from perdure.flows.commands.in_doubt import read_answer
-from perdure.flows.journal import Journal
+from perdure.flows.core.round_journal import Journal
 
 
 class Outside:

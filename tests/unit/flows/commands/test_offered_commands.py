@@ -8,7 +8,7 @@ import pytest
 
 from perdure import BranchingFlow, CircularFlow, Finish, InvalidFlow, Node, command
 from perdure.flows.commands.command import commands_of, spec_of
-from perdure.flows.context import RoundContext
+from perdure.flows.rounds.context import RoundContext
 
 
 def add(a: int, b: int = 0) -> int:

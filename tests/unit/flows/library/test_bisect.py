@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from perdure.flows.errors import InvalidInput
-from perdure.flows.registry import make
+from perdure.flows.core.errors import InvalidInput
+from perdure.flows.rounds.registry import make
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ from perdure import (
     make,
     workflow,
 )
-from perdure.flows import registry
-from perdure.flows.outcomes import Outcome
+from perdure.flows.core.outcomes import Outcome
+from perdure.flows.rounds import registry
 from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of, digest_of_call
 from tests.support.flow_registry import own_registry
 
@@ -49,7 +49,7 @@ def did(item: Any) -> str:
 
 def play(function: Callable[..., Any], turns: Sequence[Turn] = (), **settings: Any) -> Outcome:
     """Play one round of a workflow with this function, in a process that has not seen it before."""
-    registry._sources.pop("tried", None)
+    registry._definitions.pop("tried", None)
     workflow("tried", **settings)(function)
     history = History(len(turns), turns, lambda start, stop: [])
     return make("tried").play("Executor", RoundContext("the goal", history=history))
@@ -305,7 +305,7 @@ def test_chance_is_another_one_after_a_restart() -> None:
 
     drawn = []
     for gone in (0, 0, 1, 4):
-        registry._sources.pop("tried", None)
+        registry._definitions.pop("tried", None)
         workflow("tried")(draw)
         history = History(gone, [], lambda start, stop: [], gone)
         drawn.append(make("tried").play("Executor", RoundContext("x", history=history)).answer)  # type: ignore[union-attr]
@@ -317,7 +317,7 @@ def test_a_generation_that_an_older_release_began_keeps_its_chance() -> None:
         steps.step(did, "a")
         return str(steps.uuid())
 
-    registry._sources.pop("tried", None)
+    registry._definitions.pop("tried", None)
     workflow("tried")(draw)
     answers = []
     for of in ({}, {"of": "-"}):

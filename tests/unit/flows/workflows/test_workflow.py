@@ -21,7 +21,7 @@ from perdure import (
     RoundStopped,
     make,
 )
-from perdure.flows import registry
+from perdure.flows.rounds import registry
 from perdure.flows.workflows import (
     AsyncSteps,
     Diverged,
@@ -46,7 +46,7 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keep(function: Callable[..., Any], **settings: Any) -> None:
     """Register a function in place of the one that was registered before."""
-    registry._sources.pop("tried", None)
+    registry._definitions.pop("tried", None)
     workflow("tried", **settings)(function)
 
 

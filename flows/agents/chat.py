@@ -1,0 +1,233 @@
+"""Chat messages, replies, and the interface of a model: one request, one reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+from perdure.flows.core.errors import FatalError, RetryableError
+from perdure.flows.core.files import File, FileReference
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's call of a tool.
+
+    Attributes:
+        arguments: JSON text as the model wrote it, which may be invalid.
+    """
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class SystemMessage:
+    """The system prompt."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedFile:
+    """A file in a message.
+
+    Attributes:
+        at: Its place: the number of characters of the message's text before it.
+        file: The file, or a reference to it in a prompt that is not sent yet.
+    """
+
+    at: int
+    file: File | FileReference
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """A message to the model, from a person or from the runtime.
+
+    Attributes:
+        files: Files between its texts, in their order.
+        repeated: Number of characters at the beginning that later requests repeat. None: all. The
+            rest is for one request only, and not worth a place in the provider's cache.
+    """
+
+    text: str
+    repeated: int | None = field(default=None, compare=False)
+    files: tuple[AttachedFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage:
+    """A reply of the model.
+
+    Attributes:
+        text: The text of the reply.
+        calls: The calls that it made.
+        kept: The provider's own form of the reply; empty if that contains no more.
+    """
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    kept: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerMessage:
+    """The result of a call. ``call`` and ``name`` are those of the call."""
+
+    call: str
+    name: str
+    text: str
+
+
+ChatMessage = SystemMessage | UserMessage | AssistantMessage | AnswerMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The usage that a provider reports for a request.
+
+    Attributes:
+        money: The cost in US dollars; None if no price is known.
+        cached_tokens: The part of the input that was read from the provider's cache.
+        cache_write_tokens: The part of the input that was written to it.
+        money_uncached: What it had cost without the cache. None for ``money``.
+    """
+
+    input_tokens: int
+    output_tokens: int
+    money: float | None = None
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    money_uncached: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's reply.
+
+    Attributes:
+        text: Its text besides the calls.
+        calls: The calls in the order in which it made them.
+        usage: None if the provider did not report it.
+        model: The name of the model that answered.
+        ended: Why it ended: ``stop``, ``length`` (the token limit was reached), ``tool_call``,
+            ``content_filter``, ...
+        thinking: Its reasoning, for people. It is never sent back as the model's text.
+        kept: The provider's own form of the reply, to be sent back. Empty if text and calls are
+            complete.
+        refusal: Why the model or its provider refuses to continue, in their words; empty if they do
+            not.
+        fault: What the provider found wrong with the model's output; empty if nothing.
+        dropped_to: The number of the turn after the gap, if the window of the request had just
+            dropped. See ``history_window``.
+        compacts_to: The number of the turn after the next gap, if the reply is a summary.
+    """
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None
+    model: str = ""
+    ended: str = "stop"
+    thinking: str = ""
+    kept: str = ""
+    refusal: str = ""
+    fault: str = ""
+    dropped_to: int | None = None
+    compacts_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSettings:
+    """The settings of a request.
+
+    Attributes:
+        timeout_seconds: Time limit of the whole request.
+        temperature, max_tokens: None leaves them to the provider.
+        more: Further settings of the model library, with references to secrets instead of secrets.
+        run_id: The run that asks. Its requests share a provider's cache.
+    """
+
+    timeout_seconds: float
+    temperature: float | None = None
+    max_tokens: int | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+    run_id: str = ""
+
+
+#: Why a request failed, for the choice of another model. ``busy``: the provider is busy or away.
+#: ``incomplete``: the reply broke off or took too long. ``gone``: the model cannot be used at all,
+#: or not with this key. ``rejected``: the provider refuses this very request. ``refused``: the
+#: model refuses to reply. ``reply``: the model's own call was wrong, which it can correct.
+FailureKind = Literal["busy", "incomplete", "gone", "rejected", "refused", "reply"]
+
+
+class ModelFailed(Exception):
+    """A request failed.
+
+    Args:
+        error: The error to raise: RetryableError, FatalError or BadReply.
+        billed: Whether the provider may charge for the request without having reported the amount.
+        kind: Why it failed. None: as the error says.
+    """
+
+    def __init__(self, error: Exception, billed: bool, kind: FailureKind | None = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.billed = billed
+        self.kind: FailureKind = kind or _kind_of(error)
+
+
+def _kind_of(error: Exception) -> FailureKind:
+    if isinstance(error, RetryableError):
+        return "incomplete" if error.counts else "busy"
+    return "gone" if isinstance(error, FatalError) else "reply"
+
+
+class Piece(NamedTuple):
+    """A piece of a reply that is still coming in.
+
+    Attributes:
+        kind: ``text``, ``thinking``, or ``arguments`` of a tool call (JSON).
+        tool: the name of the tool, or an empty text.
+    """
+
+    text: str
+    kind: str = "text"
+    tool: str = ""
+
+
+class Model(Protocol):
+    """A model that makes one request for each call, and never retries by itself."""
+
+    @property
+    def name(self) -> str:
+        """The name of the language model in requests to its provider."""
+
+    @property
+    def provider(self) -> str:
+        """The name of the model's provider in the model library."""
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether the language model can call tools."""
+
+    async def request(
+        self,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[Mapping[str, Any]],
+        settings: RequestSettings,
+        on_piece: Callable[[Piece], None],
+    ) -> Reply:
+        """Send one request to the language model, and return its reply.
+
+        Args:
+            tools: ``name``, ``description`` and ``parameters`` (a JSON schema) of each.
+            on_piece: Called with each piece of the reply as it arrives.
+
+        Raises:
+            ModelFailed: There is no reply.
+            CancelledError: The round was cancelled; the connection is closed.
+        """

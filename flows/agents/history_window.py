@@ -1,0 +1,239 @@
+"""The window: which turns of a history a request contains.
+
+It contains whole groups only, so a call is never separated from its answer.
+
+A provider's cache holds the beginning of the last request. So the window does not move with each
+reply. When the history overflows it, it drops to about half, and stays there until it overflows
+again. Between two drops, a request begins with all messages of the request before it.
+
+The first reply after a drop keeps the place where the window begins (``MARK``), so the place
+follows from the history alone. See docs/internals/decisions/0054-a-window-moves-in-big-steps.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from perdure.flows.core.history import forgotten_of
+from perdure.flows.core.outcomes import Turn
+
+#: The turns of one reply of the model. The first has part 0.
+Group = tuple[Turn, ...]
+#: Turns read at once: a long history is read in few steps, and no further than necessary.
+AT_ONCE = 32
+#: Defaults of ``Window``.
+FIRST, LAST, TOKENS = 1, 50, 60_000
+#: The share of the tokens that the oldest groups may take.
+FIRST_SHARE = 0.25
+#: The name, among the extras of a reply's first command, of the number of the turn with which the
+#: newest turns of its request began. Only the first reply after a drop has it.
+MARK = "_window"
+#: The name, among the extras, that tells a summary of the turns before ``MARK`` from a command of
+#: this name.
+SUMMARY = "_summary"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How much of the history a request contains.
+
+    Attributes:
+        first: Number of groups from the beginning, within a quarter of ``tokens``.
+        last: Maximum number of the newest groups, of which at least one is always included. If
+            there are more, half as many remain.
+        tokens: Estimated maximum tokens of all groups. If there are more, about half remain.
+    """
+
+    first: int = FIRST
+    last: int = LAST
+    tokens: int = TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class WindowView:
+    """The part of the history that is shown.
+
+    Attributes:
+        first: The groups before the gap.
+        left_out: The number of turns in the gap, with those that the run no longer has.
+        last: The groups after the gap.
+        dropped_to: The number of the turn after the gap, if the window has just dropped.
+        compacts_to: The number of the turn after the next gap, if a summary is due before it.
+        summary: The model's summary of the turns in the gap, or an empty text.
+    """
+
+    first: tuple[Group, ...]
+    left_out: int
+    last: tuple[Group, ...]
+    dropped_to: int | None = None
+    compacts_to: int | None = None
+    summary: str = ""
+
+
+class _Placed(NamedTuple):
+    """A group with the number of its first turn, and the estimated tokens from there to the end."""
+
+    group: Group
+    begin: int
+    tokens_to_end: float
+
+
+class _Newest(NamedTuple):
+    """The newest groups of a history, newest first, without summaries.
+
+    Attributes:
+        has_gap: Whether older ones are left out. If the window overflows, the last group is the
+            first that does not fit.
+        dropped_to: The number of the turn with which the window began after its last drop, if the
+            last group begins there; else None.
+        summary: The model's summary of the turns before it, or an empty text.
+    """
+
+    groups: list[_Placed]
+    has_gap: bool
+    dropped_to: int | None = None
+    summary: str = ""
+
+
+def shown(
+    history: Sequence[Turn],
+    window: Window,
+    tokens_of: Callable[[Group], float],
+    compacts: bool = False,
+) -> WindowView:
+    """Choose the turns of a run's history that a request to the model contains.
+
+    If not all fit, they are the oldest and the newest. No more of the history is read than
+    necessary. If the oldest are gone, it begins with the gap.
+
+    Args:
+        compacts: Whether a summary is due before the window drops. The request for it contains
+            what the request before it contained, and what came since.
+    """
+    oldest_room = window.tokens * FIRST_SHARE
+    view = _view(history, window, tokens_of, oldest_room)
+    is_drop = view.dropped_to is not None and view.left_out > 0  # else there is nothing to sum up
+    if not compacts or not is_drop or is_summary((history[-1],)):
+        return view
+    # What does not fit twice the window is not of the last request: the window was made smaller.
+    wide = Window(window.first, 2 * window.last, 2 * window.tokens)
+    whole = _view(history, wide, tokens_of, oldest_room)
+    return view if whole.dropped_to is not None else replace(whole, compacts_to=view.dropped_to)
+
+
+def _view(
+    history: Sequence[Turn],
+    window: Window,
+    tokens_of: Callable[[Group], float],
+    oldest_room: float,
+) -> WindowView:
+    """Choose the turns, of which the oldest may take ``oldest_room`` tokens."""
+    newest = _newest(history, window, tokens_of)
+    groups = newest.groups
+    if not newest.has_gap:
+        begin = groups[-1].begin if groups else len(history)
+        return WindowView((), begin, _shown(groups))
+    stop = len(history) if newest.dropped_to is None else newest.dropped_to
+    first: list[Group] = []
+    first_tokens, end = 0.0, 0
+    for group in _forwards(history, stop) if not forgotten_of(history) else ():
+        first_tokens += (tokens := tokens_of(group))
+        if first_tokens > oldest_room or len(first) >= window.first:
+            first_tokens -= tokens
+            break
+        first.append(group)
+        end += len(group)
+    room = window.tokens - first_tokens
+    if newest.dropped_to is not None and _fitting(groups, window.last, room) == len(groups):
+        gap = newest.dropped_to - end
+        return WindowView(tuple(first), gap, _shown(groups), summary=newest.summary)
+    last = groups[: _fitting(groups, window.last // 2, room / 2)]
+    begin = last[-1].begin
+    return WindowView(tuple(first), begin - end, _shown(last), begin)
+
+
+def _newest(
+    history: Sequence[Turn], window: Window, tokens_of: Callable[[Group], float]
+) -> _Newest:
+    """Return the newest groups back to the last drop, to the beginning, or to what does not fit."""
+    newest: list[_Placed] = []
+    begin, tokens = len(history), 0.0
+    mark, summary = None, ""
+    for group in _backwards(history):
+        begin -= len(group)
+        if mark is None and (mark := _mark_of(group)) is not None and is_summary(group):
+            summary = str(group[0].observation)
+        if is_summary(group):
+            continue
+        tokens += tokens_of(group)
+        newest.append(_Placed(group, begin, tokens))
+        if begin == mark:
+            return _Newest(newest, True, mark, summary)
+        if len(newest) > 1 and (tokens > window.tokens or len(newest) > window.first + window.last):
+            return _Newest(newest, True)
+    return _Newest(newest, False)
+
+
+def _fitting(newest: Sequence[_Placed], most: int, room: float) -> int:
+    """Return how many of the newest groups fit into a number of groups and tokens, at least one."""
+    return max(1, sum(place.tokens_to_end <= room for place in newest[:most]))
+
+
+def is_summary(group: Group) -> bool:
+    """Return whether a group of the history is a summary of older turns."""
+    command = group[0].command
+    return command is not None and command.extras.get(SUMMARY) is True
+
+
+def _mark_of(group: Group) -> int | None:
+    """Return where the window of a reply's request begins, if the reply says so."""
+    command = group[0].command
+    mark = None if command is None else command.extras.get(MARK)
+    return mark if isinstance(mark, int) else None
+
+
+def _shown(newest: Sequence[_Placed]) -> tuple[Group, ...]:
+    return tuple(place.group for place in reversed(newest))
+
+
+def groups_of(turns: Sequence[Turn]) -> list[Group]:
+    """Return the turns of a history in groups, one group for each reply of the model."""
+    groups: list[list[Turn]] = []
+    for turn in turns:
+        if begins(turn) or not groups:
+            groups.append([])
+        groups[-1].append(turn)
+    return [tuple(group) for group in groups]
+
+
+def begins(turn: Turn) -> bool:
+    """Return whether a turn of the history is the first that came from a reply of the model."""
+    return turn.command is None or turn.command.part == 0
+
+
+def _backwards(history: Sequence[Turn]) -> Iterator[Group]:
+    """Yield the turns of a history in groups, one for each model reply, newest group first."""
+    rest: list[Turn] = []
+    oldest = forgotten_of(history)
+    begin = len(history)
+    while begin > oldest:
+        stop, begin = begin, max(oldest, begin - AT_ONCE)
+        groups = groups_of([*history[begin:stop], *rest])
+        rest = []
+        # A group whose first turns are gone is left out.
+        if begin > 0 and not begins(groups[0][0]):
+            rest = list(groups.pop(0))
+        yield from reversed(groups)
+
+
+def _forwards(history: Sequence[Turn], end: int) -> Iterator[Group]:
+    """Yield the turns before position ``end`` in groups, one for each model reply, oldest first."""
+    rest: list[Turn] = []
+    start = 0
+    while start < end:
+        start, begin = min(end, start + AT_ONCE), start
+        groups = groups_of([*rest, *history[begin:start]])
+        rest = list(groups.pop()) if start < end else []
+        yield from groups

@@ -1,0 +1,1 @@
+"""What all of flows stands on: errors, names, outcomes, JSON data, files, and plain rules."""

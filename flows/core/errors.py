@@ -1,0 +1,228 @@
+"""Errors that a flow may raise, and the root of every error of Perdure.
+
+Two questions decide what happens after an error. Whose fault is it? Does a retry help?
+
+Exceptions that end a process, as opposed to a round, are recognized here, too.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from perdure.flows.core.outcomes import Command, Turn
+
+
+class PerdureError(Exception):
+    """The root of all errors of Perdure.
+
+    Its message says what was expected, what came, which run and step it concerns, and what to do.
+
+    Attributes:
+        code: The name of this kind of error for programs. It stays when the message changes.
+        title: What this kind of error is called, in a few words.
+        http_status: The status with which HTTP reports it. A class without its own is reported as
+            its nearest base class that has one.
+        exit_code: The exit code of a command that ends with it.
+    """
+
+    code: ClassVar[str] = "internal"
+    title: ClassVar[str] = "Internal error"
+    http_status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+
+
+class RetryableError(PerdureError):
+    """A failure of the round that a later retry may fix: a time-out, a busy service.
+
+    Args:
+        message: what failed.
+        retry_after: seconds to wait before the next attempt. None leaves it to the backoff.
+        counts: False if a provider is busy or unreachable, which is not the round's fault. The
+            round waits, and no attempt is counted.
+    """
+
+    code = "retryable"
+
+    def __init__(self, message: str, retry_after: float | None = None, counts: bool = True) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.counts = counts
+
+
+class OutcomeUnknown(RetryableError):
+    """A command was cut off from the service it called and cannot say whether it has happened.
+
+    The round is retried. A command that is not idempotent is then in doubt, and its policy decides
+    (``@command(in_doubt=...)``).
+    """
+
+    code = "outcome-unknown"
+
+
+class FatalError(PerdureError):
+    """A failure of the round that no retry can fix. The run ends errored at once."""
+
+    code = "fatal"
+
+
+class CodeDoesNotFit(FatalError):
+    """The code of a flow does not fit what its run has done so far.
+
+    Most often the code was changed while the run was live. The run then waits for a worker whose
+    code fits. It ends errored if the same code made its last commit, as waiting cannot help then,
+    and if its flow says ``on_misfit = "end"``.
+
+    Args:
+        message: what does not fit, and what to do.
+        is_of_other_code: whether it proves that other code was there before.
+    """
+
+    code = "code-does-not-fit"
+
+    def __init__(self, message: str, is_of_other_code: bool = False) -> None:
+        super().__init__(message)
+        self.is_of_other_code = is_of_other_code
+
+
+class UnstorableValue(FatalError):
+    """A value that would not read back equal: NaN, a function, deep nesting, a lone surrogate."""
+
+    code = "unstorable-value"
+    title = "A value cannot be stored"
+    http_status = 422
+    exit_code = 2
+
+
+class InvalidAnswer(FatalError):
+    """An answer that does not fit the type of its flow's answers (``Answer``), or ``as_type``."""
+
+    code = "invalid-answer"
+    title = "The answer has another type"
+
+
+class TopicTaken(FatalError):
+    """A topic that a run takes in a round is held by another live run.
+
+    An attempt without a person finds the same, until the other run has ended or was stopped.
+
+    Args:
+        message: which topic it is, and which run holds it.
+        topic: the topic.
+        run_id: the run that holds it.
+    """
+
+    code = "topic-taken"
+
+    def __init__(self, message: str, topic: str = "", run_id: str = "") -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.run_id = run_id
+
+
+class RoundStopped(PerdureError):
+    """The end of a round whose result is no longer wanted.
+
+    ``RoundContext.raise_if_stopped`` raises it inside the round.
+    """
+
+    code = "round-stopped"
+
+
+class InvalidFlow(PerdureError):
+    """A flow definition or configuration that contradicts itself.
+
+    Raised before any run uses it. If a node raises it, the run ends errored at once.
+    """
+
+    code = "invalid-flow"
+    exit_code = 2
+
+
+class InvalidInput(PerdureError):
+    """A goal or inputs that the flow does not accept.
+
+    Raised at submission, before anything is stored.
+    """
+
+    code = "invalid-input"
+    title = "Invalid input"
+    http_status = 422
+    exit_code = 2
+
+
+class Forgotten(PerdureError, IndexError):
+    """A turn of the history that was asked for by its number, and is gone.
+
+    The flow keeps only its newest turns (``keep_turns``), or the run was renewed (``Renew``).
+    """
+
+    code = "forgotten"
+
+
+class BadReply(PerdureError):
+    """A controller's reply that names no command that can be carried out.
+
+    The controller gets the message and may correct itself, a limited number of times.
+
+    Args:
+        message: what was wrong with the reply, and which names are known.
+        command: the decision as far as it could be read, or None.
+        others: the turns that answer the other calls of the same reply.
+    """
+
+    code = "bad-reply"
+
+    def __init__(
+        self, message: str, command: Command | None = None, others: tuple[Turn, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.command = command
+        self.others = others
+
+
+#: The exit code with which a process of Celery's pool leaves its round on SIGTERM (billiard.common:
+#: the signal less 256).
+TOLD_TO_END = signal.SIGTERM - 256
+
+
+def text_of(error: BaseException) -> str:
+    """Return the message of an exception that the code of a flow raised.
+
+    Its class may be the user's. If the message cannot be made, the text says so.
+    """
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"its message cannot be made ({type(broken).__name__})"
+
+
+def described(error: BaseException) -> str:
+    """Return the class of an exception, and its message: ``ValueError: its message``."""
+    return f"{type(error).__name__}: {text_of(error)}"
+
+
+class ProcessEnd(BaseException):
+    """The simulated end of a process in a test. No code may catch it and continue."""
+
+
+def ends_process(error: BaseException) -> bool:
+    """Return whether ``error`` ends the process, not only the round.
+
+    It does if Celery ends a worker or a child of its pool with it, or if it is a Ctrl-C. Celery
+    raises such errors in the main thread only. In another thread they end nothing, and would
+    only keep the round's slot in the pool. ``sys.exit`` and ``raise KeyboardInterrupt`` in a flow's
+    code do not end a process.
+    """
+    if isinstance(error, ProcessEnd):
+        return True
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    if isinstance(error, KeyboardInterrupt):
+        # A worker has its own handler for Ctrl-C, so there a KeyboardInterrupt comes from a flow.
+        return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return isinstance(error, SystemExit) and (
+        type(error) is not SystemExit or error.code == TOLD_TO_END
+    )

@@ -1,0 +1,339 @@
+"""Files: bytes with a name and a media type, which a run is given, shows to its model, and returns.
+
+The history, the state and the answer hold a small reference. The bytes are artifacts of the run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from mimetypes import MimeTypes
+from pathlib import Path
+from typing import Any
+
+from perdure.flows.core.errors import InvalidInput
+
+#: Maximum bytes of one file. Model providers take pictures of 5 to 20 MB.
+MOST_BYTES = 8 * 1024 * 1024
+#: Maximum bytes and number of the files of one submission, and of those that one round attaches.
+#: The state server writes them in one step, and answers nothing else meanwhile.
+MOST_TOGETHER, MOST_FILES = 16 * 1024 * 1024, 20
+#: Maximum characters of a file's name.
+MOST_OF_A_NAME = 120
+#: Beginnings of the names of the artifacts with a file's bytes and with its media type.
+BYTES, TYPE = "files/", "file-types/"
+
+#: Not in a name: separators, what HTML and headers quote, and characters that hide or turn text.
+NAME = re.compile(
+    r'[^/\\"<>\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]+'
+)
+MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,90}")
+#: How files of these types begin. Providers refuse a whole request for a file that does not.
+SIGNATURES: Mapping[str, re.Pattern[bytes]] = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+    "application/pdf": re.compile(rb"%PDF-"),
+}
+#: Pictures that models read and browsers may show on a page.
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+#: The library's own table. The system's would make the type depend on the machine.
+_types = MimeTypes(filenames=())
+for _suffix, _type in {
+    ".webp": "image/webp",
+    ".md": "text/markdown",
+    ".log": "text/plain",
+    ".toml": "application/toml",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+    ".jsonl": "application/jsonl",
+}.items():
+    _types.add_type(_type, _suffix)
+
+
+@dataclass(frozen=True, slots=True)
+class FileReference:
+    """What a run stores of a file in its history, state and answer: everything but the bytes.
+
+    As JSON data it is ``{"file": name, "media_type": ..., "bytes": ..., "digest": ...}``.
+
+    Attributes:
+        name: the file's name in its run. ``RUN/NAME`` for the file of a child run.
+        media_type: ``image/png``, for example.
+        bytes: its size.
+        digest: the first 16 hexadecimal digits of its SHA-256. ``Client.files`` leaves it empty.
+    """
+
+    name: str
+    media_type: str
+    bytes: int
+    digest: str = ""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The reference as JSON data."""
+        return {
+            "file": self.name,
+            "media_type": self.media_type,
+            "bytes": self.bytes,
+            "digest": self.digest,
+        }
+
+    @classmethod
+    def of(cls, data: Any) -> FileReference | None:
+        """Return the reference that JSON data is, or None if it is something else."""
+        match data:
+            case {
+                "file": str(name),
+                "media_type": str(media_type),
+                "bytes": int(size),
+                "digest": str(digest),
+            } if len(data) == 4:
+                return cls(name, media_type, size, digest)
+        return None
+
+
+@dataclass(frozen=True)
+class File:
+    """A file: bytes with a name and a media type.
+
+    Args:
+        name: its name without folders, at most 120 characters.
+        content: its bytes, at most 8 MiB and not empty.
+        media_type: ``image/png``, for example. Left out, it follows from the content or the name.
+
+    Raises:
+        InvalidInput: One of them is not valid, the media type is unknown, or the content is of
+            another type.
+    """
+
+    name: str
+    content: bytes = field(repr=False)
+    media_type: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not is_file_name(self.name):
+            raise InvalidInput(
+                f"a file's name: expected at most {MOST_OF_A_NAME} characters without "
+                f'/ \\ " < > and control characters, got {self.name!r:.200}'
+            )
+        if not isinstance(self.content, bytes):
+            raise InvalidInput(
+                f"file {self.name!r}: expected its content as bytes, "
+                f"got {type(self.content).__name__}"
+            )
+        if not self.content:
+            raise InvalidInput(f"file {self.name!r} is empty; a run takes files with content")
+        if len(self.content) > MOST_BYTES:
+            raise InvalidInput(
+                f"file {self.name!r} has {len(self.content):,} bytes; the limit is "
+                f"{MOST_BYTES:,}. Put large data where the commands of the run can read it, and "
+                "pass its address as an input"
+            )
+        object.__setattr__(self, "media_type", self._checked_type())
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], media_type: str = "") -> File:
+        """Return the file at a path.
+
+        Raises:
+            InvalidInput: It cannot be read, or is not valid as a file of a run.
+        """
+        place = Path(path)
+        try:
+            with place.open("rb") as opened:
+                content = opened.read(MOST_BYTES + 1)
+                size = os.fstat(opened.fileno()).st_size
+        except OSError as error:
+            raise InvalidInput(f"file {str(path)!r} cannot be read: {error.strerror}") from error
+        if len(content) > MOST_BYTES:
+            raise InvalidInput(
+                f"file {str(path)!r} has {size:,} bytes; the limit is {MOST_BYTES:,}"
+            )
+        return cls(place.name, content, media_type)
+
+    @property
+    def text(self) -> str:
+        """The content as text.
+
+        Raises:
+            UnicodeDecodeError: It is not UTF-8.
+        """
+        return self.content.decode("utf-8")
+
+    @property
+    def reference(self) -> FileReference:
+        """What a run stores of the file beside its bytes."""
+        digest = hashlib.sha256(self.content).hexdigest()[:16]
+        return FileReference(self.name, self.media_type, len(self.content), digest)
+
+    def _checked_type(self) -> str:
+        """Return the file's media type, checked against its content."""
+        wanted = self.media_type
+        if wanted and (not isinstance(wanted, str) or not MEDIA_TYPE.fullmatch(wanted)):
+            raise InvalidInput(
+                f"file {self.name!r}: expected a media type such as image/png, in lower case and "
+                f"without parameters, got {wanted!r:.200}"
+            )
+        if not wanted:
+            begins = (kind for kind, begin in SIGNATURES.items() if begin.match(self.content))
+            wanted = next(begins, None) or _types.guess_type(self.name)[0] or ""
+        if not wanted:
+            raise InvalidInput(
+                f"file {self.name!r} has an unknown media type: its name ends in none that is "
+                "known. Pass it: File(name, content, 'application/octet-stream')"
+            )
+        begin = SIGNATURES.get(wanted)
+        if begin is not None and not begin.match(self.content):
+            raise InvalidInput(
+                f"file {self.name!r} is no {wanted}: it begins with {self.content[:8]!r}. "
+                "Pass the media type that it has"
+            )
+        return wanted
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a text can be the name of a file."""
+    return (
+        len(name) <= MOST_OF_A_NAME
+        and NAME.fullmatch(name) is not None
+        and name == name.strip()
+        and name not in (".", "..")
+    )
+
+
+def files_of(files: Sequence[Any] | None) -> tuple[File, ...]:
+    """Return the files of a submission, of which some may be paths.
+
+    Raises:
+        InvalidInput: One of them is not valid, two have the same name, or they are too large
+            together.
+    """
+    if files is None:
+        return ()
+    if isinstance(files, str | bytes | os.PathLike | File) or not isinstance(files, Sequence):
+        raise InvalidInput(
+            f"files: expected a list of perdure.File or paths, got {type(files).__name__}"
+        )
+    read: list[File] = []
+    for each in files:
+        if not isinstance(each, File | str | os.PathLike):
+            raise InvalidInput(f"files: expected perdure.File or a path, got {type(each).__name__}")
+        read.append(each if isinstance(each, File) else File.read(each))
+        check_together(read)
+    names = [each.name for each in read]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInput(f"files: two are named {name!r}; give each its own name")
+    return tuple(read)
+
+
+def check_together(files: Sequence[File]) -> None:
+    """Raise InvalidInput if files are too many or too large to be stored together."""
+    size = sum(len(each.content) for each in files)
+    if size > MOST_TOGETHER or len(files) > MOST_FILES:
+        raise InvalidInput(
+            f"files: {len(files)} with {size:,} bytes together; the limit is {MOST_FILES} with "
+            f"{MOST_TOGETHER:,} bytes"
+        )
+
+
+def numbered(step: int, number: int, name: str) -> str:
+    """Return the name of a file that a round attached: its step, a number from 2 on, its own name.
+
+    A long name is cut before its suffix.
+    """
+    beginning = f"{step}-" if number == 1 else f"{step}-{number}-"
+    room = MOST_OF_A_NAME - len(beginning)
+    stem, dot, suffix = name.rpartition(".")
+    if len(name) > room and len(suffix) < 20:
+        name = f"{stem[: room - len(dot + suffix)]}{dot}{suffix}"
+    return f"{beginning}{name[:room]}"
+
+
+def artifacts_of(name: str, file: File) -> dict[str, str]:
+    """Return the artifacts that store a file under a name.
+
+    Bytes that are not UTF-8 become surrogate escapes, as everywhere in what is stored.
+    """
+    content = file.content.decode("utf-8", "surrogateescape")
+    return {BYTES + name: content, TYPE + name: file.media_type}
+
+
+def artifact_name(prefix: str, name: str) -> str:
+    """Return the name of an artifact of a file, which may be of a child run: ``RUN/NAME``."""
+    run, slash, own = name.rpartition("/")
+    return f"{run}{slash}{prefix}{own}"
+
+
+def is_of_file(name: str, prefixes: tuple[str, ...] = (BYTES, TYPE)) -> bool:
+    """Return whether an artifact's name is that of the bytes or of the media type of a file.
+
+    The file may be of a child run.
+
+    Args:
+        prefixes: ``BYTES``, ``TYPE``, or both.
+    """
+    return name.startswith(prefixes) or name.partition("/")[2].startswith(prefixes)
+
+
+def stored_file(name: str, content: bytes, media_type: str) -> File:
+    """Return a file of a run. It was checked before it was stored."""
+    file = object.__new__(File)
+    fields = {"name": name.rpartition("/")[2], "content": content, "media_type": media_type}
+    for field_name, value in fields.items():
+        object.__setattr__(file, field_name, value)
+    return file
+
+
+def file_of(name: str, content: str, media_type: str) -> File:
+    """Return a file from the artifacts that ``artifacts_of`` made."""
+    return stored_file(name, content.encode("utf-8", "surrogateescape"), media_type)
+
+
+def data_of(file: File) -> dict[str, str]:
+    """Return a file as JSON data: ``name``, ``media_type``, and the bytes as base64 in ``data``."""
+    data = base64.b64encode(file.content).decode()
+    return {"name": file.name, "media_type": file.media_type, "data": data}
+
+
+def file_from(data: Mapping[str, Any]) -> File:
+    """Return the file of JSON data that ``data_of`` made.
+
+    Raises:
+        InvalidInput: ``data`` is no base64, or the file is not valid.
+    """
+    try:
+        content = base64.b64decode(data["data"], validate=True)
+    except ValueError as error:
+        raise InvalidInput(
+            f"file {data['name']!r:.200}: expected its bytes as base64 in data ({error})"
+        ) from error
+    return File(data["name"], content, data.get("media_type") or "")
+
+
+def references_in(value: Any) -> list[FileReference]:
+    """Return the references to files in JSON data, in their order."""
+    if not isinstance(value, dict | list):
+        return []
+    reference = FileReference.of(value)
+    if reference is not None:
+        return [reference]
+    inner: Iterable[Any] = value.values() if isinstance(value, dict) else value
+    return [each for item in inner for each in references_in(item)]
+
+
+def with_references(value: Any, attach: Callable[[File], Mapping[str, Any]]) -> Any:
+    """Return a value in which references take the place of files, in lists and dicts too."""
+    if isinstance(value, File):
+        return attach(value)
+    if isinstance(value, Mapping):
+        return {name: with_references(item, attach) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_references(item, attach) for item in value]
+    return value

@@ -1,0 +1,181 @@
+"""Journal, what a round stores before its commit.
+
+The next attempt reads there what may have happened.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from perdure.flows.core.budgets import sum_of
+from perdure.flows.core.errors import FatalError
+
+#: Results of ``once`` and ended waits of one step (``MOST`` in record_result.lua). Of a workflow's
+#: steps that a round carries out at the same time, each may record as many.
+MOST_RESULTS = 64
+#: Ends the scope with which the name of a record begins. No name that a user gives has it.
+SCOPE = ":"
+#: Field of a recorded JSON object: the attempt that recorded it, and what that had spent for it.
+SPENT = "~spent"
+
+
+def with_spent(
+    told: Mapping[str, Any], attempt: int, amounts: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return an object to record, with what an attempt of a round has spent for it.
+
+    If the attempt is lost, its round is charged with the amounts (``spent_by_lost``).
+    """
+    return {**told, SPENT: [attempt, dict(amounts)]} if amounts else dict(told)
+
+
+def spent_by_lost(recorded: Iterable[str], reported: int) -> dict[str, float]:
+    """Return what attempts of a round that were lost had spent for what they recorded.
+
+    Args:
+        recorded: what the round's attempts have recorded, as JSON texts.
+        reported: the number of the last attempt that has said what it spent; those before it are
+            included in that.
+    """
+    told = (json.loads(text) for text in recorded if f'"{SPENT}":[' in text)
+    noted = (each[SPENT] for each in told if isinstance(each, dict) and SPENT in each)
+    return sum_of(amounts for attempt, amounts in noted if attempt > reported)
+
+
+def scope_of(name: str) -> str:
+    """Return what the name of a record begins with: the step that records it, or nothing."""
+    scope, colon, _ = name.partition(SCOPE)
+    return f"{scope}{SCOPE}" if colon else ""
+
+
+class Journal:
+    """Intents, and results recorded early, of one step.
+
+    This class keeps them in the process. The runtime's subclass stores them with the run. Several
+    threads may use it at once: the intents are stored as one text, which must have them all.
+
+    Args:
+        intents: what earlier attempts of this step began to carry out. Each line begins with the
+            command's idempotency key.
+        recorded: the results that ``context.once`` has recorded in this step, as JSON texts by
+            name.
+
+    Attributes:
+        begun: when (``began``, an ISO time) and by which ``worker`` an earlier attempt wrote the
+            last intent, as far as known.
+        is_repeatable: whether all commands that this attempt has begun are idempotent. None: it has
+            begun none.
+        carried_out: the name of the command that this attempt has begun to carry out. None if it
+            only asked, was refused, or reports that it did nothing.
+        stored: the intents as they are stored.
+    """
+
+    carried_out: str | None = None
+    is_repeatable: bool | None = None
+    begun: Mapping[str, str] = {}
+
+    def __init__(self, intents: str = "", recorded: Mapping[str, str] | None = None) -> None:
+        self.recorded = dict(recorded or {})
+        self.stored = intents
+        # JSON may hold the other line ends of splitlines().
+        self._earlier = intents.split("\n") if intents else []
+        self._lines = list(self._earlier)
+        self._lock = threading.RLock()
+
+    @property
+    def text(self) -> str:
+        """The intents to carry out commands that now stand in this step, a line each."""
+        return "\n".join(self._lines)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the stored intents of this step are out of date, since one was withdrawn."""
+        return self.text != self.stored
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether this attempt of the round may be cut off without leaving a command in doubt.
+
+        It has begun only idempotent commands, and no intent stands.
+        """
+        return self.is_repeatable is True and not self._lines
+
+    def in_doubt(self, key: str) -> str | None:
+        """Return the intent by which an earlier attempt of this step announced a command.
+
+        Args:
+            key: the idempotency key of the command.
+
+        Returns:
+            None if no earlier attempt announced the command.
+        """
+        return next((line for line in self._earlier if line.partition(" ")[0] == key), None)
+
+    def intend(self, line: str) -> None:
+        """Store the intent to carry out a command, before it is carried out.
+
+        Raises:
+            RoundStopped: this round has lost its lease and must not carry out anything.
+        """
+        with self._lock:
+            if line not in self._lines:
+                self._lines.append(line)
+            self.stored = self.text  # It may be stored even if the answer is lost.
+            try:
+                self.write(self.text)
+            except Exception:
+                self.withdraw(line.partition(" ")[0])  # Nothing may begin without a stored intent.
+                raise
+
+    def begin(self, name: str, is_idempotent: bool) -> None:
+        """Note that this attempt of the round begins to carry out a command."""
+        with self._lock:
+            self.carried_out = name
+            self.is_repeatable = is_idempotent and self.is_repeatable is not False
+
+    def withdraw(self, key: str) -> None:
+        """Withdraw the intent to carry out a command that reports that it did nothing.
+
+        The end of the round stores the change.
+        """
+        # Intents of earlier attempts stay: this attempt cannot say what those have done.
+        with self._lock:
+            self._lines = [
+                line
+                for line in self._lines
+                if line in self._earlier or line.partition(" ")[0] != key
+            ]
+
+    def write(self, text: str) -> None:
+        """Store this step's intents with the run, as a subclass does; here do nothing."""
+
+    def packed(self, name: str, text: str) -> str:
+        """Return a result of ``context.once`` in the form that is stored: here unchanged."""
+        return text
+
+    def check_room(self, name: str) -> None:
+        """Raise FatalError if the step has recorded as many results as it may.
+
+        Raises:
+            FatalError: the result could not be recorded, so its effect must not happen.
+        """
+        scope = scope_of(name)
+        if sum(scope_of(each) == scope for each in list(self.recorded)) >= MOST_RESULTS:
+            raise FatalError(
+                f"once({name.removeprefix(scope)!r}, ...): the step has recorded {MOST_RESULTS} "
+                "results, as many as it may; nothing was called. Record one result for many "
+                "effects, or return in between"
+            )
+
+    def record(self, name: str, text: str) -> str:
+        """Store a result of ``context.once`` under its name, and return the stored result.
+
+        A result that is already stored under this name is kept.
+
+        Raises:
+            RoundStopped: the run has left this step.
+        """
+        return self.recorded.setdefault(name, text)

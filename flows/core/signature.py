@@ -1,0 +1,179 @@
+"""The arguments of a command, as a pydantic model made from its signature once per function."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+
+from perdure.flows.core.docstrings import read_docstring
+from perdure.flows.core.errors import BadReply, InvalidFlow
+from perdure.flows.core.validation import faults_text
+
+
+class ArgumentSchema(GenerateJsonSchema):
+    """A generator of JSON schemas that omits, without a warning, defaults that JSON cannot hold."""
+
+    ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {  # type: ignore[misc]
+        "skipped-choice",
+        "non-serializable-default",
+    }
+
+
+class Signature(Protocol):
+    """The arguments that a command accepts."""
+
+    @property
+    def wants_context(self) -> bool:
+        """Whether the command's function takes the ``RoundContext`` as ``context``."""
+
+    def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Validate arguments for a command, and return those with which to call its function.
+
+        Raises:
+            BadReply: naming each argument that is missing, unknown or wrong.
+        """
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the arguments that a command accepts."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of one function, without ``self`` and ``context``.
+
+    ``model`` numbers its fields and names them by alias, since pydantic refuses some names
+    (``json``, ``_x``).
+    """
+
+    model: type[BaseModel]
+    names: Mapping[str, str]
+    wants_context: bool
+
+    def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Validate and convert arguments for a command, and return those to call its function with.
+
+        Only arguments that were passed are returned. The function's own defaults fill in the
+        others.
+
+        Raises:
+            BadReply: naming each argument that is missing, unknown or wrong.
+        """
+        try:
+            read = self.model.model_validate(dict(args))
+        except ValidationError as error:
+            raise BadReply(
+                f"{what} does not accept these arguments: {faults_text(error)}. "
+                f"It takes: {self.described()}"
+            ) from error
+        by_name = {
+            self.names[field]: getattr(read, field)
+            for field in read.model_fields_set
+            if field in self.names
+        }
+        return {**by_name, **(read.model_extra or {})}
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the arguments that a command's function accepts."""
+        return dict(self._schema)
+
+    @cached_property
+    def _schema(self) -> dict[str, Any]:
+        schema = self.model.model_json_schema(schema_generator=ArgumentSchema)
+        schema.pop("title", None)
+        return schema
+
+    def described(self) -> str:
+        """Return the names of a command's arguments as text, for error messages."""
+        fields = self.model.model_fields
+        named = [
+            f"{name}{'' if fields[field].is_required() else ' (optional)'}"
+            for field, name in self.names.items()
+        ]
+        return ", ".join(named) or "no arguments"
+
+
+def arguments_of(function: Callable[..., Any]) -> Arguments:
+    """Derive a validator of a command's arguments from the signature of its function or method.
+
+    Raises:
+        InvalidFlow: arguments cannot be validated against this signature.
+    """
+    bound = getattr(function, "__func__", None)
+    return _read(bound, True) if bound is not None else _read(function, False)
+
+
+@lru_cache(maxsize=1024)
+def _read(function: Callable[..., Any], is_method: bool) -> Arguments:
+    name = getattr(function, "__name__", type(function).__name__)
+    parameters = list(inspect.signature(function).parameters.values())[1 if is_method else 0 :]
+    extra: typing.Literal["allow", "forbid"] = "forbid"
+    fields: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    own_parameters = [p for p in parameters if p.name != "context"]
+    told = read_docstring(inspect.getdoc(function) or "").arguments
+    hints = _hints(function, name, [p for p in own_parameters if p.kind is not p.VAR_KEYWORD])
+    for parameter in own_parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+            raise InvalidFlow(
+                f"command {name!r} takes {parameter}, but arguments are passed by name; "
+                "use a parameter that can be passed by name"
+            )
+        if parameter.kind is parameter.VAR_KEYWORD:
+            extra = "allow"
+            continue
+        default = ... if parameter.default is parameter.empty else parameter.default
+        field = f"argument_{len(fields)}"
+        hint = hints[parameter.name]
+        # A description in the annotation has precedence.
+        text = None if _is_described(hint) else told.get(parameter.name)
+        described: dict[str, Any] = {} if text is None else {"description": text}
+        fields[field] = (hint, Field(default, alias=parameter.name, **described))
+        names[field] = parameter.name
+    try:
+        # protected_namespaces is empty so that an argument may be named model_name.
+        model = create_model(
+            name, __config__=ConfigDict(extra=extra, protected_namespaces=()), **fields
+        )
+        arguments = Arguments(model, names, len(own_parameters) < len(parameters))
+        arguments.schema()
+    except PydanticUserError as error:
+        raise InvalidFlow(
+            f"command {name!r} has an argument that JSON cannot hold: {error.message}"
+        ) from error
+    return arguments
+
+
+def _is_described(hint: Any) -> bool:
+    """Return whether a type annotation describes its argument: ``Annotated[int, Field(...)]``."""
+    metadata = typing.get_args(hint)[1:] if typing.get_origin(hint) is typing.Annotated else ()
+    return any(isinstance(each, FieldInfo) and each.description for each in metadata)
+
+
+def _hints(
+    function: Callable[..., Any], name: str, parameters: list[inspect.Parameter]
+) -> dict[str, Any]:
+    """Return the evaluated type annotations of some parameters of a command's function, by name.
+
+    The parameter ``context`` is not among them, since its annotation may exist for type checkers
+    only.
+    """
+    annotations = {p.name: Any if p.annotation is p.empty else p.annotation for p in parameters}
+    holder = types.SimpleNamespace(__annotations__=annotations)
+    namespace = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        return typing.get_type_hints(holder, namespace, include_extras=True)
+    except NameError as error:
+        raise InvalidFlow(
+            f"command {name!r}: an annotation cannot be resolved ({error}); "
+            "define the type at module level"
+        ) from error

@@ -1,0 +1,94 @@
+"""Short forms of long values: limits of command results, and short texts for people who watch.
+
+The limits keep a long output from filling the history, or the window of the controller's model. The
+short texts are never read back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.outcomes import Command
+from perdure.flows.core.reply_extras import public
+
+SHOWN_CHARACTERS = 200
+
+
+def safe_text(text: str, limit: int) -> str:
+    """Return at most ``limit`` characters of ``text``, with invalid Unicode replaced."""
+    short = text if len(text) <= limit else text[: limit - 1] + "…"
+    return short.encode("utf-8", "replace").decode("utf-8")
+
+
+def safe_repr(value: Any) -> str:
+    """Return the ``repr`` of a value. If its class cannot make one, the text names the class."""
+    try:
+        return repr(value)
+    except Exception as broken:
+        return f"<{type(value).__name__}: its repr raises {type(broken).__name__}>"
+
+
+def shown(value: Any) -> str:
+    """Return a stored value as a short text for people: text unchanged, any other value as JSON."""
+    return safe_text(value if isinstance(value, str) else canonical(value), SHOWN_CHARACTERS)
+
+
+def digest(value: Any) -> str:
+    """Return the beginning of the SHA-256 of a stored value's JSON, to recognize the value."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+def summary_of(command: Command, **more: Any) -> dict[str, Any]:
+    """Return a short summary of a command for people who watch a run.
+
+    It has the command, its arguments, its public extras, and ``more``, each cut short.
+    """
+    extras = {
+        name: shown(value)
+        for name, value in public(command.extras).items()
+        if value not in (None, "", [])
+    }
+    return {
+        "command": command.name,
+        "args": shown(dict(command.args)),
+        **extras,
+        **{name: shown(value) for name, value in more.items()},
+    }
+
+
+#: Default maximum characters of a result in the history: about 8,000 tokens.
+MOST = 32_000
+#: Maximum characters of a longer result that are kept as an artifact. More than that is data and
+#: belongs in a file.
+MOST_KEPT = 4 * 1024 * 1024
+
+
+def bounded(result: Any, most: int, name: str, run: str = "") -> tuple[Any, dict[str, str]]:
+    """Limit a command's result to the length that the history may hold.
+
+    Args:
+        result: JSON data.
+        most: maximum characters of it in the history, counted as JSON, or in a text as written.
+        name: name of the artifact.
+        run: the child run that keeps it. Empty: the run that reads the result.
+
+    Returns:
+        The result, or its beginning if it is too long; and artifacts by name, which keep the whole
+            of a long result.
+    """
+    text = result if isinstance(result, str) else canonical(result)
+    if len(text) <= most:
+        return result, {}
+    stored = safe_text(text, MOST_KEPT)
+    whole = "the whole" if len(text) <= MOST_KEPT else f"its first {MOST_KEPT} characters"
+    where = f" of run {run}" if run else ""
+    note = f"cut after {most} of {len(text)} characters; {whole} is the artifact {name!r}{where}"
+    artifact = f"{run}/{name}" if run else name
+    return {"beginning": text[:most], "note": note, "artifact": artifact}, {name: stored}
+
+
+def ended(text: str) -> str:
+    """Return a text with a full stop behind it, unless it ends like a sentence."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."

@@ -1,0 +1,134 @@
+"""A conversation: the messages of a thread, whose runs follow one another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from perdure.flows.core.json_values import canonical
+
+#: The artifact with the messages of the runs before a run.
+ARTIFACT = "conversation"
+#: The artifact with what people said to a run while its agent worked.
+HEARD = "heard"
+#: The name in a run's output for the text of its answer (``text=`` of a flow).
+ANSWER_TEXT = "answer_text"
+#: Messages that a run gets of the runs before it, and characters of them. The newest are kept.
+MOST_MESSAGES, MOST_CHARACTERS = 100, 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMessage:
+    """One message of a thread.
+
+    Attributes:
+        role: ``user``: what was sent to the thread. ``assistant``: the answer of a run, or why it
+            ended without one.
+        text: an answer that is no text is JSON.
+        run_id: the run that was started with it, heard it, or gave it.
+    """
+
+    role: Literal["user", "assistant"]
+    text: str
+    run_id: str
+
+
+def newest_of(messages: Sequence[ThreadMessage]) -> list[ThreadMessage]:
+    """Return the newest messages that a run gets, oldest first. They begin with one of the user."""
+    kept: list[ThreadMessage] = []
+    size = 0
+    for message in reversed(messages[-MOST_MESSAGES:]):
+        size += len(message.text)
+        if kept and size > MOST_CHARACTERS:
+            break
+        kept.append(message)
+    while kept and kept[-1].role != "user":
+        kept.pop()
+    return kept[::-1]
+
+
+def packed(messages: Iterable[ThreadMessage]) -> str:
+    """Return messages as the text of an artifact."""
+    return canonical([asdict(message) for message in messages])
+
+
+def unpacked(text: str) -> list[ThreadMessage]:
+    """Return the messages of an artifact."""
+    return [ThreadMessage(**each) for each in json.loads(text)]
+
+
+def text_of(answer: Any, output: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """Return an answer as the text of a message: its spoken text, or else JSON."""
+    text = spoken_text(answer, output)
+    return canonical(answer) if text is None else text
+
+
+def spoken_text(answer: Any, output: Mapping[str, Any] = MappingProxyType({})) -> str | None:
+    """Return the text of an answer for people, or None if it has only data.
+
+    A text is its own. Of messages as LangChain has them, it is the last text of the model.
+
+    Args:
+        output: of the run. Its flow may have made the text (``text=``).
+    """
+    if answer is not None and isinstance(text := output.get(ANSWER_TEXT), str):
+        return text
+    if isinstance(answer, str):
+        return answer
+    found = answer.get("messages") if isinstance(answer, Mapping) else None
+    messages: list[Any] = found if isinstance(found, list) else []
+    for message in reversed(messages):
+        is_of_model = isinstance(message, Mapping) and message.get("type") == "ai"
+        if is_of_model and (text := _content_text(message.get("content"))):
+            return text
+    return None
+
+
+def _content_text(content: Any) -> str:
+    """Return the text of a message's content, which may be a list of blocks."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else ()
+    texts = (
+        each if isinstance(each, str) else each.get("text")
+        for each in blocks
+        if isinstance(each, str) or (isinstance(each, Mapping) and each.get("type") == "text")
+    )
+    return "".join(each for each in texts if isinstance(each, str))
+
+
+def _nothing() -> list[ThreadMessage]:
+    return []
+
+
+def _no_artifact(name: str) -> tuple[str, str] | None:
+    return None
+
+
+@dataclass(eq=False)
+class Earlier:
+    """The runs before a run in its thread. This default is for a run that has none.
+
+    Attributes:
+        read: returns their messages, oldest first.
+        artifacts: what the commit of the round keeps, after they were read the first time.
+        is_thread: whether a later run may follow this one in a thread.
+        last_artifact: returns the id of the last completed run of this flow, and one of its
+            artifacts by name. None if there is no such run, or if it has no such artifact.
+    """
+
+    read: Callable[[], list[ThreadMessage]] = _nothing
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+    is_thread: bool = False
+    last_artifact: Callable[[str], tuple[str, str] | None] = _no_artifact
+
+    def keep(self, name: str, text: str) -> None:
+        """Keep an artifact with the commit of the round."""
+        self.artifacts = {**self.artifacts, name: text}
+
+
+#: Of a run that begins a conversation, or belongs to none.
+NOTHING_EARLIER = Earlier()

@@ -1,0 +1,55 @@
+"""Checks of single values in a flow's definition, and the words for what pydantic finds wrong."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pydantic import ValidationError
+
+from perdure.flows.core.errors import InvalidFlow
+
+
+def check_limit(value: Any, what: str) -> int | None:
+    """Validate a limit of a flow, such as that of its cycles, and return it.
+
+    It is a whole number of at least 1, or None for no limit.
+
+    Raises:
+        InvalidFlow: it is neither.
+    """
+    return None if value is None else check_count(value, what, ", or None for no limit")
+
+
+def check_count(value: Any, what: str, otherwise: str = "") -> int:
+    """Validate that a setting is a whole number of at least 1, and return it.
+
+    Args:
+        what: the setting, for the error.
+        otherwise: what else is allowed, for the error.
+
+    Raises:
+        InvalidFlow: it is not one.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise InvalidFlow(f"{what} is {value!r}; expected a whole number of at least 1{otherwise}")
+
+
+def is_seconds(value: object) -> bool:
+    """Return whether a value is a valid number of seconds: finite and above 0."""
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and value > 0
+    )
+
+
+def faults_text(error: ValidationError) -> str:
+    """Return what pydantic found wrong with a value: each place in it, and what was expected."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(
+        f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" if fault["loc"] else fault["msg"]
+        for fault in faults
+    )

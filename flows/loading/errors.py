@@ -1,0 +1,130 @@
+"""The faults of a file: sentences that name the file, the line and the key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.flows.core.errors import InvalidFlow
+
+#: The path of a value in the data: keys of mappings and positions in lists.
+Place = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class FileFault:
+    """One fault of a file.
+
+    Attributes:
+        key: The path of the key, such as ``topology[2].flow``. Empty if the fault concerns no key.
+    """
+
+    file: str
+    line: int
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.file}, line {self.line}{f', key {self.key}' if self.key else ''}: "
+            f"{self.message}"
+        )
+
+
+class InvalidFlowFile(InvalidFlow):
+    """A file that is not a valid flow. ``faults`` contains all faults, in the order of lines."""
+
+    def __init__(self, faults: Sequence[FileFault]) -> None:
+        self.faults = tuple(sorted(faults, key=lambda fault: fault.line))
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class FileFaults:
+    """The faults collected from one file.
+
+    Args:
+        file: The file's path, for people.
+        lines: The line at which each value begins, by its path.
+
+    Attributes:
+        blamed: Paths whose fault was reported and mended. Further faults there are only
+            consequences.
+        renamed: For the path of a key that was meant, the misspelt key in the file.
+        starts: The flows that the file's flow starts, by the path of the name.
+    """
+
+    def __init__(self, file: str, lines: dict[Place, int]) -> None:
+        self._file = file
+        self._lines = lines
+        self.found: list[FileFault] = []
+        self.blamed: set[Place] = set()
+        self.renamed: dict[Place, str] = {}
+        self.starts: dict[Place, str] = {}
+
+    def add(self, place: Place, message: str, key: bool = False) -> None:
+        """Record a fault at the path ``place`` in the data of a flow file.
+
+        If the data has no such path, the line is that of the nearest enclosing value.
+
+        Args:
+            key: Whether the last key of the path is wrong, whatever its value.
+        """
+        if any(
+            place[: len(blamed)] == blamed
+            for blamed in self.blamed
+            if not (key and blamed == place)
+        ):
+            return
+        place = tuple(
+            self.renamed.get(place[: number + 1], step) for number, step in enumerate(place)
+        )
+        self.found.append(self.fault(place, message))
+
+    def fault(self, place: Place, message: str) -> FileFault:
+        """Return a fault at the path ``place`` in the data of a flow file, with its line."""
+        around = next(
+            place[:length]
+            for length in range(len(place), -1, -1)
+            if place[:length] in self._lines or not length
+        )
+        return FileFault(self._file, self._lines.get(around, 1), shown(place), message)
+
+    @contextmanager
+    def at(self, *place: str | int, key: bool = False) -> Iterator[None]:
+        """Record an InvalidFlow raised in the ``with`` block as a fault of the flow file.
+
+        The arguments are those of ``add``.
+        """
+        try:
+            yield
+        except InvalidFlow as error:
+            self.add(place, str(error), key)
+
+    @property
+    def nodes_are_known(self) -> bool:
+        """Whether the names of all nodes were read from the flow file without a fault."""
+        return not any(
+            place[0] == "topology" and (len(place) < 3 or place[2] == "name")
+            for place in self.blamed
+            if place
+        )
+
+    def check(self) -> None:
+        """Raise InvalidFlowFile if a fault of the flow file was recorded."""
+        if self.found:
+            raise InvalidFlowFile(self.found)
+
+
+def shown(place: Place) -> str:
+    """Convert the path of a value in a flow file to text, such as ``topology[2].flow``."""
+    return "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in place
+    ).removeprefix(".")
+
+
+def shown_path(path: Path) -> str:
+    """Return a file's path for people: relative if it is below the working directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

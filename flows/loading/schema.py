@@ -1,0 +1,258 @@
+"""The keys of a flow written in YAML, with one pydantic model for each shape.
+
+The defaults equal those of the Python classes. Further models are made from a flow's keys
+``inputs`` and ``answer``: each name in them and its type become a field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+
+from perdure.flows.commands.options import RetryConfig
+from perdure.flows.core.durations import as_seconds
+from perdure.flows.core.names import NAME, Role
+from perdure.flows.core.summaries import MOST
+from perdure.flows.loading.errors import FileFaults
+from perdure.flows.rings.config import CommandConfig, ExecutorConfig, SubflowsConfig
+from perdure.flows.rounds.waits import LONGEST, MOST_NAMES
+from perdure.flows.tools.mcp.config import ServerConfig
+
+Name = Annotated[str, Field(pattern=f"^(?:{NAME.pattern})$")]
+Seconds = Annotated[float, BeforeValidator(as_seconds), Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Kind = Literal["string", "integer", "number", "boolean", "array", "object", "any"]
+
+
+class _Keys(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class InterfaceKeys(_Keys):
+    """An interface that first renames, then selects."""
+
+    keys_to_rename: dict[str, str] = {}
+    keys_to_select: list[str] | None = None
+
+
+class WaitKeys(_Keys):
+    """A wait for the first of some signals. ``into`` names the value that gets it."""
+
+    signal: Name | Annotated[list[Name], Field(min_length=1, max_length=MOST_NAMES)]
+    timeout: Seconds | None = None
+    into: Name | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the signals for which a node of a flow file waits."""
+        return [self.signal] if isinstance(self.signal, str) else self.signal
+
+
+class RunKeys(_Keys):
+    """A child run, or one for each item of a list. See ``RunNode``."""
+
+    flow: Name
+    goal: str | None = None
+    inputs: dict[str, Any] = {}
+    for_each: Name | None = None
+    wait: Literal["all", "settled", "any", "first"] | Count = "all"
+    max_concurrency: Count = 100
+    timeout: Seconds | None = None
+    on_failure: Literal["tell", "hold"] = "tell"
+    into: Name | None = None
+    budgets: dict[str, float] = {}
+    deadline: Seconds | None = None
+    max_rounds: Count | None = None
+
+    @model_validator(mode="after")
+    def _has_many(self) -> RunKeys:
+        keys = [name for name in ("wait", "max_concurrency") if name in self.model_fields_set]
+        if keys and self.for_each is None:
+            raise ValueError(f"only a run with the key for_each can have {', '.join(keys)}")
+        return self
+
+
+class NodeKeys(_Keys):
+    """One node of a ring.
+
+    One of five keys says what plays it: ``flow`` names a function or flow, ``run`` starts other
+    runs, ``sleep`` has a time, ``until`` names a value that holds a time, ``wait_for`` names
+    signals.
+    """
+
+    name: Name
+    flow: str | None = None
+    run: RunKeys | None = None
+    sleep: Annotated[Seconds, Field(le=LONGEST)] | None = None
+    until: Name | None = None
+    wait_for: WaitKeys | None = None
+    goal: str = ""
+    input_interface: str | InterfaceKeys | None = None
+    output_interface: str | InterfaceKeys | None = None
+    reset: bool = False
+    role: Role | None = None
+    retry: RetryConfig | None = None
+
+
+class InputKeys(_Keys):
+    """One input. It is required unless it has a default or ``required: false``."""
+
+    type: Kind = "any"
+    description: str = ""
+    required: bool | None = None
+    default: Any = None
+
+
+class _FlowKeys(_Keys):
+    name: Name | None = None
+    description: str = ""
+    interrupt_before: list[str] = []
+    interrupt_after: list[str] = []
+    lease_seconds: Seconds | None = None
+    round_timeout_seconds: Seconds | None = None
+    needs_goal: bool = True
+    runs_shell: bool = False
+    expose: list[Literal["mcp", "openai"]] = []
+    keep_turns: Count | None = None
+    keep_events: Count | None = None
+    record_values: bool = True
+    budgets: dict[str, float] = {}
+    retry: RetryConfig | None = None
+    on_misfit: Literal["wait", "end"] = "wait"
+    lifespan: str | None = None
+    note_store: str | None = None
+
+
+class _RingKeys(_FlowKeys):
+    max_rounds: Count | None = None
+    early_exit_key: Name = "EARLY_EXIT"
+    output_keys: list[str] = []
+    inputs: dict[str, InputKeys] = {}
+    answer: Kind | dict[str, InputKeys] | None = None
+
+
+class CircularKeys(_RingKeys):
+    """``flow: circular``.
+
+    A subflow is a choice of registered commands. A node may name it as its ``flow``.
+    """
+
+    flow: Literal["circular"]
+    topology: Annotated[list[NodeKeys], Field(min_length=1)]
+    subflows_config: dict[str, ExecutorConfig] = {}
+
+
+class ControllerExecutorKeys(_RingKeys):
+    """``flow: controller_executor``.
+
+    Its commands are those named under Executor, and the tools of the servers in ``mcp_servers``.
+    """
+
+    flow: Literal["controller_executor"]
+    controller: str
+    max_bad_replies: Count = 3
+    approvers: Literal["anyone", "others"] = "anyone"
+    max_result: Count = MOST
+    parallel_calls: Count = 1
+    topology: Literal["circular"] | list[NodeKeys] = "circular"
+    subflows_config: SubflowsConfig = SubflowsConfig()
+    mcp_servers: dict[Name, ServerConfig] = {}
+
+
+class BranchingKeys(_FlowKeys):
+    """``flow: branching``: executes the one command that the inputs name."""
+
+    flow: Literal["branching"]
+    subflows_config: dict[str, CommandConfig] | list[str]
+    tell_errors: bool = False
+
+
+Keys = CircularKeys | ControllerExecutorKeys | BranchingKeys
+SHAPES: dict[str, type[Keys]] = {
+    "branching": BranchingKeys,
+    "circular": CircularKeys,
+    "controller_executor": ControllerExecutorKeys,
+}
+
+
+_TYPES: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list[Any],
+    "object": dict[str, Any],
+    "any": Any,
+}
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+
+
+def answer_of(answer: Kind | Mapping[str, InputKeys], faults: FileFaults) -> Any:
+    """Return the type of a flow's answer that its file describes, by one word or by its fields.
+
+    What is wrong with the file's keys is added to the faults.
+    """
+    if isinstance(answer, str):
+        return _TYPES[answer]
+    closed = ConfigDict(protected_namespaces=(), extra="forbid")
+    return create_model("Answer", __config__=closed, **_fields_of("answer", answer, faults))
+
+
+def model_of(inputs: Mapping[str, InputKeys], faults: FileFaults) -> type[BaseModel]:
+    """Create the pydantic model that validates the inputs of a submission, from a flow file.
+
+    What is wrong with the file's keys is added to the faults.
+    """
+    fields = _fields_of("inputs", inputs, faults)
+    return create_model("Inputs", __config__=ConfigDict(protected_namespaces=()), **fields)
+
+
+def _fields_of(
+    place: str, described: Mapping[str, InputKeys], faults: FileFaults
+) -> dict[str, Any]:
+    """Return the fields of a model of inputs or of an answer, from the key of the flow file."""
+    what = "input" if place == "inputs" else "entry of the answer"
+    fields: dict[str, Any] = {}
+    for name, keys in described.items():
+        is_goal = name == "goal" and place == "inputs"
+        if not _NAME.fullmatch(name) or hasattr(BaseModel, name) or is_goal:
+            why = (
+                "every flow has a goal"
+                if is_goal
+                else "expected a letter, then letters, digits or '_', and no attribute of BaseModel"
+            )
+            faults.add((place, name), f"{name!r} cannot name an {what}; {why}")
+            continue
+        kind, has_default = _TYPES[keys.type], "default" in keys.model_fields_set
+        if has_default and keys.required:
+            faults.add(
+                (place, name, "required"),
+                f"an {what} with a default is not required; remove one of the two keys",
+            )
+        if has_default and keys.default is not None:
+            try:
+                TypeAdapter(kind).validate_python(keys.default, strict=True)
+            except ValidationError as error:
+                faults.add(
+                    (place, name, "default"), f"{error.errors()[0]['msg']}, not {keys.default!r}"
+                )
+        optional = has_default or keys.required is False
+        if optional and keys.default is None:
+            kind = kind | None
+        fields[name] = (
+            kind,
+            Field(keys.default if optional else ..., description=keys.description or None),
+        )
+    return fields

@@ -1,0 +1,42 @@
+"""Flows in YAML files as a source of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from perdure.flows.loading.directories import Directories
+from perdure.flows.loading.errors import shown_path
+from perdure.flows.loading.yaml_flow import YamlFlow
+from perdure.flows.rounds import registry
+
+_directories = Directories()
+
+
+def add_directory(path: Path, shipped: bool = False) -> None:
+    """Add a directory that is searched for flows written in YAML.
+
+    It counts from the next ``make`` or ``registered`` on. It need not exist.
+
+    Args:
+        shipped: the flows came with Perdure, so that your own flow of the same name replaces one.
+    """
+    _directories.add(path, shipped)
+    registry.add_source(_files)
+
+
+def register_file(path: Path) -> YamlFlow:
+    """Read a YAML file again, and register the flow in it at once.
+
+    Raises:
+        InvalidFlow: it cannot be registered; ``InvalidFlowFile`` if the file is not valid.
+    """
+    written = _directories.read(path, again=True)
+    registry.keep(written.name, written)
+    return written
+
+
+def _files(shipped: bool) -> Iterator[tuple[str, Callable[[], YamlFlow]]]:
+    for path in _directories.files(shipped):
+        yield f"file {shown_path(path)}", partial(_directories.read, path)

@@ -1,0 +1,100 @@
+"""The queue of calls from one reply.
+
+The first call is decided at once. The others wait in the run's values, and each becomes a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.flows.commands.replies import MOST_CALLS
+from perdure.flows.core.errors import BadReply
+from perdure.flows.core.outcomes import Command, Turn
+from perdure.flows.rings.branching_flow import told
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedCall:
+    """The next call of a reply.
+
+    Attributes:
+        command: the command to carry out (or ``finish``), or None if no call is left.
+        refused: the turns of earlier calls that cannot be carried out, each answered with its
+            error.
+        waiting: the calls that follow, as JSON data.
+    """
+
+    command: Command | None
+    refused: tuple[Turn, ...] = ()
+    waiting: tuple[Mapping[str, Any], ...] = ()
+
+
+def queued(reply: Sequence[Any], check: Callable[[Any], Command]) -> list[Mapping[str, Any]]:
+    """Convert the calls of one model reply to JSON data, in order, so that they can wait.
+
+    A call that ``check`` refuses with BadReply carries the error.
+    """
+    return [_call(item, check, place) for place, item in enumerate(reply)]
+
+
+def take(waiting: Sequence[Mapping[str, Any]]) -> QueuedCall:
+    """Take the next call that can be carried out from the waiting calls of one model reply.
+
+    Returns:
+        The call, the refused calls before it, and the calls that still wait.
+    """
+    refused: list[Turn] = []
+    for place, call in enumerate(waiting):
+        command = command_of(call)
+        if "error" not in call:
+            return QueuedCall(command, tuple(refused), tuple(waiting[place + 1 :]))
+        refused.append(Turn(command, told(BadReply(call["error"]))))
+    return QueuedCall(None, tuple(refused))
+
+
+def _call(item: Any, check: Callable[[Any], Command], place: int) -> Mapping[str, Any]:
+    try:
+        if isinstance(item, BadReply):
+            raise item
+        if place >= MOST_CALLS:
+            raise BadReply(
+                f"a reply may hold {MOST_CALLS} calls; this call exceeds the limit",
+                item if isinstance(item, Command) else None,
+            )
+        return data_of(check(item))
+    except BadReply as error:
+        return {
+            **(data_of(error.command) if error.command else {"part": place}),
+            "error": str(error),
+        }
+
+
+def data_of(command: Command) -> dict[str, Any]:
+    """Convert a command that a model called to JSON data; ``command_of`` converts it back."""
+    data = {
+        "name": command.name,
+        "args": dict(command.args),
+        "extras": dict(command.extras),
+        "call": command.call,
+        "part": command.part,
+    }
+    return {name: value for name, value in data.items() if value or name == "name"}
+
+
+def command_of(call: Mapping[str, Any]) -> Command | None:
+    """Convert the JSON data of a model's call back to a command.
+
+    Returns:
+        None if the call could not be read as a command.
+    """
+    if "name" not in call:
+        return None
+    return Command(
+        call["name"],
+        call.get("args", {}),
+        call.get("extras", {}),
+        call.get("call", ""),
+        call.get("part", 0),
+    )

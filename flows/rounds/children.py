@@ -1,0 +1,372 @@
+"""Child runs: runs that a node starts and waits for.
+
+A node that waits for children is parked like a node that waits for a signal
+(``perdure.flows.rounds.waits``). When enough of them have ended, it is run again from its
+beginning. The runtime starts the children.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal, get_args, overload
+
+from perdure.flows.core.errors import FatalError
+
+#: When the wait for a group is over: ``all`` as soon as one child failed or all succeeded,
+#: ``settled`` when all have ended, ``any`` when one has ended, ``first`` when one has succeeded, or
+#: the number of children that have to succeed.
+Until = Literal["all", "settled", "any", "first"] | int
+#: What becomes of children that still run if their parent stops, ends, or waits for them no more.
+Policy = Literal["stop", "abandon"]
+#: What a parent does if a child did not succeed: it hears of it, or it waits until a person has
+#: continued the child.
+OnFailure = Literal["tell", "hold"]
+
+
+@dataclass(frozen=True)
+class Child:
+    """A run that a node wants to start: what ``Client.submit`` accepts, as far as it fits.
+
+    Attributes:
+        flow: the name of its flow.
+        goal: its goal.
+        inputs: the inputs that its flow expects.
+        budgets: its own limits by name.
+        deadline: when it ends at the latest. Never later than its parent.
+        max_rounds: limit of its cycles.
+        labels: texts by name.
+    """
+
+    flow: str
+    goal: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    budgets: Mapping[str, float] | None = None
+    deadline: datetime | timedelta | float | None = None
+    max_rounds: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OneRound(Child):
+    """A child run of which one node is to be played. Its flow ends it behind that node.
+
+    Its inputs are those of its parent, which has the same flow, so they are not checked again. It
+    pauses at no node and has no limits of its own.
+
+    Attributes:
+        node: the node at which it begins.
+        values: the values with which it begins.
+    """
+
+    node: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child run ended.
+
+    Attributes:
+        place: its position among the children of the group, from 0.
+        run_id: its id.
+        flow: the name of its flow.
+        status: ``completed``, ``unfinished`` (its cycles were used up), ``errored``, ``stopped``,
+            or ``gone`` (it was deleted, or has expired).
+        answer: the answer of a completed or an unfinished child.
+        error: why it errored or was stopped.
+        order: its position among the ends, from 1.
+    """
+
+    place: int
+    run_id: str
+    flow: str
+    status: str
+    answer: Any = None
+    error: str | None = None
+    order: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the child completed and was not cut short."""
+        return self.status == "completed"
+
+
+#: A placeholder of a text: ``{name}``, or ``{{name}}`` for the text ``{name}``.
+PLACEHOLDER = re.compile(r"\{(\{[A-Za-z_][A-Za-z0-9_]*\})\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def goal_of(template: str, item: object, where: str) -> str:
+    """Return the goal of the child for an item of ``map``.
+
+    Args:
+        where: the run and the step, for the error message.
+
+    Raises:
+        InvalidChild: The template has another placeholder than ``{item}``.
+    """
+
+    def text_of(found: re.Match[str]) -> str:
+        if found[1]:
+            return found[1]
+        if found[2] == "item":
+            return str(item)
+        raise InvalidChild(
+            f"{where}: goal={template!r:.200} of map has the placeholder {{{found[2]}}}; the only "
+            f"one is {{item}}, which stands for the item. For the text {{{found[2]}}}, write "
+            f"{{{{{found[2]}}}}}"
+        )
+
+    return PLACEHOLDER.sub(text_of, template)
+
+
+class Group(Sequence[Ended]):
+    """The children that have ended, in the order in which they were given.
+
+    Args:
+        ended: they.
+        total: the number of children of the group.
+    """
+
+    def __init__(self, ended: Sequence[Ended], total: int) -> None:
+        self._ended = sorted(ended, key=lambda each: each.place)
+        self.total = total
+
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    @overload
+    def __getitem__(self, index: int) -> Ended: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Ended]: ...
+    def __getitem__(self, index: int | slice) -> Ended | list[Ended]:
+        return self._ended[index]
+
+    def __iter__(self) -> Iterator[Ended]:
+        return iter(self._ended)
+
+    def __repr__(self) -> str:
+        return f"Group({self._ended!r}, {self.total})"
+
+    @property
+    def failed(self) -> list[Ended]:
+        """The children that ended and did not succeed."""
+        return [each for each in self._ended if not each.ok]
+
+    @property
+    def arrived(self) -> list[Ended]:
+        """The children in the order in which they ended."""
+        return sorted(self._ended, key=lambda each: each.order)
+
+    @property
+    def missing(self) -> list[int]:
+        """The places of the children that have not ended."""
+        return sorted(set(range(self.total)) - {each.place for each in self._ended})
+
+    @property
+    def answers(self) -> list[Any]:
+        """The answers of the children that succeeded."""
+        return [each.answer for each in self._ended if each.ok]
+
+    @property
+    def by_place(self) -> list[Any]:
+        """The answer of each child, in the order of the items; None if it has none (yet)."""
+        answers = {each.place: each.answer for each in self._ended if each.ok}
+        return [answers.get(place) for place in range(self.total)]
+
+
+_CONTINUE = ". Continue the child first: "
+
+
+class ChildFailed(FatalError):
+    """A child run did not complete, and its parent's node needed its answer.
+
+    No further attempt of the parent's round can help.
+
+    Attributes:
+        ended: how it ended, if known.
+        observed: what a controller reads of it, without the commands with which a person mends it.
+    """
+
+    code = "child-failed"
+
+    def __init__(self, message: str, ended: Ended | None = None, observed: str = "") -> None:
+        super().__init__(message)
+        self.ended = ended
+        self.observed = observed or message
+
+    @classmethod
+    def of(cls, ended: Ended) -> ChildFailed:
+        """Return the error for a child that ended so."""
+        why = {
+            "unfinished": "used up its cycles before it finished",
+            "stopped": "was stopped",
+            "gone": "is there no more",
+        }.get(ended.status, ended.status)
+        # The error of a child whose own child failed says how to continue that one.
+        error, _, below = (ended.error or "").partition(_CONTINUE)
+        place = f"run {ended.run_id}, "
+        detail = (
+            f" at {error.removeprefix(place)}"
+            if error.startswith(place)
+            else error and f": {error}"
+        )
+        mends = [each for each in (below, continuing(ended.run_id, ended.status)) if each]
+        then = (
+            _CONTINUE + ", then ".join(mends) if mends else ". A retry of the parent finds the same"
+        )
+        what = f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}"
+        return cls(f"{what}{then}", ended, what)
+
+
+def continuing(run_id: str, status: str) -> str:
+    """Return the command that continues a run with this status; empty if there is none."""
+    commands = {
+        "errored": f"perdure retry {run_id}",
+        "stopped": f"perdure resume {run_id}",
+        "unfinished": f"perdure resume {run_id} --add cycles=N",
+    }
+    return commands.get(status, "")
+
+
+class InvalidChild(FatalError):
+    """A child run cannot be started: its flow is unknown, say, or does not accept its inputs.
+
+    None of the children that were to be started with it is started.
+    """
+
+    code = "invalid-child"
+
+
+class WaitOver(FatalError):
+    """The time of a wait for children was over before enough of them had ended."""
+
+    code = "wait-over"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """When the wait for a group is over: when one of three numbers is reached.
+
+    Attributes:
+        good: children that succeeded.
+        bad: children that ended otherwise.
+        ended: children that ended at all.
+    """
+
+    good: int
+    bad: int
+    ended: int
+
+    @classmethod
+    def of_nothing(cls, total: int) -> Need:
+        """Return what is met at once: that the children are being started."""
+        return cls(0, total + 1, total + 1)
+
+    @classmethod
+    def of(cls, until: Until, total: int) -> Need:
+        """Return what a wait for ``total`` children needs.
+
+        Raises:
+            InvalidChild: ``until`` is not valid, or needs more children than there are.
+        """
+        never = total + 1
+        match until:
+            case "all":
+                return cls(total, 1, never)
+            case "settled":
+                return cls(never, never, total)
+            case "any":
+                return cls(never, never, 1)
+            case "first":
+                return cls(1, total, never)
+            case int() if not isinstance(until, bool) and 1 <= until <= total:
+                return cls(until, total - until + 1, never)
+        children = "1 child" if total == 1 else f"{total} children"
+        raise InvalidChild(
+            f"wait={until!r} for {children}: expected all, settled, any, first, or a number "
+            f"from 1 to {total}"
+        )
+
+    def met_by(self, ended: Sequence[Ended]) -> list[Ended] | None:
+        """Return the first of the children that ended, as many as the wait needs.
+
+        Every attempt of a round gets the same, whatever ends later.
+
+        Returns:
+            None if not enough of them have ended.
+        """
+        good = 0
+        in_order = sorted(ended, key=lambda each: each.order)
+        for count, each in enumerate(in_order, 1):
+            good += each.ok
+            if good >= self.good or count - good >= self.bad or count >= self.ended:
+                return in_order[:count]
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """How the children of a group are started, and what becomes of them.
+
+    Attributes:
+        max_concurrency: how many of them run at a time.
+        policy: what becomes of them if nothing waits for them any more.
+        on_failure: what their parent does if one did not succeed.
+        kept: the group outlives the step that starts it.
+    """
+
+    max_concurrency: int = 100
+    policy: Policy = "stop"
+    on_failure: OnFailure = "tell"
+    kept: bool = False
+
+    def check(self, where: str) -> None:
+        """Raise InvalidChild if one of the options is not valid.
+
+        Args:
+            where: the run and the step, for the error message.
+        """
+        most = self.max_concurrency
+        if isinstance(most, bool) or not (isinstance(most, int) and most >= 1):
+            raise InvalidChild(f"{where}: max_concurrency={most!r}; expected a whole number from 1")
+        for name, kind in (("policy", Policy), ("on_failure", OnFailure)):
+            if getattr(self, name) not in get_args(kind):
+                raise InvalidChild(
+                    f"{where}: {name}={getattr(self, name)!r}; "
+                    f"expected {' or '.join(get_args(kind))}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGroup:
+    """A group of children that exists.
+
+    Attributes:
+        total: the number of children.
+        ended: those that have ended.
+    """
+
+    total: int
+    ended: Sequence[Ended]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWait:
+    """A wait for a group of children.
+
+    Attributes:
+        name: the group's name in the run, ``STEP.NAME``.
+        need: when it is over.
+        total: the number of children.
+        options: how they are started.
+        plan: the texts from which they are started; None if the group is there already.
+    """
+
+    name: str
+    need: Need
+    total: int
+    options: GroupOptions = field(default_factory=GroupOptions)
+    plan: tuple[str, ...] | None = None

@@ -1,0 +1,186 @@
+"""Remarks: what people say to a run that works, and ask it, as turns of its history.
+
+A controller hears them in its next round. What it has not heard keeps the run from ending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from perdure.flows.core.errors import BadReply
+from perdure.flows.core.history import History, forgotten_of
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.names import OPEN_ASKS, REMARKS
+from perdure.flows.core.outcomes import ASK, SAY, Advance, Command, End, Turn
+from perdure.flows.core.summaries import bounded
+from perdure.flows.rounds.context import RoundContext, altered
+from perdure.flows.rounds.waits import ReceivedSignal
+
+#: The signals that a controller hears.
+HEARD = (SAY, ASK)
+#: Signals that one round hears. The next round hears more.
+MOST_HEARD = 20
+#: Maximum characters of what one round hears, so that its commit fits (max_addition_bytes).
+MOST_CHARACTERS = 30_000
+#: How many ends in a row the run has put off, since something had been said meanwhile.
+PUT_OFF = "_put_off"
+#: After this many the run ends, and an event names the signals that are unread.
+MOST_PUT_OFF = 8
+#: The observation of a ``finish`` that was put off.
+NOT_FINISHED = (
+    "The run is not finished: meanwhile a person said something, which follows. "
+    "Take it into account, then decide again."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a controller's round heard.
+
+    Attributes:
+        turns: one for each signal, in the order in which they came.
+        values: what the round writes for them into the run's values.
+        artifacts: what is too long for a turn, whole.
+    """
+
+    turns: tuple[Turn, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+
+NOTHING = Heard()
+
+
+def hear(context: RoundContext, most: int) -> tuple[Heard, RoundContext]:
+    """Take what was said to the run out of its mailbox, and add it to the round's history.
+
+    Args:
+        most: maximum characters of one signal in the history.
+
+    Returns:
+        What was heard, and the context in which the controller decides.
+    """
+    signals = context.mailbox.hear(HEARD, MOST_HEARD)
+    if not signals:
+        return NOTHING, context
+    most = min(most, MOST_CHARACTERS // len(signals))
+    turns: list[Turn] = []
+    artifacts: dict[str, str] = {}
+    for signal in signals:
+        name = f"{context.step}-{signal.name}-{signal.number}"
+        words, whole = bounded(signal.payload, most, name)
+        by = {} if signal.by is None else {"by": signal.by}
+        turns.append(Turn(None, {signal.name: words, "number": signal.number, **by}))
+        artifacts |= whole
+    history = context.history
+    places = range(len(history), len(history) + len(turns))
+    asks = [signal.number for signal in signals if signal.name == ASK]
+    values: dict[str, Any] = {REMARKS: [*context.committed.get(REMARKS, ()), *places]}
+    if asks:
+        values[OPEN_ASKS] = [*open_asks(context), *asks]
+    extended = History(
+        len(history) + len(turns),
+        turns,
+        lambda start, stop: history[start:stop],
+        forgotten_of(history),
+    )
+    heard = altered(context, history=extended, committed={**context.committed, **values})
+    return Heard(tuple(turns), values, artifacts), heard
+
+
+def without_remarks(context: RoundContext) -> RoundContext:
+    """Return a round's context whose history has decisions only, for code that counts them.
+
+    ``RoundContext.said`` has what people said.
+    """
+    remarks = context.committed.get(REMARKS)
+    if not remarks:
+        return context
+    whole = context.history
+    if not isinstance(whole, History):  # of a test, which passes a list
+        whole = History(len(whole), whole, lambda start, stop: context.history[start:stop])
+    return altered(context, history=whole.without(remarks), whole=whole)
+
+
+def with_heard(outcome: Advance | End, heard: Heard) -> Advance | End:
+    """Return a controller's outcome that also adds what its round heard to the history."""
+    if heard is NOTHING:
+        return outcome
+    return replace(
+        outcome,
+        turns=(*heard.turns, *outcome.turns),
+        values={**heard.values, **outcome.values},
+        artifacts={**heard.artifacts, **outcome.artifacts},
+    )
+
+
+def with_values(outcome: Advance | End, values: Mapping[str, Any]) -> Advance | End:
+    """Return a round's outcome that also writes these values, even if its end is put off."""
+    if not values:
+        return outcome
+    added = replace(outcome, values={**outcome.values, **values})
+    if isinstance(added, End) and added.otherwise is not None:
+        other = added.otherwise
+        return replace(added, otherwise=replace(other, values={**other.values, **values}))
+    return added
+
+
+def put_off(
+    outcome: End, advance: Advance, finish: Command | None, committed: Mapping[str, Any]
+) -> End:
+    """Return an end of the run that is put off if something was said that it has not heard.
+
+    Args:
+        advance: what the round commits instead.
+        finish: the controller's decision, if it reads in the history that it was put off.
+        committed: the run's values.
+    """
+    times = committed.get(PUT_OFF, 0) + 1
+    if times > MOST_PUT_OFF:
+        return outcome
+    values = {**advance.values, PUT_OFF: times}
+    turns = advance.turns
+    if finish is not None:
+        turns = (*turns, Turn(finish, {"error": NOT_FINISHED}))
+    return replace(outcome, otherwise=replace(advance, turns=turns, values=values))
+
+
+def open_asks(context: RoundContext) -> list[int]:
+    """Return the numbers of the asks that the run has heard and not replied to, oldest first."""
+    return list(context.committed.get(OPEN_ASKS) or ())
+
+
+def after_replies(context: RoundContext) -> dict[str, Any]:
+    """Return what a round writes into the run's values for the asks that it replied to."""
+    replied = {number for name, number in context.mailbox.replies if name == ASK}
+    if not replied:
+        return {}
+    return {OPEN_ASKS: [each for each in open_asks(context) if each not in replied]}
+
+
+def reply(context: RoundContext, answer: Any, number: int | None = None) -> dict[str, Any]:
+    """Reply to a person's question (the oldest open one, or the one of this number)."""
+    asks = open_asks(context)
+    if not asks or number not in (None, *asks):
+        raise BadReply(f"no question of number {number} is open; open are: {asks}")
+    chosen = asks[0] if number is None else number
+    context.reply(ReceivedSignal(ASK, chosen), answer)
+    return {"replied": chosen}
+
+
+def sentence(turn: Turn) -> str | None:
+    """Return what a person said or asked in a turn of the history, as a sentence for a model.
+
+    Returns:
+        None if the turn is none of these.
+    """
+    if turn.said is None:
+        return None
+    told = turn.observation
+    words = turn.said if isinstance(turn.said, str) else canonical(turn.said)
+    by = told.get("by", "A person")
+    if ASK in told:
+        return f"{by} asks (question {told['number']}; answer with the command reply): {words}"
+    return f"{by} says: {words}"

@@ -1,0 +1,314 @@
+"""Notes: what a run keeps for later runs, under a namespace.
+
+They are not the history of a run, and not the value ``memory`` of a ring
+(``flows/rings/memory.py``): both belong to one run and end with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from perdure.flows.core.errors import FatalError, InvalidFlow, UnstorableValue
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.names import suggest
+
+#: Form of a namespace, which is part of a key's name on the server.
+NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+%-]{0,199}")
+#: Form of a note's key.
+KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
+#: Names in braces in a namespace, with what is filled in.
+FACTS = ("submitted_by", "thread", "flow", "labels.NAME")
+_PLACE = re.compile(r"\{([^{}]*)\}")
+#: What a filled-in text keeps of its characters beside letters and digits. The others are encoded,
+#: ':' among them, so that no text can reach over into the next part of a namespace.
+_KEPT = "_.@+-"
+#: Notes that a search returns unless it says how many.
+FOUND = 10
+#: A word of a search that is this long also fits as the beginning of a longer word.
+BEGINNING = 3
+#: The artifact with the notes that a run's prompt shows.
+ARTIFACT = "notes"
+_WORD = re.compile(r"\w+")
+#: The time of a note that no store has yet.
+UNWRITTEN = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that a run has kept for later runs.
+
+    Attributes:
+        key: its name in its namespace: letters, digits and ``_.:@+-``, at most 100.
+        text: what it says.
+        value: JSON data beside the text, or None.
+        at: when it was written.
+        run_id: the run that wrote it, or None if a client did.
+    """
+
+    key: str
+    text: str
+    value: Any = None
+    at: datetime = UNWRITTEN
+    run_id: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return this note as JSON data."""
+        return {
+            "key": self.key,
+            "text": self.text,
+            "value": self.value,
+            "at": self.at.isoformat(),
+            "run_id": self.run_id,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Note:
+        """Return the note that ``to_dict`` has made JSON data of."""
+        return cls(**{**data, "at": datetime.fromisoformat(data["at"])})
+
+
+class NoteStore(Protocol):
+    """A place that keeps notes. The default keeps them on the server of the runs.
+
+    A flow with another store has it as its ``note_store``. The methods may be called by several
+    threads at once. An exception of theirs is one of the node that uses the notes.
+    """
+
+    def put(self, namespace: str, note: Note) -> None:
+        """Keep a note, in place of one with the same key.
+
+        A round that is tried again puts the same note again.
+        """
+
+    def get(self, namespace: str, key: str) -> Note | None:
+        """Return the note with this key, or None."""
+
+    def search(self, namespace: str, words: str, limit: int) -> Sequence[Note]:
+        """Return the notes that fit the words, the best first; without words the newest first."""
+
+    def forget(self, namespace: str, key: str) -> bool:
+        """Delete the note with this key, and return whether there was one."""
+
+
+class Notes:
+    """The notes under one namespace, as a run reads and writes them. See ``RoundContext.notes``.
+
+    Args:
+        store: keeps them.
+        namespace: whose notes they are.
+        run_id: the run that writes.
+    """
+
+    def __init__(self, store: NoteStore, namespace: str, run_id: str | None = None) -> None:
+        self.namespace = namespace
+        self._store, self._run_id = store, run_id
+
+    def put(self, text: str, key: str | None = None, value: Any = None) -> Note:
+        """Keep a note for later runs, in place of one with the same key.
+
+        It is there at once, before the round commits. A round that is tried again puts the same
+        note once more, which changes nothing as long as it has the same key.
+
+        Args:
+            text: what it says, and what searches find.
+            key: its name. None derives it from the text, so that equal texts are one note.
+            value: JSON data or a pydantic model beside the text.
+
+        Returns:
+            The note. Its time is that of this worker's clock, until the note is read.
+
+        Raises:
+            UnstorableValue: it is empty, too long or not JSON.
+            InvalidFlow: the key is not valid.
+            RoundStopped: the run has left this step.
+        """
+        note = checked_note(text, key, value)
+        note = replace(note, at=datetime.now(UTC), run_id=self._run_id)
+        self._store.put(self.namespace, note)
+        return note
+
+    def get(self, key: str) -> Note | None:
+        """Return the note with this key, or None."""
+        return self._store.get(self.namespace, key)
+
+    def search(self, words: str = "", limit: int = FOUND) -> list[Note]:
+        """Return the notes that fit the words, the best first; without words the newest first.
+
+        The default store finds plain words: a note fits if it has one of them, or a longer word
+        that begins with it. Notes with more of them come first, and newer ones before older ones.
+        """
+        return list(self._store.search(self.namespace, words, limit))[:limit]
+
+    def forget(self, key: str) -> bool:
+        """Delete the note with this key, and return whether there was one.
+
+        Raises:
+            RoundStopped: the run has left this step.
+        """
+        return self._store.forget(self.namespace, key)
+
+
+class NoteAccess:
+    """The notes that a round can open. This default is for a context without a run.
+
+    Attributes:
+        artifacts: what the commit of the round keeps, if it has shown notes to a model first.
+    """
+
+    artifacts: Mapping[str, str] = {}
+
+    def open(self, namespace: str) -> Notes:
+        """Return the notes under a namespace, in which facts of the run are filled in."""
+        raise InvalidFlow(
+            "context.notes: this context has no notes, because no worker made it; pass "
+            "note_access=perdure.flows.rounds.notes.NotesIn(STORE)"
+        )
+
+    def shown(self, artifact: Callable[[str], str], read: Callable[[], str]) -> str:
+        """Return the notes that the run's prompts show. A run's own are read once, at its start.
+
+        Args:
+            artifact: reads an artifact of the run by name; raises KeyError.
+            read: reads and words them.
+        """
+        return read()
+
+
+#: Of a context that no worker has made.
+NO_NOTES = NoteAccess()
+
+
+class NotesIn(NoteAccess):
+    """The notes of one store, for a context that a test makes.
+
+    Args:
+        store: keeps them.
+        facts: what is filled in for the names in a namespace, by name.
+    """
+
+    def __init__(self, store: NoteStore, facts: Mapping[str, str] | None = None) -> None:
+        self._store, self._facts = store, dict(facts or {})
+
+    def open(self, namespace: str) -> Notes:
+        """Return the notes under a namespace."""
+        return Notes(self._store, filled(namespace, lambda: self._facts, "this context"))
+
+
+def check_namespace(template: object, what: str = "the namespace") -> None:
+    """Raise InvalidFlow if a namespace is not valid, or names an unknown fact of a run."""
+    if isinstance(template, str):
+        for name in _PLACE.findall(template):
+            if name not in FACTS[:-1] and not name.removeprefix("labels."):
+                raise InvalidFlow(f"{what} {template!r:.300} has an empty name")
+            if name not in FACTS[:-1] and not name.startswith("labels."):
+                raise InvalidFlow(
+                    f"{what} {template!r:.300} names {name!r}, which no run has; "
+                    f"{suggest(name, FACTS)}"
+                )
+        if NAMESPACE.fullmatch(_PLACE.sub("x", template)):
+            return
+    raise InvalidFlow(
+        f"{what} is {template!r:.300}; expected letters, digits and _ . : @ + - %, at most 200, a "
+        "letter or digit first, and facts of the run in braces, such as user:{submitted_by}"
+    )
+
+
+def filled(template: str, facts: Callable[[], Mapping[str, str]], where: str) -> str:
+    """Return a namespace with facts of a run in place of their names in braces.
+
+    Args:
+        facts: returns the facts that the run has.
+        where: the run and the step, for error texts.
+
+    Raises:
+        InvalidFlow: the namespace is not valid.
+        FatalError: the run has not what it names, or the result is too long.
+    """
+    check_namespace(template, f"{where}: the namespace of notes")
+    if "{" not in template:
+        return template
+    of_run = facts()
+    for name in _PLACE.findall(template):
+        if not of_run.get(name):
+            raise FatalError(
+                f"{where}: the namespace {template!r} of its notes needs {name}, and the run has "
+                f"none. Submit a new run with it ({_option(name)}), or leave it out of the "
+                "namespace"
+            )
+    namespace = _PLACE.sub(lambda place: quote(of_run[place[1]], safe=_KEPT), template)
+    if not NAMESPACE.fullmatch(namespace):
+        raise FatalError(
+            f"{where}: the namespace {namespace!r:.300} of its notes is not valid; expected at "
+            "most 200 characters, a letter or digit first"
+        )
+    return namespace
+
+
+def _option(fact: str) -> str:
+    """Return the option of ``perdure submit`` that gives a run a fact."""
+    if fact.startswith("labels."):
+        return f"perdure submit --label {fact.removeprefix('labels.')}=TEXT"
+    return {
+        "submitted_by": "perdure submit --by NAME",
+        "thread": "perdure send THREAD",
+    }.get(fact, "see perdure submit --help")
+
+
+def checked_note(text: object, key: object, value: object) -> Note:
+    """Return a note of these parts, without its time.
+
+    Raises:
+        UnstorableValue: the text is empty or no text, or the value is not JSON.
+        InvalidFlow: the key is not valid.
+    """
+    plain = storable(text, "the text of the note")
+    if not isinstance(plain, str) or not plain.strip():
+        raise UnstorableValue(f"the text of a note is {text!r:.100}; expected some text")
+    if key is None:
+        key = hashlib.sha256(plain.encode()).hexdigest()[:12]
+    return Note(checked_key(key), plain, storable(value, "the value of the note"))
+
+
+def checked_key(key: object) -> str:
+    """Return the key of a note.
+
+    Raises:
+        InvalidFlow: it is not valid.
+    """
+    if not isinstance(key, str) or not KEY.fullmatch(key):
+        raise InvalidFlow(
+            f"{key!r:.200} is no key of a note; expected letters, digits and _ . : @ + -, at most "
+            "100, a letter or digit first"
+        )
+    return key
+
+
+def fitting(notes: Iterable[Note], words: str, limit: int) -> list[Note]:
+    """Return the notes that fit the words: those with most of them first, then the newest.
+
+    Without words they are the newest.
+    """
+    wanted = set(_WORD.findall(words.casefold()))
+    newest = sorted(notes, key=lambda note: note.at, reverse=True)
+    if not wanted:
+        return newest[:limit]
+    ranks = [(_rank(note, wanted), note) for note in newest]
+    ranks = [(rank, note) for rank, note in ranks if rank]
+    ranks.sort(key=lambda pair: -pair[0])  # It keeps the order of equal ones.
+    return [note for _, note in ranks[:limit]]
+
+
+def _rank(note: Note, wanted: Iterable[str]) -> int:
+    """Return how many of the words a note has."""
+    value = "" if note.value is None else canonical(note.value)
+    held = set(_WORD.findall(f"{note.key} {note.text} {value}".casefold()))
+    return sum(
+        word in held or (len(word) >= BEGINNING and any(longer.startswith(word) for longer in held))
+        for word in wanted
+    )

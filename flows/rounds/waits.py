@@ -1,0 +1,463 @@
+"""Waits of a node: for a time, for signals that are sent to the run, or for child runs.
+
+A wait that is not over raises ``Parked``. The runtime then parks the run, which costs no worker,
+and runs the same node again from its beginning once the wait is over. What the node waited for is
+then there at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from perdure.flows.core.durations import EXPECTED, as_seconds
+from perdure.flows.core.errors import FatalError, InvalidFlow
+from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.names import TOPIC, is_name
+from perdure.flows.core.round_journal import Journal
+from perdure.flows.rounds.children import (
+    Child,
+    Ended,
+    Group,
+    GroupOptions,
+    GroupWait,
+    InvalidChild,
+    KnownGroup,
+    Need,
+    Until,
+)
+
+#: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
+LONGEST = 10 * 365.25 * 86_400
+#: Signals of which a wait may expect one.
+MOST_NAMES = 8
+#: Waits of one step. Each leaves a mark that every attempt of the step reads.
+MOST_WAITS = 64
+#: What is recorded of a wait that the time has ended, under ``~NAME``.
+TIMED_OUT = "null"
+
+
+#: When a signal of a test arrived.
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedSignal:
+    """A signal that was sent to the run.
+
+    Attributes:
+        name: the name of the signal.
+        number: its number among the run's signals of this name, from 1.
+        payload: JSON data.
+        at: when it arrived, by the server's clock.
+        by: who sent it, if they said so.
+    """
+
+    name: str
+    number: int
+    payload: Any = None
+    at: datetime = LONG_AGO
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A wait that is not over.
+
+    Attributes:
+        name: its name in the step.
+        signals: the signals that end it. The value counts the unread ones that the node needs.
+        seconds: the time that ends it; None waits for ever.
+        children: the child runs that end it.
+    """
+
+    name: str
+    signals: Mapping[str, int] = field(default_factory=dict)
+    seconds: float | None = None
+    children: GroupWait | None = None
+
+
+class Parked(BaseException):
+    """The end of a round whose node waits. Like a cancellation, no code may catch it and continue.
+
+    Args:
+        wait: what the node waits for.
+    """
+
+    def __init__(self, wait: Wait) -> None:
+        what = f"for the signal {' or '.join(wait.signals)}" if wait.signals else "for a time"
+        if wait.children is not None:
+            what = f"for {wait.children.total} child runs"
+        does = f"waits {what}"
+        if wait.children is not None and wait.children.need.good == 0:
+            does = f"starts {wait.children.total} child runs"
+        super().__init__(f"{does}, under the name {wait.name!r}")
+        self.wait = wait
+
+
+class Mailbox:
+    """The signals of a run, and the waits of one round.
+
+    This class holds signals and ends of children in the process, for tests of a node. The runtime's
+    subclass reads them from the store.
+
+    Args:
+        journal: has the waits of this step that the time has ended.
+
+    Attributes:
+        used: the number of the newest signal that this round used, by name. Its commit takes them.
+        parked: the wait that this round has come to and that is not over.
+        joined: the groups that this round has joined. Its commit forgets them.
+        replies: what this round replies to signals, as JSON texts by name and number.
+    """
+
+    # Most rounds never look into their mailbox, so it is made of nothing.
+    used: Mapping[str, int] = MappingProxyType({})
+    parked: Wait | None = None
+    joined: tuple[str, ...] = ()
+    replies: Mapping[tuple[str, int], str] = MappingProxyType({})
+    _topic: str | None = None
+    _sent: tuple[ReceivedSignal, ...] = ()
+    _groups: Mapping[str, KnownGroup] = MappingProxyType({})
+    _names: tuple[str, ...] = ()
+    _over: tuple[str, ...] = ()
+
+    def __init__(self, journal: Journal | None = None) -> None:
+        self._journal = journal or Journal()
+
+    @property
+    def where(self) -> str:
+        """The run and the step of the round that uses this mailbox, for error messages."""
+        return "run"
+
+    def hook(self, name: str) -> str:
+        """Return the address of a hook. In a node's test it leads nowhere."""
+        return f"http://localhost/api/v1/hooks/run/{name}/secret"
+
+    def listen(self, topic: str) -> None:
+        """Take a topic for the run. In a node's test no other run has it."""
+        if self._topic is not None and self._topic != topic:
+            raise self._has_other(self._topic, topic)
+        self._topic = topic
+
+    def _has_other(self, held: str, topic: str) -> FatalError:
+        return FatalError(
+            f"{self.where}: context.listen({topic!r}): the run holds the topic {held!r}, and a "
+            "run holds one topic until it has ended. Listen to that one only, or start a child run "
+            "that listens to the other"
+        )
+
+    def send(self, name: str, payload: Any = None, by: str | None = None) -> None:
+        """Put a signal into the in-process mailbox of a node's test.
+
+        Raises:
+            InvalidFlow: the name is not valid.
+            UnstorableValue: the payload is not JSON data.
+        """
+        checked_signal(name)
+        number = 1 + sum(signal.name == name for signal in self._sent)
+        kept = storable(payload, f"the payload of the signal {name}")
+        self._sent = (*self._sent, ReceivedSignal(name, number, kept, by=by))
+
+    def let_time_pass(self, wait: str = "1") -> None:
+        """End a wait by its time, in a node's test.
+
+        Args:
+            wait: the name of the wait in its step. Unnamed waits are "1", "2" and so on.
+        """
+        self._over = (*self._over, wait)
+
+    def let_children_end(self, *ended: Ended, wait: str = "1", total: int | None = None) -> None:
+        """Set how the children of a wait have ended, in a node's test.
+
+        Without any, its children have been started, and go on.
+
+        Args:
+            wait: the name of the wait in its step. Unnamed waits are "1", "2" and so on.
+            total: the number of children, for a node that joins them. None: all have ended.
+        """
+        known = self._groups.get(wait, KnownGroup(0, ()))
+        ends = (*known.ended, *ended)
+        known = KnownGroup(total or max(known.total, len(ends)), ends)
+        self._groups = {**self._groups, wait: known}
+
+    def sleep(self, seconds: Any, name: str | None) -> None:
+        """Raise ``Parked``, which pauses the run, unless the node's wait for a time is over.
+
+        See ``RoundContext.sleep``.
+        """
+        wait = Wait(self._named(name), {}, _checked_seconds(seconds))
+        if not self._has_timed_out(wait):
+            self._park(wait)
+
+    def wait_for(
+        self, signals: Sequence[str], timeout: Any, name: str | None
+    ) -> ReceivedSignal | None:
+        """Return the first of some signals that were sent to the run, or raise ``Parked``.
+
+        ``Parked`` pauses the run. See ``RoundContext.wait_for``.
+
+        Returns:
+            None if the time is over.
+        """
+        names = list(dict.fromkeys(map(checked_signal, signals)))
+        if not 0 < len(names) <= MOST_NAMES:
+            raise InvalidFlow(
+                f"wait_for expects 1 to {MOST_NAMES} names of signals, got {len(names)}"
+            )
+        seconds = None if timeout is None else _checked_seconds(timeout)
+        counts = {each: self._used(each) + 1 for each in names}
+        wait = Wait(self._named(name), counts, seconds)
+        if self._has_timed_out(wait):
+            return None
+        found = self._take_first(names)
+        if found is None:
+            self._park(wait)
+        return found
+
+    def take(self, name: str) -> ReceivedSignal | None:
+        """Return the next unused signal of this name that was sent to the run, or None."""
+        return self._take_first([checked_signal(name)])
+
+    def next_after(self, name: str, number: int) -> ReceivedSignal | None:
+        """Return the next unused signal of this name behind the one of this number, or None.
+
+        It stays unused.
+        """
+        used = self.used
+        self.used = {**used, name: max(number, self._used(name))}
+        try:
+            return next(iter(self.unread([name])), None)
+        finally:
+            self.used = used
+
+    def hear(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
+        """Take all unread signals of these names, at most ``most``, in the order of arrival.
+
+        Another attempt of this round may find more.
+        """
+        signals = self.all_unread(names, most)
+        for signal in signals:
+            self.used = {**self.used, signal.name: signal.number}
+        return signals
+
+    def all_unread(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
+        """Return the unread signals of these names, at most ``most``, in the order of arrival."""
+        unread = (each for each in self._sent if each.name in names)
+        return [each for each in unread if each.number > self._used(each.name)][:most]
+
+    def reply(self, signal: ReceivedSignal, value: Any) -> None:
+        """Keep a reply to a signal for this round's commit. See ``RoundContext.reply``."""
+        if not isinstance(signal, ReceivedSignal):
+            raise InvalidFlow(
+                f"{self.where}: reply({signal!r:.80}, ...) expects a signal that the run received"
+            )
+        text = canonical(storable(value, f"the reply to signal {signal.number} of {signal.name}"))
+        self.replies = {(signal.name, signal.number): text, **self.replies}
+
+    def gather(
+        self,
+        children: Sequence[Child],
+        until: Until,
+        timeout: Any,
+        name: str | None,
+        options: GroupOptions,
+    ) -> Group:
+        """Return how the children of a group ended, or raise ``Parked``, which pauses the run.
+
+        The runtime starts those that do not exist yet. See ``RoundContext.gather``.
+        """
+        wait_name = self._named(name)
+        if not children:
+            return Group((), 0)
+        group, total = self.group_name(wait_name), len(children)
+        need = Need.of(until, total)
+        options.check(self.where)
+        seconds = None if timeout is None else _checked_seconds(timeout)
+        known = self.group(group)
+        if known is None:
+            wait = GroupWait(group, need, total, options, self.planned(children))
+            return self._unless_over(Wait(wait_name, {}, seconds, wait), ())
+        return self._unless_over(
+            Wait(wait_name, {}, seconds, GroupWait(group, need, total, options)), known.ended
+        )
+
+    def start(self, children: Sequence[Child], name: str | None, options: GroupOptions) -> str:
+        """Return the name of a group whose children go on, or raise ``Parked`` to start them.
+
+        See ``RoundContext.start``.
+        """
+        wait_name = self._named(name)
+        group, total = self.group_name(wait_name), len(children)
+        options.check(self.where)
+        if not children:
+            raise InvalidChild(f"{self.where}: start([]): expected at least one child")
+        if self.group(group) is None:
+            plan = self.planned(children)
+            wait = GroupWait(group, Need.of_nothing(total), total, options, plan)
+            self._park(Wait(wait_name, {}, None, wait))
+        return group
+
+    def join(self, group: str, until: Until, timeout: Any, name: str | None) -> Group:
+        """Return how the children of a started group ended, or raise ``Parked``.
+
+        See ``RoundContext.join``.
+        """
+        wait_name = self._named(name)
+        known = self.group(group)
+        if known is None:
+            raise InvalidChild(
+                f"{self.where}: join({group!r}): expected what context.start has returned in this "
+                "run, and no other step has joined"
+            )
+        need = Need.of(until, known.total)
+        seconds = None if timeout is None else _checked_seconds(timeout)
+        wait = Wait(wait_name, {}, seconds, GroupWait(group, need, known.total))
+        found = self._unless_over(wait, known.ended)
+        if need.met_by(known.ended) is not None:
+            self.joined = (*self.joined, group)
+        return found
+
+    def _unless_over(self, wait: Wait, ended: Sequence[Ended]) -> Group:
+        """Return the children for which a wait was, or raise ``Parked`` if it is not over."""
+        assert wait.children is not None
+        enough = wait.children.need.met_by(ended)
+        if enough is None and not self._has_timed_out(wait):
+            self._park(wait)
+        return Group(ended if enough is None else enough, wait.children.total)
+
+    def group_name(self, wait: str) -> str:
+        """Return the name in the run of the group that a wait of this step is for."""
+        return wait
+
+    def group(self, name: str) -> KnownGroup | None:
+        """Return what is known of a group of children; None if there is no such group."""
+        return self._groups.get(name)
+
+    def planned(self, children: Sequence[Child]) -> tuple[str, ...]:
+        """Return the texts from which these children can be started, after a check."""
+        return ()
+
+    def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
+        """Return the next unread signal of each of these names that was sent to the run.
+
+        They are in the order of their arrival. Signals that this round has used are not unread.
+        """
+        found: dict[str, ReceivedSignal] = {}
+        for signal in self._sent:
+            if signal.name in names and signal.number > self._used(signal.name):
+                found.setdefault(signal.name, signal)
+        return list(found.values())
+
+    def _used(self, name: str) -> int:
+        return self.used.get(name, 0)
+
+    def _take_first(self, names: Sequence[str]) -> ReceivedSignal | None:
+        unread = self.unread(names)
+        if not unread:
+            return None
+        self.used = {**self.used, unread[0].name: unread[0].number}
+        return unread[0]
+
+    def _named(self, name: str | None) -> str:
+        if len(self._names) == MOST_WAITS:
+            raise FatalError(
+                f"{self.where}: the node waits more than {MOST_WAITS} times in one step; "
+                "let it return between its waits"
+            )
+        chosen = str(len(self._names) + 1) if name is None else name
+        if not is_name(chosen) or chosen in self._names or (name is not None and name.isdecimal()):
+            raise InvalidFlow(
+                f"{self.where}: {name!r} is no name for this wait; expected letters, digits, '_', "
+                "'.' or '-', not only digits, and no name that this step has used"
+            )
+        self._names = (*self._names, chosen)
+        return chosen
+
+    def _has_timed_out(self, wait: Wait) -> bool:
+        return wait.name in self._over or f"~{wait.name}" in self._journal.recorded
+
+    def _park(self, wait: Wait) -> NoReturn:
+        if (reason := _REFUSED.get()) is not None:
+            raise FatalError(f"{self.where}: {reason}")
+        self.parked = wait
+        raise Parked(wait)
+
+
+#: Why the code that is being run must not wait. Each of several threads of a round has its own.
+_REFUSED: ContextVar[str | None] = ContextVar("no_waits", default=None)
+
+
+@contextmanager
+def no_waits(reason: str) -> Iterator[None]:
+    """Refuse the waits of the code inside the ``with`` block, with an error that gives a reason.
+
+    Of two such blocks, the outer one gives the reason.
+    """
+    before = _REFUSED.set(_REFUSED.get() or reason)
+    try:
+        yield
+    finally:
+        _REFUSED.reset(before)
+
+
+def waits_are_refused() -> bool:
+    """Return whether this code runs inside a ``no_waits`` block: it is that of a step."""
+    return _REFUSED.get() is not None
+
+
+def checked_signal(name: str) -> str:
+    """Validate the name of a signal, and return it.
+
+    Raises:
+        InvalidFlow: it is not valid.
+    """
+    if not isinstance(name, str) or not is_name(name):
+        raise InvalidFlow(
+            f"{name!r} is no name for a signal; expected letters, digits, '_', '.' or '-', "
+            "at most 100"
+        )
+    return name
+
+
+def checked_topic(topic: str) -> str:
+    """Validate a topic, and return it.
+
+    Raises:
+        InvalidFlow: it is not valid.
+    """
+    if not isinstance(topic, str) or not TOPIC.fullmatch(topic):
+        raise InvalidFlow(
+            f"{topic!r:.300} is no topic; expected letters, digits and _ . : @ + -, at most 200, a "
+            "letter or digit first"
+        )
+    return topic
+
+
+def seconds_until(when: datetime, now: datetime) -> float:
+    """Return the seconds from ``now`` until ``when``; 0 if it has passed.
+
+    Raises:
+        InvalidFlow: ``when`` has no time zone.
+    """
+    if when.tzinfo is None:
+        raise InvalidFlow(f"until({when!r}): expected a time with a time zone")
+    return max(0.0, (when - now).total_seconds())
+
+
+def _checked_seconds(value: float | timedelta | str) -> float:
+    try:
+        seconds = as_seconds(value)
+    except ValueError as error:
+        raise InvalidFlow(str(error)) from None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidFlow(f"{value!r} is not a duration; expected {EXPECTED}")
+    if not (math.isfinite(seconds) and 0 <= seconds <= LONGEST):
+        raise InvalidFlow(f"a wait of {value!r} seconds: expected 0 to {LONGEST:.0f} (ten years)")
+    return float(seconds)

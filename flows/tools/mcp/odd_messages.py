@@ -1,0 +1,62 @@
+"""Answers of MCP servers over stdio that do not follow JSON-RPC, as far as they can be understood.
+
+The client library (mcp 2.3) drops such a line, so that its call would never be answered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.flows.core.json_values import canonical
+
+#: The code of an error that has none, or none that is a number.
+NO_CODE = 0
+
+
+def understood(message: Any) -> Any:
+    """Return a message of an MCP server, with an answer in place of a line that is no JSON-RPC.
+
+    An error may be a text, or have no code, or a text as its code. The version may be missing.
+    Other messages, and lines that answer nothing, are returned unchanged.
+    """
+    from mcp.shared.message import SessionMessage
+    from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
+    from pydantic import ValidationError
+
+    if not isinstance(message, ValidationError):
+        return message
+    line = _line_of(message)
+    request = line.get("id")
+    if isinstance(request, bool) or not isinstance(request, int | str) or "method" in line:
+        return message
+    if line.get("error") is not None:
+        error = ErrorData(code=_code_of(line["error"]), message=_text_of(line["error"]))
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error))
+    if isinstance(line.get("result"), dict):
+        answer = JSONRPCResponse(jsonrpc="2.0", id=request, result=line["result"])
+        return SessionMessage(answer)
+    return message
+
+
+def _line_of(error: Any) -> dict[str, Any]:
+    """Return the object that the library could not read; empty if it was no object."""
+    for fault in error.errors(include_url=False):
+        # A message that lacks a field of one kind of message is shown as a whole.
+        if fault["type"] == "missing" and len(fault["loc"]) == 2:
+            line = fault["input"]
+            return line if isinstance(line, dict) else {}
+    return {}
+
+
+def _code_of(error: Any) -> int:
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and not isinstance(code, bool) else NO_CODE
+
+
+def _text_of(error: Any) -> str:
+    if isinstance(error, str):
+        return error
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        code = error.get("code")
+        return f"{error['message']} ({code})" if isinstance(code, str) else str(error["message"])
+    return canonical(error)

@@ -1,0 +1,7 @@
+"""Tools of MCP servers as commands. It needs the extra ``mcp``: ``pip install 'perdure[mcp]'``."""
+
+from __future__ import annotations
+
+from perdure.flows.tools.mcp import mcp_commands
+
+__all__ = ["mcp_commands"]

@@ -1,0 +1,4 @@
+"""What the MCP server tells the route of a request, in the request's state."""
+
+#: Key in scope["state"] of the HTTP status with which a request was refused.
+REFUSED_KEY = "perdure_refused"
