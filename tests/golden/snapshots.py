@@ -26,6 +26,8 @@ _NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(\.\d+)?(?![A-Za-z\d])")
 #: A name that is a JSON list of more than one part; how many buckets there are depends on time.
 _FIGURE = re.compile(r'\["(\w+)".*\]')
 
+#: Paths of digests of code.
+_BUILD = re.compile(r"(^|[ .])builds?(\.|$)")
 #: Fields that hold sentences, some of them short.
 PROSE = ("description", "error", "last_error", "traceback", "why")
 
@@ -124,6 +126,9 @@ class Snapshots:
                 else:
                     yield from self.flattened(leaf, path)
                 return
+        if _BUILD.search(path):
+            yield path, "BUILD"
+            return
         prose = path.rpartition(".")[2].rpartition(" ")[2] in PROSE
         yield path, "text" if prose and text else self._form(text)
 

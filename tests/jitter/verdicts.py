@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.jitter.faults import measures_pace, read_pace
 
@@ -35,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
         pass_on({name: os.environ[name] for name in (PLACES, LOG)})
     if not hasattr(config, "workerinput") and VERDICTS in os.environ:
         config.pluginmanager.register(Writer(Path(os.environ.pop(VERDICTS))))
+
+
+def pytest_sessionstart() -> None:
+    """Have Hypothesis play the same cases in each pass: others could change a verdict by chance."""
+    settings.register_profile("jitter", settings(), derandomize=True)
+    settings.load_profile("jitter")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import ClassVar, NoReturn
 import click
 
 from perdure.worker.cli import exit_codes
+from perdure.worker.cli.interrupts import raise_on
 
 #: Command: its module in perdure.worker.cli.commands, and its line in the help.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -202,6 +204,7 @@ def main() -> NoReturn:
         # A goal may contain characters that the terminal's encoding lacks; printing must not fail.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    raise_on(signal.SIGINT)
     exit_code = run(sys.argv[1:])
     # Python ends a process with a search of all objects for garbage, a quarter of the CPU time of
     # `perdure list` (`python -m benchmarks start`). Frozen objects are not searched.

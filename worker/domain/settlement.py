@@ -19,6 +19,7 @@ from perdure.flows.core.files import BYTES
 from perdure.flows.core.json_values import canonical, storable
 from perdure.flows.core.names import ONLY
 from perdure.flows.core.outcomes import ASK, SAY, Advance, End, Interrupt, Outcome, Renew, Turn
+from perdure.worker.domain.event import VALUES
 from perdure.worker.domain.execution_state import ExecutionStatus
 from perdure.worker.domain.record import (
     EARLIER_CYCLES,
@@ -36,7 +37,7 @@ from perdure.worker.domain.record import (
     pack_turn,
     version_of,
 )
-from perdure.worker.domain.value_log import LEFT_OUT, changes_of
+from perdure.worker.domain.value_log import LEFT_OUT, changes_of, has_recorded
 
 if TYPE_CHECKING:
     from perdure.flows.rounds.flow import Flow
@@ -397,6 +398,8 @@ def _settled(
             event_data = {**event_data, LEFT_OUT: left_out}
         if not options["record"]:
             del options["record"]
+    if flow.record_values and "record" not in options and has_recorded(record, flow.own_values):
+        event_data = {**event_data, VALUES: {}}
     keeps = [] if flow.keep_turns is None else [flow.keep_turns]
     if isinstance(outcome, Renew):
         keeps.append(_keep_turns(outcome))

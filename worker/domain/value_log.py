@@ -1,9 +1,10 @@
 """The log of a run's named values: what each round changed, so that each can be decided anew later.
 
 The event of a round has the values that it changed (``values``), and a digest of all values before
-it (``before``). The first event of a fork has the values that it begins with. The fold of these is
-what the run knew before any of its steps, as far as the digests fit: that is how rounds of an
-earlier release are noticed, which have recorded nothing.
+it (``before``). If the run has values and the round changes none, the event says so: ``values`` is
+empty. The first event of a fork has the values that it begins with. The fold of these is what the
+run knew before any of its steps. Rounds of an earlier release have recorded nothing: they are
+noticed since the digests do not fit, or since an event lacks ``values``.
 """
 
 from __future__ import annotations
@@ -76,6 +77,11 @@ def changes_of(
     return " ".join([_digest(texts), *kept]), left_out
 
 
+def has_recorded(record: Record, own: Collection[str]) -> bool:
+    """Return whether a run has named values of user code."""
+    return any(is_recorded(name.removeprefix(VALUE), own) for name in record.value_texts)
+
+
 def first_values(values: Mapping[str, Any]) -> str | None:
     """Return the values with which a run begins, as its first event has them, or None."""
     return canonical(dict(values)) if values else None
@@ -97,26 +103,36 @@ def values_before(
     """
     values: dict[str, Any] = {}
     last: dict[str, Any] = {}
+    is_sure = False  # whether each round up to here has recorded what it changed
     is_there = False  # whether the event of the step is left, and so all behind it
     for event in events:
         recorded = event.data.get("values")
         if event.type == "submitted":
-            values = dict(recorded or {})
+            values, is_sure = dict(recorded or {}), True
         elif event.type == "renewed":
             if event.step >= step:
                 return None  # A round of an earlier release has dropped values, without a digest.
             values = last
         elif event.type == "committed":
+            is_silent = bool(values) and recorded is None
             if event.step >= step:
                 is_there |= event.step == step
-                if not is_there or "before" in event.data:
-                    fits = is_there and _digest_of(values) == event.data["before"]
-                    return values if fits else None
+                if not is_there:
+                    return None
+                if "before" in event.data:
+                    return values if _digest_of(values) == event.data["before"] else None
+                if is_silent:
+                    return values if is_sure else None
                 continue
+            if "before" in event.data:
+                is_sure = _digest_of(values) == event.data["before"]
+            elif is_silent:
+                is_sure = False
             last = dict(recorded or {})
             values = {**values, **last}
             for name in event.data.get(LEFT_OUT, ()):
                 values.pop(name, None)
+                is_sure = False
     return values if is_there and values == now else None
 
 

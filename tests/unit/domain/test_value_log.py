@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perdure.flows.core.json_values import canonical
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.record import VALUE, Record
-from perdure.worker.domain.value_log import LEFT_OUT, changes_of, values_before
+from perdure.worker.domain.value_log import LEFT_OUT, changes_of, has_recorded, values_before
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = st.sampled_from(["page", "total", "is-done", "own", "_private"])
@@ -58,6 +58,8 @@ def played(
             if option:
                 digest, *names = option.split(" ")
                 data = {"before": digest, "values": {name: changed[name] for name in names}}
+            elif has_recorded(record, OWN):
+                data = {"values": {}}
             if left_out:
                 data[LEFT_OUT] = left_out
         events.append(event("committed", step, data))
@@ -71,6 +73,7 @@ def played(
 
 
 @settings(max_examples=300, deadline=None)
+@example(rounds=[("older", {"total": 1}), ("older", {"total": 0})], first={"total": 0}, gone=0)
 @given(rounds=ROUNDS, first=st.dictionaries(NAMES, VALUES, max_size=2), gone=st.integers(0, 4))
 def test_the_fold_is_what_was_known_or_says_that_it_is_not_recorded(
     rounds: list[tuple[str, dict[str, Any]]], first: dict[str, Any], gone: int

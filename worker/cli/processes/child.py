@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 import click
 
 import perdure
 from perdure.worker.cli.exit_codes import Failed
+from perdure.worker.cli.interrupts import raise_on
 from perdure.worker.cli.processes.restarts import Restarts, ending, no_pause
 from perdure.worker.cli.processes.supervised import DRAIN_SECONDS
 
@@ -160,9 +160,4 @@ class SupervisedChild:
 
 def leave_on_signals() -> None:
     """Make SIGTERM and SIGHUP (a closed terminal) raise KeyboardInterrupt, like Ctrl-C."""
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, leave)
+    raise_on(signal.SIGTERM, signal.SIGHUP)

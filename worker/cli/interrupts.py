@@ -1,0 +1,46 @@
+"""Signals that end a command: each raises KeyboardInterrupt, and none is lost.
+
+Python drops an exception that is raised in a finalizer, and only prints it. A Ctrl-C in that moment
+would be lost, and a command that goes on would not end. So it is raised right after the finalizer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+#: Seconds after which a signal that came in a finalizer is sent again.
+AGAIN = 0.01
+#: Modules whose functions run when an object is gone.
+OF_FINALIZERS = ("weakref", "_weakrefset")
+
+
+def raise_on(*numbers: int) -> None:
+    """Make signals raise KeyboardInterrupt in the main thread, but none that is ignored."""
+    for number in numbers:
+        # A shell has background jobs ignore Ctrl-C.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if any(map(_is_of_finalizer, _callers(frame))):
+        again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+    else:
+        raise KeyboardInterrupt
+
+
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_of_finalizer(frame: FrameType) -> bool:
+    is_known = frame.f_globals.get("__name__") in OF_FINALIZERS
+    return is_known or frame.f_code.co_name == "__del__"
