@@ -28,6 +28,7 @@ from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.store import Claim, ClaimRefused, CommitReply, Store
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver
+from tests.support.waits import WORK
 from tests.support.workflow_effects import let_time_pass
 
 LEDGER = "LEDGER"
@@ -235,7 +236,7 @@ def tale_of(
             client.resume(run.id, answer, interrupt=question.id)
         return client.get(run.id).status.ended
 
-    until(rests, "the end of the run", 60)
+    until(rests, "the end of the run", WORK)
     tale.run, tale.effects, tale.points = client.get(run.id), player.effects(), len(player.points())
     assert tale.run.status is RunStatus.COMPLETED, (tale.at, tale.run.error)
     return tale

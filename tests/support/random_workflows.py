@@ -19,6 +19,7 @@ from perdure import (
 )
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver
+from tests.support.waits import WORK
 from tests.support.workflow_effects import BEGUN, Killed, journal, let_time_pass, play_one
 
 Op = tuple[Any, ...]
@@ -301,7 +302,7 @@ def played_by_chance(
             client.resume(each.run_id, said, interrupt=each.id)
         return client.get(run.id).status.ended
 
-    until(rests, "the end of the run", 60)
+    until(rests, "the end of the run", WORK)
     found = client.get(run.id)
     assert found.status is RunStatus.COMPLETED, found.error
     return found.answer, journal(client, run)

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 #: Seconds between two looks.
 PAUSE = 0.005
+#: The bound of what a test does itself, round by round: it ends a loop that would never end, well
+#: before pytest's limit. How long the work takes on a busy machine says nothing.
+WORK = 110.0
 #: Part of its bound after which a wait is reported.
 NEAR = 0.5
 

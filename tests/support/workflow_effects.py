@@ -14,6 +14,7 @@ from perdure.flows.core.errors import ProcessEnd
 from perdure.worker.ids import process_name
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving
+from tests.support.waits import WORK
 
 #: What steps have done, and how often their functions were begun.
 DONE: Counter[str] = Counter()
@@ -123,7 +124,7 @@ def play(driver: Driver, run: Run) -> Run:
         found = driver.client.get(run.id)
         return found.status.ended or found.status is RunStatus.INTERRUPTED
 
-    until(rests, "the end of the run")
+    until(rests, "the end of the run", WORK)
     return driver.client.get(run.id)
 
 
@@ -137,7 +138,7 @@ def play_anywhere(settings: Settings, run: Run) -> Run:
             found = another.client.get(run.id)
             return found.status.ended or found.status is RunStatus.INTERRUPTED
 
-    until(rests, "the end of the run", 60)
+    until(rests, "the end of the run", WORK)
     with driving(settings) as another:
         return another.client.get(run.id)
 
