@@ -34,9 +34,10 @@ from pydantic_settings import (
 from perdure.flows.core.durations import as_seconds, is_duration
 from perdure.flows.core.secrets import is_reference
 from perdure.worker.errors import InvalidSettings
+from perdure.worker.http_urls import check_link
 from perdure.worker.logs import LogFormat
 from perdure.worker.notification_rules import RULE_NAME, NotificationRule
-from perdure.worker.urls import check_link, place_of
+from perdure.worker.urls import place_of
 
 logger = logging.getLogger("perdure.settings")
 

@@ -27,7 +27,8 @@ from perdure.flows.core.names import NAME, Role
 from perdure.flows.core.summaries import MOST
 from perdure.flows.loading.errors import FileFaults
 from perdure.flows.rings.config import CommandConfig, ExecutorConfig, SubflowsConfig
-from perdure.flows.rounds.waits import LONGEST, MOST_NAMES
+from perdure.flows.rounds.wait_arguments import LONGEST
+from perdure.flows.rounds.waits import MOST_NAMES
 from perdure.flows.tools.mcp.config import ServerConfig
 
 Name = Annotated[str, Field(pattern=f"^(?:{NAME.pattern})$")]

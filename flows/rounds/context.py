@@ -54,13 +54,8 @@ from perdure.flows.rounds.children import (
 )
 from perdure.flows.rounds.notes import NO_NOTES, NoteAccess, Notes
 from perdure.flows.rounds.providers import ALL_MAY_ASK, Endpoint, Providers
-from perdure.flows.rounds.waits import (
-    Mailbox,
-    ReceivedSignal,
-    checked_signal,
-    checked_topic,
-    seconds_until,
-)
+from perdure.flows.rounds.wait_arguments import checked_signal, checked_topic, seconds_until
+from perdure.flows.rounds.waits import Mailbox, ReceivedSignal
 
 
 def _no_retry(error: BaseException, own: Retry | None = None) -> bool:

@@ -7,19 +7,17 @@ then there at once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from perdure.flows.core.durations import EXPECTED, as_seconds
 from perdure.flows.core.errors import FatalError, InvalidFlow
 from perdure.flows.core.json_values import canonical, storable
-from perdure.flows.core.names import TOPIC, is_name
+from perdure.flows.core.names import is_name
 from perdure.flows.core.round_journal import Journal
 from perdure.flows.rounds.children import (
     Child,
@@ -32,9 +30,8 @@ from perdure.flows.rounds.children import (
     Need,
     Until,
 )
+from perdure.flows.rounds.wait_arguments import _checked_seconds, checked_signal
 
-#: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
-LONGEST = 10 * 365.25 * 86_400
 #: Signals of which a wait may expect one.
 MOST_NAMES = 8
 #: Waits of one step. Each leaves a mark that every attempt of the step reads.
@@ -410,54 +407,3 @@ def no_waits(reason: str) -> Iterator[None]:
 def waits_are_refused() -> bool:
     """Return whether this code runs inside a ``no_waits`` block: it is that of a step."""
     return _REFUSED.get() is not None
-
-
-def checked_signal(name: str) -> str:
-    """Validate the name of a signal, and return it.
-
-    Raises:
-        InvalidFlow: it is not valid.
-    """
-    if not isinstance(name, str) or not is_name(name):
-        raise InvalidFlow(
-            f"{name!r} is no name for a signal; expected letters, digits, '_', '.' or '-', "
-            "at most 100"
-        )
-    return name
-
-
-def checked_topic(topic: str) -> str:
-    """Validate a topic, and return it.
-
-    Raises:
-        InvalidFlow: it is not valid.
-    """
-    if not isinstance(topic, str) or not TOPIC.fullmatch(topic):
-        raise InvalidFlow(
-            f"{topic!r:.300} is no topic; expected letters, digits and _ . : @ + -, at most 200, a "
-            "letter or digit first"
-        )
-    return topic
-
-
-def seconds_until(when: datetime, now: datetime) -> float:
-    """Return the seconds from ``now`` until ``when``; 0 if it has passed.
-
-    Raises:
-        InvalidFlow: ``when`` has no time zone.
-    """
-    if when.tzinfo is None:
-        raise InvalidFlow(f"until({when!r}): expected a time with a time zone")
-    return max(0.0, (when - now).total_seconds())
-
-
-def _checked_seconds(value: float | timedelta | str) -> float:
-    try:
-        seconds = as_seconds(value)
-    except ValueError as error:
-        raise InvalidFlow(str(error)) from None
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise InvalidFlow(f"{value!r} is not a duration; expected {EXPECTED}")
-    if not (math.isfinite(seconds) and 0 <= seconds <= LONGEST):
-        raise InvalidFlow(f"a wait of {value!r} seconds: expected 0 to {LONGEST:.0f} (ten years)")
-    return float(seconds)

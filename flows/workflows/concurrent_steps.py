@@ -17,7 +17,8 @@ from perdure.flows.core.errors import FatalError
 from perdure.flows.core.live_text import LiveText
 from perdure.flows.core.round_journal import SCOPE, Journal, with_spent
 from perdure.flows.rounds.context import RoundContext, altered
-from perdure.flows.rounds.waits import Mailbox, ReceivedSignal, checked_signal
+from perdure.flows.rounds.wait_arguments import checked_signal
+from perdure.flows.rounds.waits import Mailbox, ReceivedSignal
 from perdure.flows.workflows.requests import StepRequest
 
 #: Fields of a step's record with the changes that the step made to its context.

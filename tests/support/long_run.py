@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from perdure import Client, Run
-from perdure.worker.domain.record import pack_turn
+from perdure.worker.domain.turn_texts import pack_turn
 from perdure.worker.store import Store
 
 TRACEBACK = """ValueError: no such till

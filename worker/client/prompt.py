@@ -18,7 +18,7 @@ from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.providers import Endpoint
 from perdure.worker.domain.budget import BudgetAccount
 from perdure.worker.domain.prompt import PromptOfRound
-from perdure.worker.domain.record import unpack_turns
+from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.engine.notes import RunNotes
 from perdure.worker.errors import ArtifactNotFound, InvalidInput, UnknownFlow
 from perdure.worker.presentation.text import count

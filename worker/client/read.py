@@ -17,9 +17,10 @@ from perdure.worker.client.results import RunResults, rests, still
 from perdure.worker.client.run_counts import status_counts
 from perdure.worker.client.run_list import RunFilter, list_runs
 from perdure.worker.domain.event import LAST, Event, is_trimmed
-from perdure.worker.domain.record import FORKED, GROUPS, KEEP_EVENTS, Record, unpack_turns
+from perdure.worker.domain.record import FORKED, GROUPS, KEEP_EVENTS, Record
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
 from perdure.worker.domain.run_query import BY_END, RunQuery
+from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.errors import ArtifactNotFound, DamagedRun, InvalidInput
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 from perdure.worker.store.queries import ALWAYS

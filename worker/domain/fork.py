@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, Any
 from perdure.flows.core.files import MOST_TOGETHER
 from perdure.flows.core.json_values import canonical, storable
 from perdure.flows.core.names import REMARKS
-from perdure.worker.domain.record import (
-    FILES,
-    FOLLOWS,
-    FORGOTTEN,
-    FORKED,
-    VALUE,
-    Record,
-    pack_turn,
-)
+from perdure.worker.domain.record import FILES, FOLLOWS, FORGOTTEN, FORKED, VALUE, Record
+from perdure.worker.domain.turn_texts import pack_turn
 from perdure.worker.errors import InvalidInput, NotForkable
 
 if TYPE_CHECKING:

@@ -7,65 +7,16 @@ whose names begin with a given text, and a memory of which fields are content.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from perdure.flows.core.files import FileReference
 from perdure.flows.core.json_values import canonical, read
-from perdure.flows.core.outcomes import Command, Turn
 from perdure.worker.domain.execution_state import ExecutionState, is_plain
+from perdure.worker.domain.stored_fields import MOST, FieldPrefix, cached_field
 from perdure.worker.errors import DamagedRun
-
-T = TypeVar("T")
-
-
-class cached_field(Generic[T]):  # noqa: N801 - used like property
-    """``functools.cached_property`` without its lock.
-
-    Taking the lock costs more than computing most of the values that are cached here. Python
-    removed it in version 3.12.
-    """
-
-    def __init__(self, function: Callable[[Any], T]) -> None:
-        self._function = function
-        self.__doc__ = function.__doc__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, thing: Any, owner: type) -> T:
-        value = thing.__dict__[self._name] = self._function(thing)
-        return value
-
-
-#: Names that are remembered at most. A run has about fifty fields made by the engine, with equal
-#: names in every run; the limit bounds the memory.
-MOST = 200
-
-
-class FieldPrefix:
-    """A search for names with a prefix that remembers the names without it.
-
-    In most rounds no name has the prefix. The search then takes a fifth of the time.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._others: set[str] = set()
-
-    def names(self, fields: Mapping[str, str]) -> list[str]:
-        """Return the names in a run's fields that begin with the prefix, in their order."""
-        others = self._others
-        if others.issuperset(fields):
-            return []
-        unknown = [name for name in fields if name not in others]
-        matching = [name for name in unknown if name.startswith(self.text)]
-        if len(matching) < len(unknown) and len(others) < MOST:
-            others.update(set(unknown).difference(matching))
-        return matching
-
 
 #: Newest schema version that this code reads. A worker leaves runs with a newer version to newer
 #: workers.
@@ -477,59 +428,3 @@ def failing_since(fields: Mapping[str, str], field: str = FAILING) -> float | No
         case [epoch, step, since, _] if (epoch, step) == (fields.get("epoch"), fields.get("step")):
             return float(since) if since.isdecimal() and len(since) < 15 else None
     return None
-
-
-def pack_turn(turn: Turn, run_id: str) -> str:
-    """Return a turn as the text that is stored in the run's history.
-
-    The text is a short digest of the run's id and the turn, a space, and the turn's JSON.
-    """
-    command = turn.command
-    text = canonical({"command": command and _packed(command), "observation": turn.observation})
-    return f"{_short(run_id, text)} {text}"
-
-
-def _packed(command: Command) -> dict[str, Any]:
-    data = {"name": command.name, "args": dict(command.args), "extras": dict(command.extras)}
-    return (
-        {**data, "call": command.call, "part": command.part}
-        if command.call or command.part
-        else data
-    )
-
-
-def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
-    """Return the turns of a run from the stored entries of its history.
-
-    Raises:
-        DamagedRun: An entry is not what was appended, or belongs to another run.
-    """
-    texts = []
-    for entry in entries:
-        digest, _, text = entry.partition(" ")
-        if digest != _short(run_id, text):
-            raise DamagedRun(
-                f"run {run_id}: an entry of its history does not match its digest or belongs "
-                "to another run; it is quarantined"
-            )
-        texts.append(text)
-    try:
-        return [
-            Turn((command := data["command"]) and Command(**command), data["observation"])
-            for data in _read_all(texts)
-        ]
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise DamagedRun(
-            f"run {run_id}: an entry of its history is not a turn "
-            f"({type(error).__name__}); it is quarantined"
-        ) from error
-
-
-def _read_all(texts: Sequence[str]) -> list[Any]:
-    """Decode JSON texts, at once, which takes a third of the time."""
-    values: list[Any] = read(f"[{','.join(texts)}]")
-    return values if len(values) == len(texts) else [read(text) for text in texts]
-
-
-def _short(run_id: str, text: str) -> str:
-    return hashlib.sha256(f"{run_id} {text}".encode("utf-8", "surrogateescape")).hexdigest()[:16]

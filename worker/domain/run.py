@@ -7,20 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Annotated, Any, ClassVar, Required
-
-from pydantic import with_config
-from typing_extensions import TypedDict
+from typing import Annotated, Any, ClassVar
 
 from perdure.flows.core.names import ONLY
 from perdure.worker.domain.document import (
-    CLOSED,
-    OPEN,
     DescribedBy,
     Document,
-    MaybeText,
-    TimeText,
-    absent,
 )
 from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.fork import shown_origin
@@ -41,6 +33,7 @@ from perdure.worker.domain.record import (
     awaited,
     failing_since,
 )
+from perdure.worker.domain.run_details import RunDetails
 from perdure.worker.errors import DamagedRun
 
 
@@ -58,182 +51,6 @@ class RunStatus(Enum):
     def ended(self) -> bool:
         """Whether the run has ended: nothing more happens until it is resumed or retried."""
         return self in (RunStatus.STOPPED, RunStatus.COMPLETED, RunStatus.ERRORED)
-
-
-@with_config(CLOSED)
-class RunInterrupt(TypedDict):
-    """The run's open question, or its last one."""
-
-    id: str
-    """An answer that names this id applies to no other question."""
-    kind: str | None
-    reason: str | None
-    data: Any
-    answered: bool
-    deadline: TimeText | None
-    """When ``default`` is taken as the answer. Not set: never."""
-    default: Any
-
-
-@with_config(CLOSED)
-class UsedCycles(TypedDict):
-    """The cycles that a run used, and its limit."""
-
-    cycles: int
-    of: int | None
-
-
-@with_config(CLOSED)
-class RunCall(TypedDict):
-    """The command that a run carries out, and nothing else."""
-
-    command: str
-    args: dict[str, Any]
-
-
-@with_config(CLOSED)
-class RunFile(TypedDict):
-    """A file of the run: everything but its bytes."""
-
-    file: str
-    """Its name in the run."""
-    media_type: str
-    bytes: int
-    digest: str
-    """The first 16 hexadecimal digits of its SHA-256."""
-
-
-@with_config(CLOSED)
-class ForkOrigin(TypedDict):
-    """The run from which a fork has the rounds before its first one."""
-
-    run: str
-    step: int
-    """The fork's first round. It was played anew."""
-    turns: int
-    """Number of turns of the history that the fork has from it."""
-    spent: dict[str, float]
-    """What the rounds before had spent. It is not part of what the fork has spent."""
-
-
-class ShortBudget(TypedDict):
-    """A budget that is used up, and the run that has it."""
-
-    budget: str
-    of: str
-
-
-@with_config(OPEN)
-class RunDetails(TypedDict, total=False):
-    """Facts about the run beyond its status.
-
-    Fields that do not apply are left out. Times are those of the state server.
-    """
-
-    submitted_by: MaybeText
-    """The run's owner."""
-    topic: MaybeText
-    """The topic that the run took, see ``Client.submit``. Another run may hold it by now."""
-    model: MaybeText
-    """The model that the submission chose for the run."""
-    files: list[RunFile]
-    """The files that were submitted with the run. Left out if there are none."""
-    exposed: list[str]
-    """The protocols to whose clients its flow was exposed at the submission: ``mcp``, ``openai``.
-
-    Left out if there are none.
-    """
-    forked: ForkOrigin | None
-    """Where the run was forked from another one. Set for a fork."""
-    owner: MaybeText
-    """The worker that runs the round in flight, or ran the last one."""
-    waiting_for: MaybeText
-    last_error: MaybeText
-    traceback: MaybeText
-    """The traceback of the last failed round, until a later round is committed.
-
-    Lists of runs leave it out.
-    """
-    last_node: MaybeText
-    stop_mode: MaybeText
-    stop_by: MaybeText
-    stop_reason: MaybeText
-    in_doubt: MaybeText
-    """``step/node/attempt`` of a round that was in flight and fenced.
-
-    Its effects may or may not have happened.
-    """
-    quarantined: MaybeText
-    parent: MaybeText
-    """The run that started this one, and waits for it."""
-    group: MaybeText
-    """The group of its parent's children to which it belongs: ``STEP.NAME``."""
-    place: int
-    """Its position in this group, from 0. Set for runs that have a parent."""
-    depth: int
-    """Its generation: 1 for a child of a run without parent. Set for runs that have a parent."""
-    root: MaybeText
-    """The run without parent at the top of its tree."""
-    call: RunCall | None
-    """Set for a run that carries out one of several commands of its parent at once."""
-    resumed_by: MaybeText
-    """The last to answer or resume the run. ``deadline`` if a question's deadline did."""
-    epoch: Required[int]
-    attempt: Required[int]
-    failures: Required[int]
-    losses: Required[int]
-    """Number of workers lost during this step."""
-    cycles: Required[int]
-    turns: Required[int]
-    """Number of turns of the history, with the ``forgotten`` ones."""
-    forgotten: int
-    """Number of the oldest turns, which are gone. Set if any are."""
-    generation: int
-    """How often the run was renewed. Set if it was."""
-    earlier_cycles: int
-    """The cycles before the last renewal. Set if the run was renewed."""
-    keep_events: int
-    """Number of the newest events that the run keeps. Set if it does not keep all."""
-    budgets: dict[str, float]
-    """The limits by name, with what was added to them. They count the runs below it too."""
-    spent: dict[str, float]
-    """What the run itself has spent, by name."""
-    spent_below: dict[str, float]
-    """What the runs below it have spent, by name, and how many they are (``runs``)."""
-    waits_for_budget: ShortBudget | None
-    """The budget of a run above for which the run waits. Another run asks a person for it."""
-    unfinished: UsedCycles | None
-    """Set for a completed run that used up its cycles.
-
-    To continue it, resume it with ``add: {"cycles": N}``.
-    """
-    idle_seconds: Annotated[float, absent(0)]
-    """How long the run has waited for people."""
-    progress: Any
-    interrupt: RunInterrupt | None
-    started_at: TimeText | None
-    claimed_at: TimeText | None
-    lease_until: TimeText | None
-    beat_at: TimeText | None
-    waiting_until: TimeText | None
-    waiting_since: TimeText | None
-    """When the first of its provider's failures came for which the run waits."""
-    wait_until: TimeText | None
-    """When the time of the node's wait is over."""
-    signals: list[str] | None
-    """The signals for which the node waits."""
-    received: int
-    """The number of signals that were sent to the run. Left out if there are none."""
-    waits_for_children: list[str] | None
-    """The groups of children for which the node waits."""
-    trace_id: MaybeText
-    not_before: TimeText | None
-    deadline: TimeText | None
-    ended_at: TimeText | None
-    stop_asked_at: TimeText | None
-    stop_seen_at: TimeText | None
-    stopped_at: TimeText | None
-    resumed_at: TimeText | None
 
 
 @dataclass(frozen=True)

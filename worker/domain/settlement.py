@@ -34,9 +34,9 @@ from perdure.worker.domain.record import (
     Record,
     content_of,
     digest_of_content,
-    pack_turn,
     version_of,
 )
+from perdure.worker.domain.turn_texts import pack_turn
 from perdure.worker.domain.value_log import LEFT_OUT, changes_of, has_recorded
 
 if TYPE_CHECKING:

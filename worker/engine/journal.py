@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from perdure.flows.core.errors import FatalError, RoundStopped, UnstorableValue
 from perdure.flows.core.files import MOST_TOGETHER
 from perdure.flows.core.round_journal import Journal
-from perdure.worker.domain.record import FieldPrefix
+from perdure.worker.domain.stored_fields import FieldPrefix
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store import Claim, NotReplicated, Store, StoreUnavailable
 

@@ -16,10 +16,10 @@ from perdure.flows.rounds.waits import Mailbox, ReceivedSignal
 from perdure.worker.domain.record import ALL_HEARD, ARRIVED, GROUPS, Record
 from perdure.worker.engine.children import Planner, read_group
 from perdure.worker.errors import DamagedRun
+from perdure.worker.http_urls import parse_http
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store, StoreUnavailable
 from perdure.worker.store.replies import StoredSignal, signal_of
-from perdure.worker.urls import parse_http
 
 #: Path of the API on an HTTP server.
 API = "/api/v1"

@@ -18,15 +18,8 @@ from perdure.flows.rounds.providers import ALL_MAY_ASK, Endpoint, Providers
 from perdure.worker.domain.budget import NOTHING_SPENT, BudgetAbove, BudgetAccount
 from perdure.worker.domain.failed_attempt import may_retry
 from perdure.worker.domain.fork import origins_of
-from perdure.worker.domain.record import (
-    FILES,
-    FORKED,
-    KEY_SALT,
-    RETRIED,
-    VALUE,
-    Record,
-    unpack_turns,
-)
+from perdure.worker.domain.record import FILES, FORKED, KEY_SALT, RETRIED, VALUE, Record
+from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.engine.earlier import StoredEarlier
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal

@@ -14,8 +14,9 @@ from perdure.flows.core.thread_messages import (
     text_of,
     unpacked,
 )
-from perdure.worker.domain.record import ARRIVED, FOLLOWS, Record, unpack_turns
+from perdure.worker.domain.record import ARRIVED, FOLLOWS, Record
 from perdure.worker.domain.run import RunStatus, status_of
+from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.store.transitions import Store
 
 #: Runs of a thread that are read.

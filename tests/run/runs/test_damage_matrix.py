@@ -10,7 +10,7 @@ import pytest
 
 from perdure import PerdureError, RunStatus
 from perdure.worker.doctor import examine
-from perdure.worker.domain.record import pack_turn, unpack_turns
+from perdure.worker.domain.turn_texts import pack_turn, unpack_turns
 from tests.support.damaged_runs import (
     ANSWER,
     HURT,

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from perdure import Client, Finding, Inbox, Run, RunStatus, StopReceipt
 from perdure.worker.domain.fleet import FlowInfo
-from perdure.worker.domain.run import RunDetails
+from perdure.worker.domain.run_details import RunDetails
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.settings import Settings
 from perdure.worker.web import Caller, Scope, api_router

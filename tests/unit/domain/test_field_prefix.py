@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.worker.domain.record import MOST, FieldPrefix
+from perdure.worker.domain.stored_fields import MOST, FieldPrefix
 
 NAMES = st.lists(
     st.sampled_from(["v:a", "v:", "V:a", "a", "av:", "o:v:", "", "v"]) | st.text(max_size=4),

@@ -26,7 +26,8 @@ from perdure import (
     VerdictCode,
 )
 from perdure.worker.domain.document import Document
-from perdure.worker.domain.run import Done, RunDetails
+from perdure.worker.domain.run import Done
+from perdure.worker.domain.run_details import RunDetails
 from perdure.worker.domain.verdict import Level
 
 texts = st.text(max_size=8)

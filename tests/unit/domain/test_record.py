@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 from perdure.flows.core.json_values import canonical
 from perdure.flows.core.outcomes import Command, Turn
 from perdure.worker.domain.execution_state import ExecutionState
-from perdure.worker.domain.record import (
-    CONTENT,
-    SCHEMA,
-    VALUE,
-    Record,
-    digest_of,
-    pack_turn,
-    unpack_turns,
-    version_of,
-)
+from perdure.worker.domain.record import CONTENT, SCHEMA, VALUE, Record, digest_of, version_of
+from perdure.worker.domain.turn_texts import pack_turn, unpack_turns
 from perdure.worker.errors import DamagedRun
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -13,7 +13,7 @@ from perdure import FatalError, Flow, InvalidFlow, RetryableError, UnstorableVal
 from perdure.flows.core.outcomes import Advance, Command, End, Interrupt, Outcome, Renew, Turn
 from perdure.flows.rounds.flow import Role
 from perdure.worker.domain.failed_attempt import failure, quarantine
-from perdure.worker.domain.record import Record, unpack_turns
+from perdure.worker.domain.record import Record
 from perdure.worker.domain.settlement import (
     GIVE_BACK,
     NextMessage,
@@ -21,6 +21,7 @@ from perdure.worker.domain.settlement import (
     settle,
     with_accounts,
 )
+from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.settings import Settings
 from tests.support.cases import EachCase, cases_of
 from tests.support.run_records import SETTINGS, record

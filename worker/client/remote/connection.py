@@ -18,9 +18,10 @@ from perdure.worker.client import validation
 from perdure.worker.client.connection import not_found
 from perdure.worker.client.remote.problems import raise_problem
 from perdure.worker.errors import InvalidInput, InvalidSettings
+from perdure.worker.http_urls import HttpAddress, parse_http
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.tracing import propagation
-from perdure.worker.urls import HttpAddress, parse_http, place_of
+from perdure.worker.urls import place_of
 
 if TYPE_CHECKING:
     import httpx2

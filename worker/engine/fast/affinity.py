@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perdure.worker.domain.record import ARRIVED, GENERATION, KEEP_EVENTS, FieldPrefix, Record
+from perdure.worker.domain.record import ARRIVED, GENERATION, KEEP_EVENTS, Record
+from perdure.worker.domain.stored_fields import FieldPrefix
 from perdure.worker.engine.commit import Committer
 from perdure.worker.engine.fast_path import CommitResult, RoundCommit
 from perdure.worker.engine.journal import RESULT

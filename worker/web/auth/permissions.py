@@ -34,7 +34,6 @@ from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.metric_history import MetricHistory
 from perdure.worker.domain.note_namespace import NoteNamespace
 from perdure.worker.domain.prompt import PromptOfRound
-from perdure.worker.domain.record import unpack_turns
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
@@ -43,6 +42,7 @@ from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.domain.token import WIDER
 from perdure.worker.domain.transcript import Transcript
+from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import DamagedRun, RunExists, RunNotFound
 from perdure.worker.metrics.exposition import exposition

@@ -12,10 +12,10 @@ from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.token import Scope
 from perdure.worker.errors import DamagedRun
+from perdure.worker.http_urls import filled_link
 from perdure.worker.ids import new_digits
 from perdure.worker.presentation.usage import accounts
 from perdure.worker.settings import Settings
-from perdure.worker.urls import filled_link
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.dashboard.documents import frames_of, part_of, text_of, tree_of
