@@ -15,7 +15,7 @@ from perdure.flows.core.thread_messages import ARTIFACT, packed
 from perdure.worker.domain.event import FIRST, Event
 from perdure.worker.domain.fork import Fork, origins_of, shown_origin
 from perdure.worker.domain.record import FILES, FOLLOWS, FORKED, UNFINISHED, Record
-from perdure.worker.domain.settlement import HISTORY
+from perdure.worker.domain.settle import HISTORY
 from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.errors import InvalidInput, NotForkable
 from perdure.worker.ids import RUN_ID

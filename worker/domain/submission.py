@@ -17,8 +17,9 @@ from perdure.flows.core.files import File, artifacts_of
 from perdure.flows.core.json_values import canonical, storable
 from perdure.flows.core.names import suggest
 from perdure.worker.domain.execution_state import ExecutionState
+from perdure.worker.domain.pauses import pause_between, pause_fields
 from perdure.worker.domain.record import EXPOSED, FILES, digest_of, version_of
-from perdure.worker.domain.settlement import LONGEST, pause_between, pause_fields
+from perdure.worker.domain.settlement import LONGEST
 from perdure.worker.domain.value_log import first_values
 
 if TYPE_CHECKING:

@@ -45,20 +45,11 @@ from perdure.worker.domain.failed_attempt import (
     quarantine,
     wait_for_code,
 )
+from perdure.worker.domain.pauses import too_late
 from perdure.worker.domain.record import ALL_HEARD, ARRIVED, BUILD, ENDING, Record
-from perdure.worker.domain.settlement import (
-    GIVE_BACK,
-    Settlement,
-    charging,
-    end_of,
-    hold_up,
-    park,
-    settle,
-    taking,
-    too_late,
-    with_accounts,
-    with_options,
-)
+from perdure.worker.domain.settle import end_of, settle, with_accounts
+from perdure.worker.domain.settled_waits import hold_up, park
+from perdure.worker.domain.settlement import GIVE_BACK, Settlement, charging, taking, with_options
 from perdure.worker.engine.drain import Drain
 from perdure.worker.engine.heartbeat import Heartbeat, Lease
 from perdure.worker.engine.kept import KeptStates, RunKept

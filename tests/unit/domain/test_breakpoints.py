@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.worker.domain.execution_state import ExecutionStatus
-from perdure.worker.domain.settlement import Pause, pause_between, rounds_exhausted, too_late
+from perdure.worker.domain.pauses import Pause, pause_between, rounds_exhausted, too_late
 
 NODES = st.sampled_from(["Controller", "Executor", "Human"])
 

@@ -14,13 +14,8 @@ from perdure.flows.core.outcomes import Advance, Command, End, Interrupt, Outcom
 from perdure.flows.rounds.flow import Role
 from perdure.worker.domain.failed_attempt import failure, quarantine
 from perdure.worker.domain.record import Record
-from perdure.worker.domain.settlement import (
-    GIVE_BACK,
-    NextMessage,
-    Settlement,
-    settle,
-    with_accounts,
-)
+from perdure.worker.domain.settle import settle, with_accounts
+from perdure.worker.domain.settlement import GIVE_BACK, NextMessage, Settlement
 from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.settings import Settings
 from tests.support.cases import EachCase, cases_of
