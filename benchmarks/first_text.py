@@ -24,7 +24,7 @@ from benchmarks.processes import process, python, until
 from benchmarks.redis_server import redis_server
 from benchmarks.sides.perdure import alive, worker_command
 from perdure import Client, ControllerExecutorFlow, Settings, register
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 
 MODULE = "benchmarks.first_text"
 FLOW = "first_text"

@@ -16,7 +16,7 @@ from genai_prices import Usage, calc_price
 
 from benchmarks.prompt_cache_server import BYTES_A_TOKEN, Counted, serving
 from perdure import ControllerExecutorFlow, command, register
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 from perdure.worker.embedded import EmbeddedServer
 from perdure.worker.settings import Settings
 from tests.support.round_driver import driving

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     )
     from perdure.flows.core.retry import Retry
     from perdure.flows.core.thread_messages import ThreadMessage
+    from perdure.flows.executors.container import Container, ContainerFailed
+    from perdure.flows.executors.sandbox import Sandbox, SandboxCommand, ThisMachine
+    from perdure.flows.executors.shell import shell_command
+    from perdure.flows.executors.subprocesses import ProcessEnding
     from perdure.flows.loading.sources import add_directory
     from perdure.flows.rings.branching_flow import BranchingFlow
     from perdure.flows.rings.circular import CircularFlow, Node, interface
@@ -75,10 +79,6 @@ if TYPE_CHECKING:
         registered,
     )
     from perdure.flows.rounds.waits import Mailbox, Parked, ReceivedSignal
-    from perdure.flows.tools.container import Container, ContainerFailed
-    from perdure.flows.tools.sandbox import Sandbox, SandboxCommand, ThisMachine
-    from perdure.flows.tools.shell import shell_command
-    from perdure.flows.tools.subprocesses import ProcessEnding
     from perdure.flows.workflows import (
         Ask,
         AsyncSteps,
@@ -136,13 +136,13 @@ if TYPE_CHECKING:
     from perdure.worker.settings import Settings
 
 _HOMES = {
-    "ProcessEnding": "perdure.flows.tools.subprocesses",
-    "shell_command": "perdure.flows.tools.shell",
-    "ThisMachine": "perdure.flows.tools.sandbox",
-    "SandboxCommand": "perdure.flows.tools.sandbox",
-    "Sandbox": "perdure.flows.tools.sandbox",
-    "ContainerFailed": "perdure.flows.tools.container",
-    "Container": "perdure.flows.tools.container",
+    "ProcessEnding": "perdure.flows.executors.subprocesses",
+    "shell_command": "perdure.flows.executors.shell",
+    "ThisMachine": "perdure.flows.executors.sandbox",
+    "SandboxCommand": "perdure.flows.executors.sandbox",
+    "Sandbox": "perdure.flows.executors.sandbox",
+    "ContainerFailed": "perdure.flows.executors.container",
+    "Container": "perdure.flows.executors.container",
     "AccessDenied": "perdure.worker.errors",
     "Advance": "perdure.flows.core.outcomes",
     "Approval": "perdure.flows.commands.approval",

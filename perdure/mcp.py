@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from perdure.flows.tools.mcp import mcp_commands
+from perdure.flows.executors.mcp import mcp_commands
 
 __all__ = ["mcp_commands"]

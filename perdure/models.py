@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 
 __all__ = ["ModelController"]

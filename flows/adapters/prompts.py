@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from perdure.flows.agents.chat import UserMessage
-from perdure.flows.agents.files import MOST_OF_A_TEXT, form_of, loaded, message_with
+from perdure.flows.controllers.model.chat import UserMessage
+from perdure.flows.controllers.model.files import MOST_OF_A_TEXT, form_of, loaded, message_with
 from perdure.flows.core.errors import InvalidFlow
 from perdure.flows.core.files import BYTES, File, FileReference, artifact_name
 from perdure.flows.core.json_values import canonical

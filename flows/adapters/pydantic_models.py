@@ -28,8 +28,8 @@ from pydantic_ai.tools import RunContext
 from pydantic_ai.usage import RequestUsage
 
 from perdure.flows.adapters.approvals import arguments
-from perdure.flows.agents.errors import failed
-from perdure.flows.agents.stream_repairs import count_last_usage
+from perdure.flows.controllers.model.errors import failed
+from perdure.flows.controllers.model.stream_repairs import count_last_usage
 from perdure.flows.core.errors import BadReply, PerdureError, RetryableError
 from perdure.flows.core.json_values import canonical
 from perdure.flows.rounds.context import RoundContext

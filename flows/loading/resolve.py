@@ -12,6 +12,7 @@ from perdure.flows.commands.controller import Controller, InvalidController, reg
 from perdure.flows.core.budgets import check_budgets
 from perdure.flows.core.errors import InvalidFlow, InvalidInput
 from perdure.flows.core.names import Names, registered_nodes, suggest
+from perdure.flows.executors.mcp.config import ServerConfig
 from perdure.flows.loading.errors import FileFaults, Place
 from perdure.flows.loading.schema import InterfaceKeys, NodeKeys, RunKeys
 from perdure.flows.loading.validate import nearest
@@ -27,7 +28,6 @@ from perdure.flows.rings.controller_executor import ControllerExecutorFlow
 from perdure.flows.rings.run_node import ITEM, RunNode, names_in
 from perdure.flows.rings.wait_nodes import signal_node, sleep_node, until_node
 from perdure.flows.rounds.lifespans import Lifespan, registered_lifespans
-from perdure.flows.tools.mcp.config import ServerConfig
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def commands_at(
         faults: Gets a fault for each name that is unknown.
         brought: Names of commands that the controller brings along. They are left out.
     """
-    import perdure.flows.tools  # noqa: F401  registers the commands that ship
+    import perdure.flows.executors  # noqa: F401  registers the commands that ship
 
     named = chosen if isinstance(chosen, Mapping) else {name: CommandConfig() for name in chosen}
     specs = []
@@ -81,7 +81,7 @@ def tools_at(
     place: Place, servers: Mapping[str, ServerConfig], faults: FileFaults
 ) -> list[CommandSpec]:
     """Return the MCP servers' tools that a flow file declares, as commands. No server starts."""
-    from perdure.flows.tools.mcp.commands import commands_of_server
+    from perdure.flows.executors.mcp.commands import commands_of_server
 
     specs: list[CommandSpec] = []
     for name, server in servers.items():
@@ -104,7 +104,7 @@ def controller_named(name: str, config: ControllerConfig, faults: FileFaults) ->
     Returns:
         None if the controller cannot be made; the reason is added to the faults.
     """
-    import perdure.flows.agents.model_controller  # noqa: F401  registers the controller `model`
+    import perdure.flows.controllers.model  # noqa: F401  registers the controller `model`
 
     made = None
     with faults.at("controller"):

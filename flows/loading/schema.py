@@ -25,11 +25,11 @@ from perdure.flows.commands.options import RetryConfig
 from perdure.flows.core.durations import as_seconds
 from perdure.flows.core.names import NAME, Role
 from perdure.flows.core.summaries import MOST
+from perdure.flows.executors.mcp.config import ServerConfig
 from perdure.flows.loading.errors import FileFaults
 from perdure.flows.rings.config import CommandConfig, ExecutorConfig, SubflowsConfig
 from perdure.flows.rounds.wait_arguments import LONGEST
 from perdure.flows.rounds.waits import MOST_NAMES
-from perdure.flows.tools.mcp.config import ServerConfig
 
 Name = Annotated[str, Field(pattern=f"^(?:{NAME.pattern})$")]
 Seconds = Annotated[float, BeforeValidator(as_seconds), Field(gt=0, allow_inf_nan=False)]

@@ -25,7 +25,7 @@ from perdure.flows.core.names import suggest
 from perdure.flows.core.summaries import MOST
 
 if TYPE_CHECKING:
-    from perdure.flows.tools.sandbox import Sandbox
+    from perdure.flows.executors.sandbox import Sandbox
 
 #: Values of ``approvers``: everyone, or everyone except the person who submitted the run.
 APPROVERS = ("anyone", "others")
@@ -109,7 +109,7 @@ class ControllerConfig(StrictModel):
 
 
 class ContainerConfig(StrictModel):
-    """A container in which ``run_shell`` runs. See ``perdure.flows.tools.container``."""
+    """A container in which ``run_shell`` runs. See ``perdure.flows.executors.container``."""
 
     image: str
     runtime: Literal["docker", "podman"] = "docker"
@@ -127,7 +127,7 @@ class ContainerConfig(StrictModel):
     @classmethod
     def _is_valid_part(cls, value: Any, info: ValidationInfo) -> Any:
         # Each key by itself, so that all faults are reported, each at its line.
-        from perdure.flows.tools.container import Container
+        from perdure.flows.executors.container import Container
 
         try:
             Container(**{"image": "image", str(info.field_name): value})
@@ -137,7 +137,7 @@ class ContainerConfig(StrictModel):
 
     def made(self) -> Sandbox:
         """Create the container that this configuration describes."""
-        from perdure.flows.tools.container import Container
+        from perdure.flows.executors.container import Container
 
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return Container(**{**values, "options": tuple(self.options)})

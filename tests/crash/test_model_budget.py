@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from perdure import Client, ControllerExecutorFlow, command, register
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 from tests.conftest import StartsWorkers
 from tests.support.chat_server import Asked, Says, chat_server
 from tests.support.redis_servers import until

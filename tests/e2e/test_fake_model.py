@@ -12,7 +12,7 @@ from tests.support.workers import WorkerProcess
 
 FLOW = """
 from perdure import Command, ControllerExecutorFlow, Finish, command, register
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 from perdure.testing import FakeModel
 
 FakeModel([Command("add", {"a": 1, "b": 2}), Finish(3)], name="clerk")

@@ -69,7 +69,7 @@ def test_flows_without_files_never_load_a_yaml_reader() -> None:
 
 
 def test_knowing_the_controller_loads_no_library() -> None:
-    code = "import sys, perdure.flows.agents.model_controller, perdure.flows.rounds.registry as r, perdure.flows.loading.sources as s, pathlib; s.add_directory(pathlib.Path('config/flows')); r.registered();"
+    code = "import sys, perdure.flows.controllers.model, perdure.flows.rounds.registry as r, perdure.flows.loading.sources as s, pathlib; s.add_directory(pathlib.Path('config/flows')); r.registered();"
     code += "print([name for name in ('pydantic_ai', 'openai', 'httpx2') if name in sys.modules], r.load_failures())"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
@@ -82,7 +82,7 @@ def test_reading_a_flow_starts_no_server_and_loads_no_client(tmp_path: Path) -> 
     file = written(tmp_path, FLOW % ("[]", f"touch, {tmp_path}/started"))
     script = (
         "import sys, perdure.app, flows\nfrom pathlib import Path\nfrom perdure.flows.loading import sources\nfrom perdure.flows.rounds import registry\n"
-        "assert 'perdure.flows.tools.mcp' not in sys.modules\nsources.register_file(Path(sys.argv[1]))\n"
+        "assert 'perdure.flows.executors.mcp' not in sys.modules\nsources.register_file(Path(sys.argv[1]))\n"
         "flow = registry.make('remote')\nassert flow.nodes and flow.missing is None and flow.offered()\n"
         "print([name for name in ('mcp', 'mcp_types', 'jsonschema', 'httpx2', 'anyio') if name in sys.modules])"
     )

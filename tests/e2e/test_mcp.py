@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from perdure import Client, Command, ControllerExecutorFlow, Finish, RunStatus, Settings, register
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 from perdure.flows.core.errors import (
     BadReply,
     FatalError,
@@ -26,10 +26,10 @@ from perdure.flows.core.errors import (
     RetryableError,
     RoundStopped,
 )
+from perdure.flows.executors.mcp import mcp_commands, session
+from perdure.flows.executors.mcp.event_loop import background
+from perdure.flows.executors.mcp.results import ToolFailed
 from perdure.flows.rounds.context import RoundContext
-from perdure.flows.tools.mcp import mcp_commands, session
-from perdure.flows.tools.mcp.event_loop import background
-from perdure.flows.tools.mcp.results import ToolFailed
 from perdure.testing import FakeModel
 from tests.conftest import StartsWorkers
 from tests.support.flow_registry import own_registry

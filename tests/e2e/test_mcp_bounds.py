@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from perdure.flows.core.errors import OutcomeUnknown
+from perdure.flows.executors.mcp import mcp_commands
+from perdure.flows.executors.mcp.bounds import MOST_BYTES
+from perdure.flows.executors.mcp.event_loop import background
 from perdure.flows.rounds.context import RoundContext
-from perdure.flows.tools.mcp import mcp_commands
-from perdure.flows.tools.mcp.bounds import MOST_BYTES
-from perdure.flows.tools.mcp.event_loop import background
 from tests.support.mcp_servers import needs_servers, servers_of
 from tests.support.os_processes import peak
 from tests.support.redis_servers import until

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Client, RunStatus
-from perdure.flows.agents.settings import missing
+from perdure.flows.controllers.model.settings import missing
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.settings import Settings
 from tests.support.chat_server import Fails, Says, chat_server

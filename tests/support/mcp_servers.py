@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from perdure.flows.executors.mcp import mcp_commands
+from perdure.flows.executors.mcp.event_loop import background
 from perdure.flows.rounds.context import RoundContext
-from perdure.flows.tools.mcp import mcp_commands
-from perdure.flows.tools.mcp.event_loop import background
 from tests.support.payment_mcp_server import result_of
 from tests.support.redis_servers import until
 

@@ -22,9 +22,9 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from perdure.flows.agents import stand_ins
 from perdure.flows.commands.command import registered_commands
 from perdure.flows.commands.controller import registered_controllers
+from perdure.flows.controllers.model import stand_ins
 from perdure.flows.core import secrets
 from perdure.flows.core.names import registered_nodes
 from perdure.flows.loading import sources

@@ -16,7 +16,7 @@ from perdure import (
     command,
     register,
 )
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 
 
 @register("trial_item")

@@ -95,7 +95,7 @@ def test_the_person_in_the_ring() -> None:
 
 
 def test_what_is_said_to_ship_ships() -> None:
-    import perdure.flows.tools  # noqa: F401
+    import perdure.flows.executors  # noqa: F401
     from perdure.flows.commands.command import registered_commands
     from perdure.flows.commands.controller import registered_controllers
     from perdure.flows.core.names import registered_nodes

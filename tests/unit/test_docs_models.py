@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from perdure import ControllerExecutorFlow, RoundContext
-from perdure.flows.agents.model_controller import ModelController
-from perdure.flows.agents.settings import ModelSettings
-from perdure.flows.agents.tool_names import ToolNames
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.settings import ModelSettings
+from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.core.budgets import Budget
 from perdure.flows.loading.load import read_flow
 from perdure.worker.cli.main import Commands

@@ -321,7 +321,7 @@ def sandbox(settings: Settings) -> Finding:
         return ok(check, "no flow that runs shell commands is enabled here")
     if settings.sandbox is None:
         return ok(check, "no sandbox is set here; run_shell runs as the worker's user")
-    from perdure.flows.tools.container import container_named  # It imports all commands.
+    from perdure.flows.executors.container import container_named  # It imports all commands.
 
     try:
         missing = container_named(settings.sandbox).missing

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from perdure.flows.agents import stand_ins
-from perdure.flows.agents.chat import (
+from perdure.flows.controllers.model import stand_ins
+from perdure.flows.controllers.model.chat import (
     AnswerMessage,
     AssistantMessage,
     ChatMessage,
@@ -24,7 +24,7 @@ from perdure.flows.agents.chat import (
     ToolCall,
     Usage,
 )
-from perdure.flows.agents.tool_names import ToolNames
+from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.core.errors import (
     BadReply,
     FatalError,

@@ -13,10 +13,10 @@ from typing import Literal
 from pydantic import BaseModel
 
 from perdure.flows.core.errors import FatalError, RetryableError
+from perdure.flows.executors.subprocesses import ProcessEnding, run_watched
 from perdure.flows.library.git.environment import clean_environment
 from perdure.flows.library.git.repository import Repository
 from perdure.flows.library.git.worktree import Worktree, own_worktree
-from perdure.flows.tools.subprocesses import ProcessEnding, run_watched
 
 #: The exit code of a test for "this commit cannot be tested", as for ``git bisect run``.
 SKIP = 125

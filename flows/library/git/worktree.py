@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.flows.core.errors import FatalError
-from perdure.flows.tools.subprocesses import kill_marked
+from perdure.flows.executors.subprocesses import kill_marked
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from perdure import (
     shell_command,
 )
 from perdure.flows.core.errors import InvalidFlow, RoundStopped
+from perdure.flows.executors.container import ContainerFailed, container_named
+from perdure.flows.executors.shell import ShellIn, _name_of, run_shell
 from perdure.flows.rounds.context import altered
-from perdure.flows.tools.container import ContainerFailed, container_named
-from perdure.flows.tools.shell import ShellIn, _name_of, run_shell
 from tests.support.containers import IMAGE, containers, podman_in_path
 
 

@@ -14,9 +14,9 @@ from perdure import Command, ControllerExecutorFlow, Finish, RoundContext
 from perdure.flows.commands.command import spec_of
 from perdure.flows.core.errors import BadReply, InvalidFlow, RoundStopped
 from perdure.flows.core.round_journal import Journal
+from perdure.flows.executors import sandbox, shell
+from perdure.flows.executors.shell import KEPT_BYTES, run_shell
 from perdure.flows.rounds.context import altered
-from perdure.flows.tools import sandbox, shell
-from perdure.flows.tools.shell import KEPT_BYTES, run_shell
 
 
 @pytest.fixture

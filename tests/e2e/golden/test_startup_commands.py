@@ -21,9 +21,9 @@ from tests.support.command_line import CommandLine
 
 #: Modules of ours that take time, each by what it is.
 OURS = {
-    "perdure.flows.tools": "executors",
+    "perdure.flows.executors": "executors",
     "perdure.flows.rounds.flow": "Flow",
-    "perdure.flows.agents.model_controller": "models",
+    "perdure.flows.controllers.model": "models",
     "perdure.flows.loading.load": "YAML-flows",
     "perdure.worker.client.client": "Client",
     "perdure.worker.client.reader": "Reader",

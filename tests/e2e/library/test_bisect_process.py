@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from perdure.flows.core.errors import RoundStopped
+from perdure.flows.executors.subprocesses import TAIL_BYTES, ProcessEnding, run_watched
 from perdure.flows.library.git.environment import clean_environment
-from perdure.flows.tools.subprocesses import TAIL_BYTES, ProcessEnding, run_watched
 from tests.support.os_processes import alive, numbers, wait_for
 
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from perdure import Client, ControllerExecutorFlow, RunStatus, Settings, command, register
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 from tests.support.chat_server import Says, chat_server
 from tests.support.flow_registry import own_registry
 from tests.support.round_driver import driving

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Client, ControllerExecutorFlow, Settings, register
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 from perdure.worker.errors import InvalidInput
 from tests.support.command_line import CommandLine
 

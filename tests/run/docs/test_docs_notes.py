@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from perdure import Client, Command, Finish, RunStatus, Settings
-from perdure.flows.agents.model_controller import ModelController
-from perdure.flows.agents.setting_keys import NoteKeys
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.setting_keys import NoteKeys
 from perdure.flows.loading import sources
 from perdure.flows.rounds import registry
 from perdure.testing import FakeModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perdure.flows.core.errors import FatalError, RetryableError
+from perdure.flows.executors.mcp import mcp_commands
 from perdure.flows.rounds.context import RoundContext
-from perdure.flows.tools.mcp import mcp_commands
 from tests.support.mcp_servers import context, free_port, needs_servers, no_server_stays, refusing
 
 __all__ = ["context", "no_server_stays"]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from perdure.flows.core.errors import BadReply, FatalError, OutcomeUnknown
+from perdure.flows.executors.mcp import mcp_commands
+from perdure.flows.executors.mcp.bounds import MOST_BYTES
+from perdure.flows.executors.mcp.event_loop import background
+from perdure.flows.executors.mcp.results import Tool, ToolFailed
 from perdure.flows.rounds.context import RoundContext
-from perdure.flows.tools.mcp import mcp_commands
-from perdure.flows.tools.mcp.bounds import MOST_BYTES
-from perdure.flows.tools.mcp.event_loop import background
-from perdure.flows.tools.mcp.results import Tool, ToolFailed
 from tests.support.endless_mcp_server import endless_service
 from tests.support.mcp_servers import needs_servers
 from tests.support.os_processes import peak

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from perdure.flows.core.errors import BadReply, FatalError, OutcomeUnknown, RetryableError
+from perdure.flows.executors.mcp import mcp_commands, session
+from perdure.flows.executors.mcp.results import ToolFailed
 from perdure.flows.rounds.context import RoundContext
-from perdure.flows.tools.mcp import mcp_commands, session
-from perdure.flows.tools.mcp.results import ToolFailed
 from tests.support.cases import Cases
 from tests.support.cases import EachCase as Each
 from tests.support.mcp_servers import context, needs_servers, no_server_stays

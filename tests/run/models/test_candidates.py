@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from perdure import Command, FatalError, RetryableError, RoundContext
-from perdure.flows.agents.candidates import IN_USE, candidates_of
-from perdure.flows.agents.model_controller import ModelController
 from perdure.flows.commands.calls import call
 from perdure.flows.commands.controller import InvalidController
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.candidates import IN_USE, candidates_of
 from perdure.flows.core.round_journal import Journal
 from perdure.flows.rounds.providers import Endpoint
 from tests.support.chat_refusals import REFUSED

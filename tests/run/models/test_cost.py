@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from perdure import FatalError, RoundContext
-from perdure.flows.agents.chat import Usage
-from perdure.flows.agents.cost import money_of
-from perdure.flows.agents.model_controller import ModelController
-from perdure.flows.agents.setting_keys import PriceKeys
 from perdure.flows.commands.calls import call
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.chat import Usage
+from perdure.flows.controllers.model.cost import money_of
+from perdure.flows.controllers.model.setting_keys import PriceKeys
 from perdure.flows.core.budgets import Budget
 from perdure.flows.rounds.providers import Endpoint
 from tests.support.chat_server import ChatServer, Says, Sends, chat_server
@@ -161,7 +161,7 @@ def test_a_usage_of_nothing_is_told_where_nothing_was_said(
     from pydantic_ai.messages import ModelResponse, TextPart
     from pydantic_ai.usage import RequestUsage
 
-    from perdure.flows.agents.provider import _usage
+    from perdure.flows.controllers.model.provider import _usage
 
     response = ModelResponse(
         [TextPart(text) for text in texts],

@@ -22,7 +22,7 @@ from perdure import (
     command,
     register,
 )
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 from perdure.testing import FakeMessage, FakeModel, FakeReply, Lab
 from tests.support.flow_registry import own_registry
 from tests.support.redis_servers import CrashableServer, until

@@ -20,8 +20,8 @@ from perdure import (
     command,
 )
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, register_agent
-from perdure.flows.agents.model_controller import ModelController
 from perdure.flows.commands.calls import call
+from perdure.flows.controllers.model import ModelController
 from perdure.flows.core.live_text import LiveText
 from perdure.flows.rounds.providers import Endpoint
 from tests.support.cases import Cases

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from perdure import BadReply, Command, FatalError, History, RoundContext, Turn
-from perdure.flows.agents.chat import Usage
-from perdure.flows.agents.cost import figures, money_of
-from perdure.flows.agents.model_controller import ModelController
-from perdure.flows.agents.setting_keys import PriceKeys
 from perdure.flows.commands.calls import call
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.chat import Usage
+from perdure.flows.controllers.model.cost import figures, money_of
+from perdure.flows.controllers.model.setting_keys import PriceKeys
 from perdure.flows.core.budgets import Budget
 from perdure.flows.rounds.providers import Endpoint
 from tests.support.chat_server import ChatServer, Fails, Says, chat_server
@@ -144,7 +144,7 @@ def test_a_server_by_url_gets_nothing_that_it_may_not_know() -> None:
 
 
 def test_openai_gets_a_key_for_all_requests_of_a_run_and_other_servers_do_not() -> None:
-    from perdure.flows.agents.prompt_cache import with_caching
+    from perdure.flows.controllers.model.prompt_cache import with_caching
 
     def options(url: str, run_id: str = "run", **own: Any) -> dict[str, Any]:
         model: Any = SimpleNamespace(system="openai", base_url=url)
@@ -162,7 +162,7 @@ def test_what_was_cached_is_charged_by_its_price_and_told() -> None:
     from pydantic_ai.messages import ModelResponse, TextPart
     from pydantic_ai.usage import RequestUsage
 
-    from perdure.flows.agents.provider import _usage
+    from perdure.flows.controllers.model.provider import _usage
 
     response = ModelResponse(
         [TextPart("x")],

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from perdure import FatalError, RoundContext
-from perdure.flows.agents.candidates import candidates_of
-from perdure.flows.agents.endpoint import Target
-from perdure.flows.agents.model_controller import ModelController
 from perdure.flows.commands.calls import call
 from perdure.flows.commands.controller import InvalidController
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.candidates import candidates_of
+from perdure.flows.controllers.model.endpoint import Target
 from perdure.flows.loading.errors import InvalidFlowFile
 from perdure.flows.loading.load import read_flow
 from perdure.flows.rounds.providers import Endpoint

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from perdure import Advance, Command, ControllerExecutorFlow, RoundContext, Turn, command
-from perdure.flows.agents.chat import AssistantMessage, Reply, ToolCall
-from perdure.flows.agents.cost import next_estimate
-from perdure.flows.agents.messages import group_messages
-from perdure.flows.agents.model_controller import ModelController
-from perdure.flows.agents.parse_reply import decisions_of
-from perdure.flows.agents.tool_names import ToolNames
 from perdure.flows.commands.calls import call
 from perdure.flows.commands.replies import read_reply
 from perdure.flows.commands.scripted import ScriptedController
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.chat import AssistantMessage, Reply, ToolCall
+from perdure.flows.controllers.model.cost import next_estimate
+from perdure.flows.controllers.model.messages import group_messages
+from perdure.flows.controllers.model.parse_reply import decisions_of
+from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.core.history import History
 from perdure.flows.core.reply_extras import MOST_WITH_TURN, REPLY, public
 from perdure.flows.core.summaries import summary_of
@@ -169,7 +169,7 @@ def test_thinking_that_the_library_can_only_put_between_tags_is_left_out(
 ) -> None:
     from pydantic_ai.models.test import TestModel
 
-    from perdure.flows.agents.responses import response_of
+    from perdure.flows.controllers.model.responses import response_of
 
     class Theirs(TestModel):
         @property
@@ -206,8 +206,8 @@ def test_groq_gets_the_reasoning_of_calls_in_its_own_field(
     from pydantic_ai.messages import ModelResponse, ThinkingPart
     from pydantic_ai.models.test import TestModel
 
-    from perdure.flows.agents.provider_clients import send_reasoning
-    from perdure.flows.agents.responses import response_of
+    from perdure.flows.controllers.model.provider_clients import send_reasoning
+    from perdure.flows.controllers.model.responses import response_of
 
     class Groq(TestModel):
         """A model of Groq as the library makes its messages: thinking is between tags."""

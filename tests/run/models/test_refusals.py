@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from perdure import BadReply, FatalError, Interrupt, RoundContext
-from perdure.flows.agents.chat import Reply, UserMessage
-from perdure.flows.agents.model_controller import ModelController
-from perdure.flows.agents.parse_reply import decisions_of
-from perdure.flows.agents.tool_names import ToolNames
 from perdure.flows.commands.calls import call
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.chat import Reply, UserMessage
+from perdure.flows.controllers.model.parse_reply import decisions_of
+from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.rounds.providers import Endpoint
 from tests.support.chat_refusals import REFUSED, WORDS, streamed
 from tests.support.chat_server import ChatServer, Sends, chat_server
@@ -83,7 +83,7 @@ def test_a_refusal_is_known_in_each_providers_form(
 ) -> None:
     from pydantic_ai.messages import ModelResponse, TextPart
 
-    from perdure.flows.agents.stream_end import refusal_in
+    from perdure.flows.controllers.model.stream_end import refusal_in
 
     parts = [TextPart(text) for text in texts]
     response = ModelResponse(parts, finish_reason=reason, provider_details=details)
@@ -93,7 +93,7 @@ def test_a_refusal_is_known_in_each_providers_form(
 def test_a_call_that_the_provider_cannot_read_is_a_bad_reply_that_says_so() -> None:
     from pydantic_ai.messages import ModelResponse
 
-    from perdure.flows.agents.stream_end import fault_in
+    from perdure.flows.controllers.model.stream_end import fault_in
 
     details = {"finish_reason": "MALFORMED_FUNCTION_CALL"}
     fault = fault_in(ModelResponse([], finish_reason="error", provider_details=details))

@@ -24,11 +24,11 @@ from perdure import (
     Turn,
     command,
 )
-from perdure.flows.agents.cost import REPLY_TOKENS
-from perdure.flows.agents.endpoint import Target, target_of
-from perdure.flows.agents.errors import failed
-from perdure.flows.agents.model_controller import ModelController
 from perdure.flows.commands.calls import call
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.cost import REPLY_TOKENS
+from perdure.flows.controllers.model.endpoint import Target, target_of
+from perdure.flows.controllers.model.errors import failed
 from perdure.flows.core.history import History
 from perdure.flows.core.live_text import LiveText
 from perdure.flows.rounds.context import PROGRESS_LENGTH
@@ -442,7 +442,7 @@ def test_what_cannot_be_sent_ends_the_run_and_costs_nothing(
 def test_a_bedrock_client_makes_one_request_and_waits_as_long_as_the_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from perdure.flows.agents.provider_clients import client_of
+    from perdure.flows.controllers.model.provider_clients import client_of
 
     with chat_server([SAYS], {0: [Fails(500), Fails(500)]}) as server:
         client = client_of({**KEYS, "base_url": server.url, "region_name": "us-east-1"}, 7.0)
@@ -659,7 +659,7 @@ def test_a_flows_own_settings_win_and_a_workers_key_goes_to_the_workers_endpoint
 
 
 def test_libraries_log_no_addresses() -> None:
-    import perdure.flows.agents.provider  # noqa: F401
+    import perdure.flows.controllers.model.provider  # noqa: F401
 
     for name in ("httpx2", "httpcore2", "openai", "openai._base_client"):
         assert not logging.getLogger(name).isEnabledFor(logging.INFO), name

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from perdure import BadReply, Command, ControllerExecutorFlow, RetryableError, RoundContext, command
-from perdure.flows.agents.chat import ModelFailed, Reply, ToolCall
-from perdure.flows.agents.model_controller import ModelController
-from perdure.flows.agents.parse_reply import decisions_of
-from perdure.flows.agents.tool_names import ToolNames
 from perdure.flows.commands.calls import call
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.chat import ModelFailed, Reply, ToolCall
+from perdure.flows.controllers.model.parse_reply import decisions_of
+from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.rounds.providers import Endpoint
 from tests.support.chat_server import ChatServer, Ends, Says, Sends, chat_server
 
@@ -162,7 +162,7 @@ def test_a_stream_of_the_responses_api_without_its_last_event_is_tried_again(
 def test_a_reply_of_any_protocol_is_whole_with_a_reason_or_while_it_is_suspended() -> None:
     from pydantic_ai import messages as theirs
 
-    from perdure.flows.agents.stream_end import reason_of
+    from perdure.flows.controllers.model.stream_end import reason_of
 
     parts = [theirs.ToolCallPart("delete_all", None)]
     with pytest.raises(ModelFailed, match="incomplete reply") as failed:

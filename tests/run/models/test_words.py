@@ -17,7 +17,7 @@ from perdure import (
     RoundContext,
     command,
 )
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 from perdure.flows.core.history import History
 from perdure.flows.rounds.providers import Endpoint
 from tests.support.chat_server import ChatServer, Says, chat_server

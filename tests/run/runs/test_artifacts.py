@@ -17,7 +17,7 @@ from perdure import (
     command,
     register,
 )
-from perdure.flows.tools.files import read_artifact
+from perdure.flows.executors.files import read_artifact
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
 from tests.support.round_driver import driving

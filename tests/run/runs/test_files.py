@@ -34,11 +34,11 @@ from perdure import (
     register,
     workflow,
 )
-from perdure.flows.agents.chat import UserMessage
-from perdure.flows.agents.files import loaded, message_with
-from perdure.flows.agents.messages import bytes_of, group_messages, merged
-from perdure.flows.agents.model_controller import ModelController
-from perdure.flows.agents.tool_names import ToolNames
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.chat import UserMessage
+from perdure.flows.controllers.model.files import loaded, message_with
+from perdure.flows.controllers.model.messages import bytes_of, group_messages, merged
+from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.testing import FakeModel
 from perdure.worker.client.prompt import prompt_of_run
 from perdure.worker.settings import Settings

@@ -34,7 +34,7 @@ from perdure import (
     register,
     workflow,
 )
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 from perdure.flows.loading.load import read_flow
 from perdure.flows.rounds.lifespans import close_lifespans
 from perdure.flows.rounds.notes import NotesIn

@@ -30,9 +30,9 @@ from perdure import (
     register,
     workflow,
 )
-from perdure.flows.agents.chat import UserMessage
-from perdure.flows.agents.model_controller import ModelController
-from perdure.flows.agents.traced_content import of_request
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.chat import UserMessage
+from perdure.flows.controllers.model.traced_content import of_request
 from perdure.flows.core.genai_attributes import (
     CONVERSATION,
     DEFINITIONS,

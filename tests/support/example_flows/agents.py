@@ -21,8 +21,8 @@ from perdure import (
     flow_command,
     register,
 )
-from perdure.flows.agents.model_controller import ModelController
-from perdure.flows.tools.files import read_artifact
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.executors.files import read_artifact
 
 
 class Player(Controller):

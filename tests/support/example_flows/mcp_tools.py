@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from perdure import Command, ControllerExecutorFlow, Finish, RoundContext, register
-from perdure.flows.tools.mcp import mcp_commands
+from perdure.flows.executors.mcp import mcp_commands
 from tests.support.mcp_servers import GIT, TIME
 
 

@@ -6,7 +6,7 @@ import os
 from urllib.request import urlopen
 
 from perdure import ControllerExecutorFlow, RoundContext, command, register
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 
 #: Where a command tells that it is being carried out (``tests.support.chat_server``); unset: nobody listens.
 ACTING = "HF_TEST_ACTING"

@@ -19,7 +19,7 @@ from perdure import (
     lifespan,
     register,
 )
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 from perdure.testing import FakeModel
 
 NAMESPACE = "user:{submitted_by}"

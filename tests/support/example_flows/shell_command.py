@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure import Command, ControllerExecutorFlow, Finish, RoundContext, register
-from perdure.flows.tools import run_shell
+from perdure.flows.executors import run_shell
 
 
 @register("boxed")

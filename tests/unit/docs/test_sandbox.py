@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from perdure import Container, ControllerExecutorFlow
+from perdure.flows.executors.shell import ShellIn
 from perdure.flows.loading.load import read_flow
 from perdure.flows.rings.config import ContainerConfig
-from perdure.flows.tools.shell import ShellIn
 from tests.support.sandbox_guide import BLOCKS, TEXT, names_of, registry_of_its_own
 
 __all__ = ["registry_of_its_own"]

@@ -10,7 +10,7 @@ import pytest
 from celery.exceptions import WorkerShutdown
 
 from perdure.flows.core.errors import TOLD_TO_END, ProcessEnd, ends_process
-from perdure.flows.tools.mcp.event_loop import BackgroundLoop
+from perdure.flows.executors.mcp.event_loop import BackgroundLoop
 
 
 def test_a_process_ends_by_what_celery_raises_in_the_main_thread_alone() -> None:

@@ -205,8 +205,8 @@ def _check_module(target: str) -> tuple[list[FileFault], list[Flow]]:
 
 def _doubts(flow: Flow) -> list[str]:
     """Return what is valid in a flow, but is likely to be a mistake."""
-    from perdure.flows.agents.doubts import doubtful_models
-    from perdure.flows.agents.model_controller import ModelController
+    from perdure.flows.controllers.model import ModelController
+    from perdure.flows.controllers.model.doubts import doubtful_models
     from perdure.flows.rounds.flow import likely_mistakes
     from perdure.worker.settings import load_settings
 

@@ -44,7 +44,7 @@ WRONG = '''\
 from __future__ import annotations
 
 from perdure import ControllerExecutorFlow, Steps, command, flow_command, register, workflow
-from perdure.flows.agents.model_controller import ModelController
+from perdure.flows.controllers.model import ModelController
 
 
 @workflow("no name")

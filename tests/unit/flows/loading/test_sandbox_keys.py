@@ -15,9 +15,9 @@ from perdure import (
     InvalidFlow,
     RoundContext,
 )
+from perdure.flows.executors.shell import ShellIn, run_shell
 from perdure.flows.loading.errors import InvalidFlowFile
 from perdure.flows.loading.load import read_flow
-from perdure.flows.tools.shell import ShellIn, run_shell
 
 FILE = """\
 flow: controller_executor

@@ -18,9 +18,9 @@ from perdure import (
     RoundContext,
     command,
 )
-from perdure.flows.agents.model_controller import ModelController
-from perdure.flows.agents.tool_names import ToolNames
 from perdure.flows.commands.scripted import ScriptedController
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.core.history import History
 from perdure.flows.core.outcomes import End, Turn
 from perdure.flows.rings.human import human_feedback

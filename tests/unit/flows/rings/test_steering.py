@@ -24,10 +24,10 @@ from perdure import (
     UnstorableValue,
     command,
 )
-from perdure.flows.agents.chat import UserMessage
-from perdure.flows.agents.history_window import WindowView
-from perdure.flows.agents.messages import history_messages
-from perdure.flows.agents.tool_names import ToolNames
+from perdure.flows.controllers.model.chat import UserMessage
+from perdure.flows.controllers.model.history_window import WindowView
+from perdure.flows.controllers.model.messages import history_messages
+from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.rounds.messages_to_run import MOST_HEARD, NOT_FINISHED
 from perdure.flows.rounds.waits import ReceivedSignal
 

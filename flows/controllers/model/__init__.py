@@ -1,0 +1,435 @@
+"""The controller ``model``: a language model decides which command the run executes next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
+from functools import cached_property
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from perdure.flows.commands.command import CommandSpec
+from perdure.flows.commands.controller import Controller, controller
+from perdure.flows.commands.notes import note_commands
+from perdure.flows.controllers.model import traced_content
+from perdure.flows.controllers.model.candidates import (
+    IN_USE,
+    Candidate,
+    Failure,
+    candidates_of,
+    error_of,
+    goes_on,
+)
+from perdure.flows.controllers.model.chat import (
+    ChatMessage,
+    Model,
+    ModelFailed,
+    Piece,
+    Reply,
+    RequestSettings,
+)
+from perdure.flows.controllers.model.cost import (
+    LAST,
+    TELLS_MONEY,
+    UNPRICED,
+    figures,
+    first_estimate,
+    money_of,
+    next_estimate,
+    price_of,
+)
+from perdure.flows.controllers.model.endpoint import Target
+from perdure.flows.controllers.model.errors import refused
+from perdure.flows.controllers.model.files import loaded
+from perdure.flows.controllers.model.messages import bytes_of
+from perdure.flows.controllers.model.parse_reply import (
+    MAX_LENGTH,
+    beside,
+    can_end,
+    decided,
+    decisions_of,
+    is_in_words,
+    recorded,
+    summary_turn,
+)
+from perdure.flows.controllers.model.prompt import Prompt, prompt_of
+from perdure.flows.controllers.model.setting_keys import PriceKeys
+from perdure.flows.controllers.model.settings import missing, read_settings
+from perdure.flows.controllers.model.stand_ins import opened as stand_in
+from perdure.flows.controllers.model.stand_ins import stand_in_for
+from perdure.flows.controllers.model.tool_names import ToolNames
+from perdure.flows.core.errors import BadReply, FatalError, RetryableError
+from perdure.flows.core.genai_attributes import (
+    CACHED_TOKENS,
+    CHAT,
+    FINISH_REASONS,
+    INPUT_TOKENS,
+    OPERATION,
+    OUTPUT_TOKENS,
+    PROVIDER,
+    PROVIDERS,
+    REQUEST_MODEL,
+    RESPONSE_MODEL,
+)
+from perdure.flows.core.outcomes import Command, Interrupt, Turn
+from perdure.flows.rounds.context import PROGRESS_LENGTH, RoundContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Minimum seconds between two progress reports of an incoming reply. Reports travel with heartbeats
+#: in any case.
+TOLD_EVERY = 0.2
+
+
+@controller("model")
+class ModelController(Controller):
+    """A controller that makes one request to a model each round.
+
+    All it knows of the run is the round's context.
+
+    Args:
+        settings: See ``settings.ModelSettings`` for all arguments.
+
+    Raises:
+        InvalidController: Settings are invalid. It has one sentence for each.
+    """
+
+    reads_errors = True
+
+    def __init__(
+        self,
+        *,
+        model: str | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        system: str | None = None,
+        user: str | None = None,
+        reply: str = "auto",
+        words: str = "answer",
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        timeout_seconds: float | None = None,
+        window: Mapping[str, int] | None = None,
+        refusal: str = "end",
+        price: Mapping[str, float] | None = None,
+        unpriced: str = "say",
+        settings: Mapping[str, Any] | None = None,
+        provider: Mapping[str, Any] | None = None,
+        models: Sequence[str | Mapping[str, Any]] | None = None,
+        fallback: Mapping[str, Any] | None = None,
+        compaction: bool = False,
+        notes: str | Mapping[str, Any] | None = None,
+        allowed_models: Sequence[str | Mapping[str, Any]] | None = None,
+    ) -> None:
+        values: dict[str, Any] = {
+            "model": model,
+            "base_url": base_url,
+            "api_key": api_key,
+            "system": system,
+            "user": user,
+            "reply": reply,
+        }
+        values |= {
+            "words": words,
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+            "timeout_seconds": timeout_seconds,
+            "window": window,
+        }
+        values |= {"refusal": refusal, "price": price, "unpriced": unpriced}
+        values |= {
+            "settings": None if settings is None else dict(settings),
+            "provider": None if provider is None else dict(provider),
+            "models": _listed(models),
+            "fallback": fallback,
+            "compaction": compaction,
+            "notes": dict(notes) if isinstance(notes, Mapping) else notes,
+            "allowed_models": _listed(allowed_models),
+        }
+        self.settings = read_settings(values)
+        checked = self.settings
+        self._request = RequestSettings(
+            checked.timeout_seconds, checked.temperature, checked.max_tokens, checked.settings or {}
+        )
+
+    @property
+    def allowed_models(self) -> Sequence[str]:
+        """The names of the models of which a submission may choose one for its run."""
+        return [each.model for each in self.settings.allowed_models or () if each.model]
+
+    @cached_property
+    def own_commands(self) -> tuple[CommandSpec, ...]:
+        """The commands by which the model uses the notes of earlier runs."""
+        notes = self.settings.notes
+        return () if notes is None else note_commands(notes.namespace, notes.commands)
+
+    @property
+    def missing(self) -> str | None:
+        """A sentence about packages that the model controller lacks here; None if it has all."""
+        return missing()
+
+    async def decide(
+        self, context: RoundContext
+    ) -> Command | Interrupt | Turn | list[Command | BadReply]:
+        """Send one request to the model, and return the decision in its reply.
+
+        If the model already replied in text in this round and a person has answered, there is no
+        request.
+
+        Raises:
+            BadReply: The reply decides nothing.
+            RetryableError, FatalError: There was no reply; see ``errors.failed``.
+        """
+        if self.missing is not None:
+            raise FatalError(f"this worker cannot send requests to a model: {self.missing}")
+        recorded_decision = recorded(context)
+        if recorded_decision is not None:
+            return recorded_decision
+        names = ToolNames(each["name"] for each in context.commands)
+        reply, tools = await self._first_reply(names, context)
+        if reply.compacts_to is not None:
+            return summary_turn(reply)
+        if reply.refusal:
+            return refused(reply, self.settings.refusal)
+        policy = self.settings.words
+        if policy == "answer" and not can_end(context):
+            policy = "ask"
+        is_answer = tools and policy != "ask" and is_in_words(reply, names)
+        if is_answer and len(reply.text) <= MAX_LENGTH:
+            return decided(policy, reply, beside(reply), context)
+        decisions = decisions_of(reply, names)
+        if len(decisions) > 1:
+            return decisions
+        if isinstance(decisions[0], BadReply):
+            raise decisions[0]
+        return decisions[0]
+
+    async def _first_reply(self, names: ToolNames, context: RoundContext) -> tuple[Reply, bool]:
+        """Return the reply of the first model that gives one, and whether it was offered tools.
+
+        Raises:
+            BadReply: The reply decides nothing.
+            RetryableError, FatalError: There was no reply; see ``candidates.error_of``.
+        """
+        candidates = candidates_of(self.settings, context)
+        failures: list[Failure] = []
+        for candidate in candidates:
+            is_last = len(failures) + 1 == len(candidates)
+            try:
+                reply, tools = await self._ask(candidate, names, context)
+            except ModelFailed as failed:
+                failures.append(Failure(candidate, failed))
+                if is_last or not goes_on(failures[-1], self.settings.fallback, context):
+                    raise error_of(failures) from None
+                continue
+            if reply.refusal and self.settings.fallback.refused and not is_last:
+                refusal = FatalError(f"model {reply.model!r} refuses: {reply.refusal}")
+                failures.append(Failure(candidate, ModelFailed(refusal, True, "refused")))
+                continue
+            if failures:
+                context.remembered[IN_USE] = candidate.target.limits
+                context.tell(fallback="; ".join(map(str, failures)))
+            return reply, tools
+        raise AssertionError("a round asks at least one model")
+
+    async def _ask(
+        self, candidate: Candidate, names: ToolNames, context: RoundContext
+    ) -> tuple[Reply, bool]:
+        """Send the round's request to one model, and return its reply.
+
+        Returns:
+            The reply, and whether commands were offered as tools.
+
+        Raises:
+            ModelFailed: There was no reply.
+        """
+        limits, reply_format = candidate.target.limits, self.settings.reply
+        try:
+            context.providers.enter(limits, context)
+        except RetryableError as error:
+            raise ModelFailed(error, billed=False) from None
+        try:
+            async with self._opened(candidate.target, context) as model:
+                tools = model.has_tools if reply_format == "auto" else reply_format == "tools"
+                reply = await self._request_reply(model, candidate, names, context, tools)
+        except ModelFailed as failed:
+            failed.error = context.providers.failed(limits, context, failed.error)
+            raise
+        except BaseException:
+            context.providers.left(limits, context)
+            raise
+        context.providers.answered(limits, context)
+        return reply, tools
+
+    def _opened(self, target: Target, context: RoundContext) -> AbstractAsyncContextManager[Model]:
+        """Open the model of a target for the request of this round.
+
+        Raises:
+            ModelFailed: No stand-in has its name.
+        """
+        if stand_in_for(target.model) is not None:
+            try:
+                return nullcontext(stand_in(str(target.model), context))
+            except FatalError as error:
+                raise ModelFailed(error, billed=False) from None
+        # Imported here, because the library takes seconds and much memory, and few flows need it.
+        from perdure.flows.controllers.model.provider import opened
+
+        return opened(target, self.settings.reply, self.settings.timeout_seconds)
+
+    def estimate(self, context: RoundContext) -> Mapping[str, float]:
+        """Return an estimate of what a request to the model in this round will cost, by budget.
+
+        See ``cost``.
+        """
+        last = context.committed.get(LAST)
+        if last:
+            return next_estimate(last, context, self.settings.max_tokens)
+        try:
+            first = candidates_of(self.settings, context)[0]
+            size = bytes_of(self.messages(context, ToolNames(()), tools=False), context.commands)
+        except FatalError:  # no model is configured, or a template fails: there will be no request
+            return {}
+        amounts = first_estimate(size, self.settings.max_tokens)
+        money = price_of(
+            first.target, amounts["input_tokens"], amounts["output_tokens"], first.price
+        )
+        return amounts if money is None else {**amounts, "money": money}
+
+    def prompt_for(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
+        """Return what a request to the model in this round contains, as JSON data for people."""
+        names = ToolNames(each["name"] for each in context.commands)
+        has_tools = tools if self.settings.reply == "auto" else self.settings.reply == "tools"
+        prompt = prompt_of(self.settings, context, names, has_tools)
+        return {**prompt.data, "digest": prompt.digest}
+
+    def messages(self, context: RoundContext, names: ToolNames, tools: bool) -> list[ChatMessage]:
+        """Build the chat messages of a request to the model in this round; see ``prompt_of``."""
+        return list(prompt_of(self.settings, context, names, tools).messages)
+
+    async def _request_reply(
+        self,
+        model: Model,
+        candidate: Candidate,
+        names: ToolNames,
+        context: RoundContext,
+        tools: bool,
+    ) -> Reply:
+        """Send the round's request to the model, and charge its cost to the run's budgets."""
+        provider = PROVIDERS.get(model.provider, model.provider[:200])
+        context.traced.update(
+            {OPERATION: CHAT, PROVIDER: provider, REQUEST_MODEL: model.name[:200]}
+        )
+        self._check_price(model, candidate, context)
+        prompt = prompt_of(self.settings, context, names, tools)
+        request = replace(self._request, run_id=context.run_id)
+        context.tell(prompt=_traces_of(prompt, context, tools))
+        if context.traces_content:
+            context.traced.update(traced_content.of_request(prompt.messages, prompt.tools))
+        messages = loaded(prompt.messages, context)
+        try:
+            reply = await model.request(messages, prompt.tools, request, _shower(context))
+        except ModelFailed as failed:
+            if failed.billed:
+                context.spend(**self.estimate(context))
+            raise
+        except asyncio.CancelledError:
+            context.spend(**self.estimate(context))
+            raise
+        self._charge(reply, candidate.price, context)
+        if context.traces_content:
+            context.traced.update(traced_content.of_reply(reply))
+        return replace(reply, dropped_to=prompt.dropped_to, compacts_to=prompt.compacts_to)
+
+    def _check_price(self, model: Model, candidate: Candidate, context: RoundContext) -> None:
+        """Raise FatalError if a run limits money, but no price is known for its model.
+
+        This applies only to flows that set ``unpriced: refuse``.
+        """
+        if (
+            self.settings.unpriced != "refuse"
+            or "money" not in context.budgets
+            or model.provider in TELLS_MONEY
+        ):
+            return
+        target = candidate.target
+        named = replace(target, model=target.model or model.name)
+        if price_of(named, 1, 1, candidate.price) is None:
+            error = FatalError(
+                f"{UNPRICED.format(model=model.name)}; no request was made (unpriced: refuse)"
+            )
+            raise ModelFailed(error, billed=False)
+
+    def _report_if_unpriced(
+        self, reply: Reply, price: PriceKeys | None, context: RoundContext
+    ) -> None:
+        """Report in a run's first event that its money budget has no effect.
+
+        This is so if no price is known for the model. A run without a money budget reports nothing.
+        """
+        if "money" not in context.budgets or context.committed.get(LAST) or len(context.history):
+            return
+        if (
+            self.estimate(context)
+            if reply.usage is None
+            else {"money": money_of(reply.usage, price)}
+        ).get("money") is None:
+            context.tell(unpriced=UNPRICED.format(model=reply.model[:200]))
+
+    def _charge(self, reply: Reply, price: PriceKeys | None, context: RoundContext) -> None:
+        """Charge a model's reply to the run's budgets, and remember its usage for estimates."""
+        usage = reply.usage
+        self._report_if_unpriced(reply, price, context)
+        context.tell(model=reply.model[:200])
+        context.traced.update({RESPONSE_MODEL: reply.model[:200], FINISH_REASONS: (reply.ended,)})
+        if usage is None:  # the provider does not report what it charges
+            context.spend(**self.estimate(context))
+            return
+        amount = money_of(usage, price)
+        money = {} if amount is None else {"money": amount}
+        read, wrote = usage.input_tokens, usage.output_tokens
+        context.traced.update({INPUT_TOKENS: read, OUTPUT_TOKENS: wrote})
+        context.spend(
+            tokens=read + wrote, input_tokens=read, output_tokens=wrote, requests=1, **money
+        )
+        if usage.cached_tokens:
+            context.traced[CACHED_TOKENS] = usage.cached_tokens
+            context.spend(cached_tokens=usage.cached_tokens)
+        context.remembered[LAST] = figures(usage, price, context)
+
+
+def _traces_of(prompt: Prompt, context: RoundContext, tools: bool) -> dict[str, Any]:
+    """Return what an event tells of a prompt, so that it can be made again and compared."""
+    traces: dict[str, Any] = {"turns": len(context.history), "digest": prompt.digest}
+    return traces if tools else {**traces, "tools": False}
+
+
+def _listed(models: Any) -> Any:
+    return list(models) if isinstance(models, Sequence) and not isinstance(models, str) else models
+
+
+def _shower(context: RoundContext) -> Callable[[Piece], None]:
+    """Return a function that shows a model's incoming reply as live text, and as progress.
+
+    Progress is the end of the text. It is reported at most once in TOLD_EVERY seconds.
+    """
+    last_report, tail = 0.0, ""
+
+    def show(piece: Piece) -> None:
+        """Show a piece of the reply, and report progress if no report is recent."""
+        nonlocal last_report, tail
+        context.stream(piece.text, piece.kind, piece.tool)
+        if piece.kind == "arguments":
+            return
+        tail = (tail + piece.text)[-PROGRESS_LENGTH - 1 :]
+        now = monotonic()
+        if now - last_report >= TOLD_EVERY:
+            last_report = now
+            context.progress(
+                0, None, tail if len(tail) <= PROGRESS_LENGTH else f"…{tail[1 - PROGRESS_LENGTH :]}"
+            )
+
+    return show

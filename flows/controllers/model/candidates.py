@@ -1,0 +1,164 @@
+"""The models that a round may ask, in order, and when it goes on to the next of them.
+
+A flow names them as ``models``. The run remembers which model answered, and asks it first in its
+next round.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure.flows.controllers.model.chat import ModelFailed
+from perdure.flows.controllers.model.endpoint import Target, target_of
+from perdure.flows.controllers.model.setting_keys import FallbackKeys, ModelKeys, PriceKeys
+from perdure.flows.controllers.model.settings import ModelSettings
+from perdure.flows.controllers.model.stand_ins import stand_in_for
+from perdure.flows.core.errors import FatalError, RetryableError
+from perdure.flows.core.names import suggest
+from perdure.flows.core.summaries import safe_text
+from perdure.flows.rounds.context import RoundContext
+
+#: The name of the run's value that tells the model which answered after others had failed.
+IN_USE = "_model_in_use"
+#: Maximum characters of a model's error beside those of the others.
+ERROR_LENGTH = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that a round may ask.
+
+    Attributes:
+        price: The price of its tokens; None for the price list.
+    """
+
+    target: Target
+    price: PriceKeys | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the model in the flow, for events and errors."""
+        return self.target.model or "the first model of the server"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request that failed: to which candidate, and how."""
+
+    candidate: Candidate
+    failed: ModelFailed
+
+    def __str__(self) -> str:
+        return safe_text(str(self.failed.error), ERROR_LENGTH)
+
+
+def candidates_of(settings: ModelSettings, context: RoundContext) -> list[Candidate]:
+    """Return the models that a round may ask, in the order in which it asks them.
+
+    The first is the model that the run remembers, else its submission's choice, else the flow's
+    first.
+
+    Raises:
+        FatalError: No model is configured, or the flow does not allow the submission's choice.
+    """
+    keys = list(settings.models or ()) or [
+        ModelKeys(
+            model=settings.model,
+            base_url=settings.base_url,
+            api_key=settings.api_key,
+            provider=settings.provider,
+            price=settings.price,
+        )
+    ]
+    if context.model is not None:
+        chosen = _chosen(settings, context.model)
+        keys = [chosen, *(each for each in keys if each.model != chosen.model)]
+    candidates = [_candidate(each, settings, context) for each in keys]
+    in_use = context.committed.get(IN_USE)
+    places = (place for place, each in enumerate(candidates) if each.target.limits == in_use)
+    place = next(places, 0)
+    return [*candidates[place:], *candidates[:place]]
+
+
+def _chosen(settings: ModelSettings, name: str) -> ModelKeys:
+    allowed = {each.model: each for each in settings.allowed_models or ()}
+    if name not in allowed:
+        known = [each for each in allowed if each]
+        raise FatalError(
+            f"the run was submitted with the model {name!r}, which its flow does not allow "
+            f"(allowed_models); {suggest(name, known) if known else 'it allows no choice'}"
+        )
+    return allowed[name]
+
+
+def _candidate(keys: ModelKeys, settings: ModelSettings, context: RoundContext) -> Candidate:
+    """Return the model, the server and the key of one entry of a flow's models."""
+    price = keys.price or settings.price
+    if (name := stand_in_for(keys.model or context.endpoint.model)) is not None:
+        return Candidate(Target(name), price)
+    if keys.provider is not None:  # it requires a model, and uses only its own key
+        return Candidate(Target(keys.model, None, keys.api_key, provider=keys.provider), price)
+    target = target_of(keys.model, keys.base_url, keys.api_key, context.endpoint)
+    return Candidate(target, price)
+
+
+def goes_on(failure: Failure, fallback: FallbackKeys, context: RoundContext) -> bool:
+    """Return whether a round asks its next model after a request failed.
+
+    For a provider that is busy or away, this notes when it first was so in this step.
+    """
+    failed = failure.failed
+    match failed.kind:
+        case "busy":
+            is_last = _counts(failed.error) and not context.may_retry(failed.error)
+            return (is_last and fallback.incomplete) or _is_patience_over(
+                failure, fallback.busy_seconds, context
+            )
+        case "incomplete":
+            return fallback.incomplete and not context.may_retry(failed.error)
+        case "gone":
+            return fallback.gone
+        case "rejected":
+            return fallback.rejected
+        case "refused":
+            return fallback.refused
+        case _:
+            return False
+
+
+def _counts(error: Exception) -> bool:
+    """Return whether an error of a busy provider is an attempt of the round, as a fake model's."""
+    return isinstance(error, RetryableError) and error.counts
+
+
+def _is_patience_over(failure: Failure, seconds: float | None, context: RoundContext) -> bool:
+    """Return whether a provider has been busy or away for so long that the run asks another one."""
+    if seconds is None:
+        return False
+    if seconds == 0:
+        return True
+    own = hashlib.sha256(failure.candidate.target.limits.encode()).hexdigest()[:12]
+    since: float = context.once(f"model.busy.{own}", time.time)
+    error = failure.failed.error
+    wait = error.retry_after if isinstance(error, RetryableError) else None
+    return time.time() + (wait or 0.0) >= since + seconds
+
+
+def error_of(failures: Sequence[Failure]) -> Exception:
+    """Return the error that a round raises after the requests to all its models failed.
+
+    If one of them may answer later, the round waits for it.
+    """
+    errors = [failure.failed.error for failure in failures]
+    if len(errors) == 1:
+        return errors[0]
+    later = [error for error in errors if isinstance(error, RetryableError)]
+    error = next((each for each in later if not each.counts), next(iter(later), errors[-1]))
+    others = "; ".join(str(each) for each in failures if each.failed.error is not error)
+    text = f"{error} (the other models: {others})"
+    if isinstance(error, RetryableError):
+        return RetryableError(text, error.retry_after, error.counts)
+    return FatalError(text) if isinstance(error, FatalError) else error

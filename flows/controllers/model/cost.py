@@ -1,0 +1,151 @@
+"""The cost of requests to a model: prices of tokens, and estimates before a request is made.
+
+Prices are the flow's own, else those of the model library's price list. An estimate is rather too
+high than too low.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.flows.controllers.model.chat import Usage
+from perdure.flows.controllers.model.endpoint import Target
+from perdure.flows.controllers.model.messages import BYTES_A_TOKEN, FRAME, text_of
+from perdure.flows.controllers.model.setting_keys import PriceKeys
+from perdure.flows.core.reply_extras import FEEDBACK, bytes_of_reply, public
+from perdure.flows.rounds.context import RoundContext
+
+#: Prices are for this many tokens.
+MILLION = 1_000_000
+#: Providers that report the cost in each reply.
+TELLS_MONEY = frozenset({"openrouter"})
+UNPRICED = (
+    "the money budget has no effect: no price is known for model {model!r}; set price: {{input: "
+    "..., output: ...}} (US dollars per million tokens) under Controller, "
+    "or use a budget of tokens"
+)
+
+
+def money_of(usage: Usage, price: PriceKeys | None) -> float | None:
+    """Return what a finished request to a model cost in US dollars.
+
+    The flow's price has precedence over what the provider or the price list says.
+
+    Returns:
+        None if no price is known.
+    """
+    if price is None:
+        return usage.money
+    cached = min(usage.cached_tokens, usage.input_tokens)
+    written = min(usage.cache_write_tokens, usage.input_tokens - cached)
+    read = (
+        (usage.input_tokens - cached - written) * price.input
+        + cached * (price.input if price.cached is None else price.cached)
+        + written * (price.input if price.cache_write is None else price.cache_write)
+    )
+    return (read + usage.output_tokens * price.output) / MILLION
+
+
+def money_uncached_of(usage: Usage, price: PriceKeys | None) -> float | None:
+    """Return what a finished request to a model had cost if nothing had been cached.
+
+    The next request may find nothing in the cache, so its estimate is made of this.
+    """
+    if price is not None:
+        return (usage.input_tokens * price.input + usage.output_tokens * price.output) / MILLION
+    return usage.money if usage.money_uncached is None else usage.money_uncached
+
+
+def price_of(
+    target: Target, tokens_in: float, tokens_out: float, price: PriceKeys | None = None
+) -> float | None:
+    """Return what a request to a model with this number of tokens would cost in US dollars.
+
+    Returns:
+        None if no price is known.
+    """
+    if price is not None:
+        return (tokens_in * price.input + tokens_out * price.output) / MILLION
+    if target.model is None:
+        return None
+    try:
+        from genai_prices import Usage, calc_price
+    except ImportError:
+        return None
+    provider, colon, name = (
+        target.model.partition(":") if target.url is None else ("", "", target.model)
+    )
+    usage = Usage(input_tokens=round(tokens_in), output_tokens=round(tokens_out))
+    try:
+        return float(
+            calc_price(
+                usage, name if colon else target.model, provider_id=provider if colon else None
+            ).total_price
+        )
+    except (LookupError, ValueError):
+        return None
+
+
+#: Assumed tokens of a reply if there is no limit and no earlier reply.
+REPLY_TOKENS = 2_000
+#: Name of the value that holds the last request's numbers: input tokens, output tokens, money, and
+#: the number of turns.
+LAST = "_model"
+
+
+def first_estimate(prompt_bytes: int, max_tokens: int | None) -> dict[str, float]:
+    """Return an estimate of what a run's first request to a model will spend, by budget.
+
+    It covers all bytes of the prompt, and a reply of ``max_tokens`` (or REPLY_TOKENS).
+    """
+    return _amounts(prompt_bytes / BYTES_A_TOKEN, max_tokens or REPLY_TOKENS, None)
+
+
+def next_estimate(
+    last: Sequence[Any], context: RoundContext, max_tokens: int | None
+) -> dict[str, float]:
+    """Return an estimate of what a run's next request to a model will spend, by budget.
+
+    It is based on the last request's numbers, what was added since, and twice the last reply.
+    """
+    read, wrote, money, turns = last
+    added = sum(_bytes_of_turn(turn) for turn in context.history[int(turns) :])
+    tokens_in = read + added / BYTES_A_TOKEN
+    tokens_out = max(2 * wrote, 200)
+    if max_tokens is not None:
+        tokens_out = min(tokens_out, max_tokens)
+    price = money / (read + wrote) if money is not None and read + wrote else None
+    return _amounts(tokens_in, tokens_out, price)
+
+
+def figures(usage: Usage, price: PriceKeys | None, context: RoundContext) -> list[float | None]:
+    """Return the numbers of a finished request to a model from which the next one is estimated.
+
+    They are input tokens, output tokens, money without a cache, and the length of the run's
+    history.
+    """
+    money = money_uncached_of(usage, price)
+    return [usage.input_tokens, usage.output_tokens, money, len(context.history)]
+
+
+def _amounts(tokens_in: float, tokens_out: float, price: float | None) -> dict[str, float]:
+    read, wrote = round(tokens_in), round(tokens_out)
+    amounts: dict[str, float] = {
+        "tokens": read + wrote,
+        "input_tokens": read,
+        "output_tokens": wrote,
+        "requests": 1,
+    }
+    # An output token costs more than an input token, with most providers four times as much. The
+    # next request may have a larger share of them.
+    return amounts if price is None else {**amounts, "money": price * (read + 2 * wrote)}
+
+
+def _bytes_of_turn(turn: Any) -> int:
+    size = 0
+    if turn.command is not None:
+        text = text_of({**public(turn.command.extras), "args": dict(turn.command.args)})
+        size = len(text.encode("utf-8", "replace")) + bytes_of_reply(turn.command.extras)
+        size += len(text_of(turn.command.extras.get(FEEDBACK, "")).encode("utf-8", "replace"))
+    return FRAME + size + len(text_of(turn.observation).encode("utf-8", "replace"))

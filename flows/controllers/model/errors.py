@@ -1,0 +1,303 @@
+"""The meaning of a provider's error, and of a model's refusal, for the run.
+
+A provider's error decides whether to retry, when, and whether the request may be charged. After a
+refusal the run ends, or a person is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from perdure.flows.controllers.model.chat import ChatMessage, ModelFailed, Reply, UserMessage
+from perdure.flows.controllers.model.messages import text_of
+from perdure.flows.core.errors import BadReply, FatalError, RetryableError
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.outcomes import Interrupt
+from perdure.flows.core.secrets import scrubbed
+from perdure.flows.core.summaries import safe_text
+from perdure.flows.rounds.context import RoundContext
+
+#: Maximum characters of a provider's error text.
+TOLD = 1000
+#: HTTP statuses that mean "not now". All others below 500 mean "not this request". Such a refusal,
+#: and a server that cannot be reached, does not count as a failed attempt (``counts=False``),
+#: unless the request may be charged.
+LATER = frozenset({408, 409, 425, 429})
+#: HTTP statuses that mean "not this model, or not with this key". Some providers answer 400 for a
+#: model that they do not have, or have no more, and say so in the text.
+GONE = frozenset({401, 402, 403, 404, 410})
+UNKNOWN_MODEL = re.compile(
+    r"\bmodel\b.{0,200}(not (found|exist)|unknown|identifier is invalid|decommissioned|retired"
+    r"|no longer)",
+    re.IGNORECASE | re.DOTALL,
+)
+#: Maximum seconds to wait. No provider means more than a day, and a run should not wait longer.
+LONGEST_WAIT = 86_400.0
+#: Maximum characters shown to the model of a call that the provider refused.
+CALL_LENGTH = 500
+#: Matches errors saying that a model does not support tools. It is not meant for
+#: errors about a tool's name or schema.
+NO_TOOLS = re.compile(
+    r"(support|enabl)\w*\b.*\b(tool|function)|\b(tool|function).*(support|enabl)",
+    re.IGNORECASE | re.DOTALL,
+)
+#: Errors of cloud providers' libraries for missing or unusable credentials, by package and class.
+NO_CREDENTIALS = {
+    "botocore": (
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "ProfileNotFound",
+        "NoAuthTokenError",
+        "NoRegionError",
+    ),
+    "google": ("DefaultCredentialsError",),
+}
+#: Errors of libraries that refused to send the request, by package and class. No answer causes
+#: them.
+REFUSED_HERE = {
+    "botocore": (
+        "InvalidEndpointConfigurationError",
+        "UnsupportedSignatureVersionError",
+        "ParamValidationError",
+        "UnknownServiceError",
+        "InvalidRegionError",
+    )
+}
+
+
+def failed(
+    error: BaseException,
+    model: str,
+    secrets: Iterable[str],
+    reply_format: str = "",
+    has_answered: bool = True,
+) -> ModelFailed:
+    """Translate an exception of a request to a model into the error that the round raises.
+
+    The result also says whether the provider may charge for the request. Its text contains no
+    secret.
+
+    Args:
+        model: The model's name in errors.
+        reply_format: The flow's setting ``reply``. If the model refuses tools, the error suggests
+            the alternative.
+        has_answered: False if not even the beginning of a reply arrived.
+    """
+    from pydantic_ai import exceptions
+
+    text = _error_text(error, secrets)
+    if _cannot_be_sent(error, has_answered):
+        return ModelFailed(FatalError(f"model {model} cannot be used: {text}"), billed=False)
+    if isinstance(error, exceptions.ModelHTTPError):
+        status, billed = error.status_code, bool(error.in_stream)
+        quota = isinstance(error, exceptions.ModelQuotaExceededError)
+        is_gone = quota or status in GONE or (status == 400 and UNKNOWN_MODEL.search(text))
+        if not quota and (status in LATER or status >= 500):
+            return ModelFailed(
+                RetryableError(
+                    f"model {model} answers {status}: {text}",
+                    _wait(error.retry_after),
+                    counts=billed,
+                ),
+                billed,
+            )
+        if (call := _failed_call(error.body)) is not None:
+            what = f"the provider refused the model's call: {text}"
+            shown = f": {safe_text(scrubbed(call, secrets), CALL_LENGTH)}" if call else ""
+            return ModelFailed(
+                BadReply(f"{what}{shown}; call it again according to its schema"), billed=True
+            )
+        too_long = isinstance(error, exceptions.ModelContextWindowExceededError)
+        advice = (
+            " (show it less of the history: set window in the flow)"
+            if too_long
+            else _advice(status, text, reply_format)
+        )
+        return ModelFailed(
+            FatalError(f"model {model} answers {status}: {text}{advice}"),
+            billed,
+            "gone" if is_gone else "rejected",
+        )
+    if isinstance(
+        error, TimeoutError | exceptions.ModelTimeoutError | exceptions.ModelRequestTimeout
+    ):
+        never = _never_sent(error)
+        return ModelFailed(
+            RetryableError(f"model {model} took too long: {text}", counts=not never),
+            billed=not never,
+        )
+    if isinstance(error, exceptions.ModelConnectionError | OSError):
+        if any(isinstance(each, ssl.SSLCertVerificationError) for each in _chain(error)):
+            return ModelFailed(
+                FatalError(f"model {model}: the server's certificate is not trusted: {text}"),
+                billed=False,
+            )
+        never = _never_sent(error)
+        what = " cannot be reached" if never else ": the connection broke"
+        return ModelFailed(
+            RetryableError(f"model {model}{what}: {text}", counts=not never), billed=not never
+        )
+    if isinstance(error, exceptions.ModelRequestRejectedError | exceptions.ModelQuotaExceededError):
+        has_quota = not isinstance(error, exceptions.ModelQuotaExceededError)
+        return ModelFailed(
+            FatalError(f"model {model} refuses the request: {text}"),
+            billed=error.in_stream,
+            kind="rejected" if has_quota else "gone",
+        )
+    if isinstance(error, exceptions.UserError | ImportError):
+        return ModelFailed(FatalError(f"model {model} cannot be used: {text}"), billed=False)
+    # All other errors: a stream that ended early, an unreadable answer, a fault of the library.
+    # Another attempt may succeed.
+    return ModelFailed(
+        RetryableError(f"model {model} gave an incomplete reply: {text}"), billed=True
+    )
+
+
+def no_reply(body: bytes, error: BaseException, model: str, secrets: Iterable[str]) -> ModelFailed:
+    """Return the error for a model's server that answered 200 with a page or an error, not a reply.
+
+    No model was used, so nothing is charged.
+    """
+    text = _message_in(body.decode("utf-8", "replace").strip()) or _error_text(error, secrets)
+    shown = safe_text(scrubbed(text, secrets), TOLD)
+    return ModelFailed(
+        RetryableError(
+            f"model {model} gave no reply: its server answers 200 with other content: {shown}"
+        ),
+        billed=False,
+    )
+
+
+def _advice(status: int, text: str, reply_format: str) -> str:
+    """Return a hint how the flow's author can mend a provider's error; empty if none is known."""
+    if reply_format != "json" and status in (400, 404, 422) and NO_TOOLS.search(text):
+        return " (for a model without tools, set `reply: json`)"
+    if status in (401, 403):
+        return " (check the key: setting model_key, or api_key in the flow, each as env:NAME)"
+    return ""
+
+
+def _wait(seconds: float | None) -> float | None:
+    return None if seconds is None else min(max(float(seconds), 0.0), LONGEST_WAIT)
+
+
+def _error_text(error: BaseException, secrets: Iterable[str]) -> str:
+    """Return the text of a failed request: the provider's own if it sent one, else the exception's.
+
+    The text is bounded and contains no secrets.
+    """
+    text = _message_in(getattr(error, "body", None))
+    if not text:
+        *_, cause = _chain(error)
+        text, why = (
+            (str(getattr(each, "message", "") or each) or type(each).__name__).rstrip(".")
+            for each in (error, cause)
+        )
+        text = text if why in text else f"{text}: {why}"
+    return safe_text(scrubbed(text, secrets), TOLD)
+
+
+def _message_in(body: Any) -> str:
+    """Return the error message inside the body with which a model provider answered.
+
+    Most bodies look like ``{"error": {"message": ...}}`` or similar.
+    """
+    message = _read(body)
+    for key in ("error", "Error", "message", "Message", "detail"):
+        if isinstance(message, dict) and message.get(key):
+            message = message[key]
+    if message in (None, "", {}, []):
+        return ""
+    return message if isinstance(message, str) else canonical(message)
+
+
+def _read(body: Any) -> Any:
+    """Return the body of a provider's error response as data, parsed if it is JSON text."""
+    if not isinstance(body, str) or not body.lstrip().startswith("{"):
+        return body
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body
+
+
+def _failed_call(body: Any) -> str | None:
+    """Return the model's tool call that the provider refused, because it does not fit its schema.
+
+    Returns:
+        None if the provider refused something else.
+    """
+    content = _read(body)
+    # Some libraries pass only the value of "error".
+    error = content.get("error", content) if isinstance(content, dict) else None
+    if not isinstance(error, dict) or error.get("code") != "tool_use_failed":
+        return None
+    return str(error.get("failed_generation") or "")
+
+
+def _cannot_be_sent(error: BaseException, has_answered: bool) -> bool:
+    """Return whether a request to a model failed before it was sent, and would always fail so.
+
+    A setting or a credential is missing or wrong then.
+    """
+    for each in _chain(error):
+        package = type(each).__module__.partition(".")[0]
+        if type(each).__name__ in (
+            *NO_CREDENTIALS.get(package, ()),
+            *REFUSED_HERE.get(package, ()),
+        ):
+            return True
+    # Their subclasses are faults of an answer: invalid JSON, or a value that does not validate.
+    return not has_answered and type(error) in (ValueError, TypeError)
+
+
+def _never_sent(error: BaseException) -> bool:
+    """Return whether a request to a model was never sent, because no connection was made."""
+    return any(getattr(each, "phase", None) in ("pool", "connect") for each in _chain(error))
+
+
+def _chain(error: BaseException) -> Iterable[BaseException]:
+    """Yield an exception, then the exception that caused it, and so on."""
+    current: BaseException | None = error
+    seen: set[int] = set()
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+#: Maximum characters shown of a refusal.
+LENGTH = 1_000
+#: Name of the refusal in a question's data.
+REFUSAL = "refusal"
+
+
+def refused(reply: Reply, becomes: str) -> Interrupt:
+    """Return the question that asks a person how to go on after the model refused.
+
+    Raises:
+        FatalError: The flow does not set ``refusal: ask``, so the refusal ends the run.
+    """
+    text = safe_text(reply.refusal.strip(), LENGTH)
+    if becomes != "ask":
+        raise FatalError(
+            f"the model refuses: {text} (perdure retry RUN repeats the request; "
+            "with refusal: ask in the flow, a person is asked)"
+        )
+    return Interrupt(f"The model refuses: {text} What should it be told?", {REFUSAL: text})
+
+
+def after_refusal(context: RoundContext) -> list[ChatMessage]:
+    """Return the chat message that gives the model a person's answer to its refusal.
+
+    Returns:
+        A list of this message. It is empty if no refusal was answered.
+    """
+    asked = context.asked
+    if not context.answered or not isinstance(asked, Mapping) or REFUSAL not in asked:
+        return []
+    return [UserMessage(f"You refused: {asked[REFUSAL]}\nA person says: {text_of(context.answer)}")]

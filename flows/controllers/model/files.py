@@ -1,0 +1,147 @@
+"""Files in a request to a model: which ones it shows, where, and what they cost.
+
+Messages have references to files. The bytes are loaded when the request is made, and stored with no
+turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from perdure.flows.controllers.model.chat import AttachedFile, ChatMessage, UserMessage
+from perdure.flows.core.errors import FatalError, InvalidInput
+from perdure.flows.core.files import PICTURES, File, FileReference
+from perdure.flows.rounds.context import RoundContext
+
+#: Maximum bytes and number of the files in one request. Providers take requests of 20 to 50 MB, and
+#: base64 takes a third more than the bytes.
+MOST_SHOWN, MOST_FILES_SHOWN = 16 * 1024 * 1024, 50
+#: Estimated tokens of a picture: providers scale it down to about this.
+PICTURE_TOKENS = 1_600
+#: Estimated bytes of a PDF for each token: a page of text with 50 KB costs about 2,000.
+PDF_BYTES_A_TOKEN = 25
+#: Maximum characters of a text file that are shown.
+MOST_OF_A_TEXT = 32_000
+#: Media types of texts that do not begin with ``text/``.
+TEXTS = frozenset(
+    {
+        "application/json",
+        "application/jsonl",
+        "application/toml",
+        "application/x-yaml",
+        "application/xml",
+        "application/yaml",
+    }
+)
+PDF = "application/pdf"
+Form = Literal["picture", "document", "text"]
+
+
+def form_of(media_type: str) -> Form | None:
+    """Return in which form a model sees a file, or None if no model takes such files."""
+    if media_type in PICTURES:
+        return "picture"
+    if media_type == PDF:
+        return "document"
+    return "text" if media_type.startswith("text/") or media_type in TEXTS else None
+
+
+def tokens_of(file: FileReference | File) -> float:
+    """Return the estimated number of tokens that a file takes in a request."""
+    size = len(file.content) if isinstance(file, File) else file.bytes
+    match form_of(file.media_type):
+        case "picture":
+            return PICTURE_TOKENS
+        case "document":
+            return max(PICTURE_TOKENS, size / PDF_BYTES_A_TOKEN)
+        case "text":
+            return min(size, MOST_OF_A_TEXT) / 3
+        case None:
+            return 0
+
+
+def message_with(text: str, references: Iterable[FileReference]) -> UserMessage:
+    """Return a user message of a text and files, each below a line with its name.
+
+    A file that no model takes has the line only, so that the model can name it to a command.
+    """
+    attached: list[AttachedFile] = []
+    for each in references:
+        is_shown = form_of(each.media_type) is not None
+        line = f"[File {each.name}: {each.media_type}, {each.bytes:,} bytes"
+        text = f"{text}\n\n{line}{']' if is_shown else ', not shown]'}".lstrip()
+        if is_shown:
+            attached.append(AttachedFile(len(text), each))
+    return UserMessage(text, files=tuple(attached))
+
+
+def shown_files(references: Iterable[FileReference]) -> list[UserMessage]:
+    """Return the user message that shows the files which commands returned.
+
+    Returns:
+        A list of this message. It is empty if there are no files that a model takes.
+    """
+    shown = [each for each in references if form_of(each.media_type) is not None]
+    return [message_with("", shown)] if shown else []
+
+
+def loaded(messages: Sequence[ChatMessage], context: RoundContext) -> Sequence[ChatMessage]:
+    """Return the messages of a request with the bytes of their files.
+
+    If all are too large together, the oldest of those that commands returned are left out. So are
+    files that the run has no more.
+
+    Raises:
+        FatalError: A file that was submitted with the run is not there.
+    """
+    if not any(isinstance(each, UserMessage) and each.files for each in messages):
+        return messages
+    submitted = {each.name for each in context.files}
+    kept = _fitting(messages, submitted)
+
+    def filled(message: ChatMessage) -> ChatMessage:
+        if not isinstance(message, UserMessage) or not message.files:
+            return message
+        read = ((each, _read(each, kept, submitted, context)) for each in message.files)
+        files = tuple(replace(each, file=file) for each, file in read if file is not None)
+        return replace(message, files=files)
+
+    return [filled(message) for message in messages]
+
+
+def _fitting(messages: Sequence[ChatMessage], submitted: set[str]) -> set[str]:
+    """Return the names of the files that fit into one request: the submitted, then the newest."""
+    references = [
+        each.file
+        for message in messages
+        if isinstance(message, UserMessage)
+        for each in message.files
+        if isinstance(each.file, FileReference)
+    ]
+    newest_first = references[::-1]
+    names: set[str] = set()
+    size = 0
+    for each in sorted(newest_first, key=lambda each: each.name not in submitted):
+        size += each.bytes
+        if size > MOST_SHOWN or len(names) >= MOST_FILES_SHOWN:
+            break
+        names.add(each.name)
+    return names
+
+
+def _read(
+    attached: AttachedFile, kept: set[str], submitted: set[str], context: RoundContext
+) -> File | None:
+    if isinstance(attached.file, File):
+        return attached.file
+    name = attached.file.name
+    if name not in kept:
+        return None
+    try:
+        return context.file(name)
+    except InvalidInput as error:
+        if name in submitted:
+            raise FatalError(f"step {context.step}: {error}") from error
+        return None

@@ -1,0 +1,276 @@
+"""Conversion of a model's reply to decisions.
+
+Each of its calls becomes a command, or a BadReply that says what was wrong with it. A reply in
+words is text without a call of a command. The flow's key ``words`` decides what becomes of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from perdure.flows.commands.replies import MOST_CALLS, read_reply
+from perdure.flows.controllers.model.chat import Reply, ToolCall
+from perdure.flows.controllers.model.history_window import MARK as MARK_OF_DROP
+from perdure.flows.controllers.model.history_window import SUMMARY
+from perdure.flows.controllers.model.leaked_calls import is_leaked_call
+from perdure.flows.controllers.model.tool_names import ToolNames
+from perdure.flows.core.answer_types import takes_text
+from perdure.flows.core.errors import BadReply
+from perdure.flows.core.outcomes import Command, Interrupt, Turn
+from perdure.flows.core.reply_extras import REPLY, SPOKEN, bytes_of_reply, public
+from perdure.flows.core.summaries import safe_text
+from perdure.flows.rounds.context import RoundContext
+
+#: ``answer``: the text is the run's answer. ``ask``: the model is asked to call a command.
+#: ``person``: a person decides what comes next.
+Words = Literal["answer", "ask", "person"]
+
+#: The command name of a reply in words in a history. ``MARK`` among the extras distinguishes it
+#: from a real command of this name.
+SAY = "say"
+MARK = "_words"
+#: Name under which the round's journal and its question keep the text until a person has answered.
+#: The model is then not requested twice.
+RECORDED = "words"
+#: Maximum bytes of the provider's form of a reply that are recorded with the text.
+MOST_RECORDED = 100_000
+#: Maximum characters of a summary.
+MOST_OF_SUMMARY = 12_000
+QUESTION = (
+    "The model replied with text and called no command. Answer it to continue, "
+    "or resume without an answer to make its text the run's answer."
+)
+
+
+def is_in_words(reply: Reply, names: ToolNames) -> bool:
+    """Return whether a model's reply is complete and only text, without a call of a command.
+
+    Half a command in the JSON format does not count as text, nor does a call that the server left
+    in the text.
+    """
+    return (
+        not reply.calls
+        and reply.ended == "stop"
+        and bool(reply.text.strip())
+        and '"command"' not in reply.text
+        and not is_leaked_call(reply.text, names.tools)
+    )
+
+
+def saying(extras: Mapping[str, Any]) -> Command:
+    """Convert a model's reply that is only text to a command, so that the history can store it."""
+    return Command(SAY, {}, {**extras, MARK: True})
+
+
+def decided(
+    words: Words, reply: Reply, extras: Mapping[str, Any], context: RoundContext
+) -> Command | Interrupt | Turn:
+    """Return what the run does after the model replied with text and called no command.
+
+    With ``words: answer`` the text is the run's answer. With ``words: person`` a person is asked.
+    (``words: ask`` treats the reply as a bad one, elsewhere.)
+    """
+    if words == "answer":
+        return Command(
+            "finish", {"answer": safe_text(reply.text.strip(), len(reply.text))}, public(extras)
+        )
+    if bytes_of_reply(extras) > MOST_RECORDED:
+        extras = public(extras)
+    context.once(
+        RECORDED,
+        lambda: {"text": safe_text(reply.text.strip(), len(reply.text)), "extras": dict(extras)},
+    )
+    question = recorded(context)
+    assert question is not None
+    return question
+
+
+def can_end(context: RoundContext) -> bool:
+    """Return whether the command ``finish`` of this flow takes nothing but an answer, and a text.
+
+    Otherwise a reply in text cannot end the run, and the model is asked for a call.
+    """
+    finish: Mapping[str, Any] = next(
+        (each for each in context.commands if each["name"] == "finish"), {}
+    )
+    parameters: Mapping[str, Any] = finish.get("parameters", {})
+    answer = parameters.get("properties", {}).get("answer", {})
+    return list(parameters.get("required", [])) == ["answer"] and takes_text(
+        answer, parameters.get("$defs", {})
+    )
+
+
+def recorded(context: RoundContext) -> Command | Interrupt | Turn | None:
+    """Return the decision for a text-only reply of the model that this round recorded earlier.
+
+    It is the question to a person, or what follows from the person's answer.
+
+    Returns:
+        None if there was no such reply.
+    """
+    if RECORDED not in context.journal.recorded:
+        return None
+    record = context.once(RECORDED, dict)
+    if (
+        not context.answered
+        or not isinstance(context.asked, Mapping)
+        or RECORDED not in context.asked
+    ):
+        return Interrupt(QUESTION, data={RECORDED: record["text"]})
+    if context.answer is None:
+        return Command("finish", {"answer": record["text"]}, public(record["extras"]))
+    return Turn(saying(record["extras"]), {"person": context.answer})
+
+
+def summary_turn(reply: Reply) -> Turn:
+    """Convert a reply to a turn that holds the model's summary of the turns before a gap.
+
+    A reply without text makes an empty summary, so that the run goes on.
+    """
+    extras = {SUMMARY: True, MARK_OF_DROP: reply.compacts_to}
+    text = "" if reply.refusal else safe_text(reply.text.strip(), MOST_OF_SUMMARY)
+    return Turn(Command("summarize", {}, extras), text)
+
+
+def answer_to(turn: Turn) -> Any:
+    """Return what a person answered to a text-only reply of the model, as stored in a turn.
+
+    Returns:
+        None if no person was asked, because the reply was a bad one.
+    """
+    return turn.observation.get("person") if isinstance(turn.observation, Mapping) else None
+
+
+def bad(error: BadReply, extras: Mapping[str, Any]) -> BadReply:
+    """Return the error for a model's bad reply with the reply's text added, to show it later.
+
+    An error that names a command already is returned unchanged.
+    """
+    return (
+        error if error.command is not None else BadReply(str(error), saying(extras), error.others)
+    )
+
+
+#: Maximum characters of a reply: well below what one round may add to a run (256 KiB).
+MAX_LENGTH = 100_000
+#: Maximum characters kept of the model's thought, and shown to the model of its invalid reply.
+THOUGHT_LENGTH, EXCERPT_LENGTH = 8_000, 200
+#: Maximum characters of a call's id. Providers' ids have about thirty, and some providers join two.
+ID_LENGTH = 200
+ADVICE = "call one of the commands; call finish with the answer when the goal is met"
+
+
+def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
+    """Parse a model's reply to a list of commands, with a BadReply in place of each invalid call.
+
+    Raises:
+        BadReply: The whole reply is invalid: it is too long, empty, or calls no command.
+    """
+    length = len(reply.text) + sum(len(call.arguments) + len(call.name) for call in reply.calls)
+    if length > MAX_LENGTH:
+        raise BadReply(
+            f"the reply has {length} characters, at most {MAX_LENGTH} are allowed; {ADVICE}, "
+            "and write less at once"
+        )
+    if reply.calls:
+        return [
+            _read(call, part, reply, names)
+            for part, call in enumerate(told_apart(reply.calls[:MOST_CALLS]))
+        ]
+    if not reply.text.strip():
+        why = {
+            "length": "it used up its limit of tokens (max_tokens)",
+            "content_filter": "its provider blocked it",
+        }.get(reply.ended)
+        why = f"its provider refused what the model wrote ({reply.fault})" if reply.fault else why
+        raise BadReply(f"the reply is empty{f': {why}' if why else ''}; {ADVICE}")
+    extras = beside(reply)
+    is_leaked = is_leaked_call(reply.text, names.tools)
+    what = "has a call as text, so it calls no command" if is_leaked else "calls no command"
+    uncalled = BadReply(
+        f"the reply {what}: {safe_text(repr(reply.text), EXCERPT_LENGTH)}; {ADVICE}"
+    )
+    if "{" not in reply.text:
+        raise bad(uncalled, extras)
+    try:
+        decided = read_reply(reply.text)
+    except BadReply as error:
+        if is_leaked and error.command is None:
+            raise bad(uncalled, extras) from error
+        cut = (
+            "; it was cut off at its limit of tokens (max_tokens)"
+            if reply.ended == "length"
+            else ""
+        )
+        raise bad(BadReply(f"{error}{cut}", error.command), extras) from error
+    if not isinstance(decided, Command):
+        raise bad(BadReply(f"the reply calls no command; {ADVICE}"), extras)
+    drop = {name: extras[name] for name in (MARK_OF_DROP,) if name in extras}
+    return [replace(decided, name=names.command(decided.name), extras={**decided.extras, **drop})]
+
+
+def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command | BadReply:
+    """Convert one tool call of a model's reply to a command, or to a BadReply if it is invalid."""
+    extras = beside(reply) if part == 0 else {}
+    name = safe_text(names.command(call.name), ID_LENGTH)
+    command = Command(name, {}, extras, call.id, part)
+    is_cut = reply.ended == "length"
+    try:
+        args = json.loads(call.arguments or ("" if is_cut else "{}"))  # a cut reply lacks them
+    except (ValueError, RecursionError) as error:
+        cut = "; the reply was cut off at its limit of tokens (max_tokens)" if is_cut else ""
+        excerpt = safe_text(repr(call.arguments), EXCERPT_LENGTH)
+        return BadReply(
+            f"the arguments of command {name!r} are not JSON ({error}): {excerpt}{cut}; "
+            "call it again",
+            command,
+        )
+    if not isinstance(args, dict):
+        excerpt = safe_text(repr(args), EXCERPT_LENGTH)
+        return BadReply(
+            f"the arguments of command {name!r} are {excerpt}; "
+            "expected an object of names and values",
+            command,
+        )
+    try:
+        read = read_reply(replace(command, args=args))
+    except BadReply as error:
+        return BadReply(str(error), command)
+    assert isinstance(read, Command)
+    return replace(read, call=call.id, part=part)
+
+
+def beside(reply: Reply) -> dict[str, Any]:
+    """Return what a model's reply contains besides its calls of commands.
+
+    This is a thought for people, the provider's form of the reply that must be sent back, and the
+    beginning of its window.
+    """
+    spoken = safe_text(reply.text.strip(), THOUGHT_LENGTH)
+    thought = spoken or safe_text(reply.thinking.strip(), THOUGHT_LENGTH)
+    extras: dict[str, Any] = {"thought": thought} if thought else {}
+    if thought and not spoken:
+        extras[SPOKEN] = False
+    if reply.kept:
+        extras[REPLY] = reply.kept
+    if reply.dropped_to is not None:
+        extras[MARK_OF_DROP] = reply.dropped_to
+    return extras
+
+
+def told_apart(calls: Sequence[ToolCall]) -> list[ToolCall]:
+    """Return the tool calls of a model's reply with unique ids.
+
+    Some servers give all calls the same id, or none.
+    """
+    seen: set[str] = set()
+    apart = []
+    for part, call in enumerate(calls):
+        wanted = safe_text(call.id, ID_LENGTH) or f"call_{part}"
+        unique = wanted if wanted not in seen else f"{wanted[:ID_LENGTH]}_{part}"
+        seen.add(unique)
+        apart.append(replace(call, id=unique))
+    return apart

@@ -1,0 +1,421 @@
+"""The adapter to pydantic-ai: one streamed request each round, and nothing that goes on by itself.
+
+This module is imported only when a request is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, cast
+
+import openai
+from pydantic_ai import messages as theirs
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.exceptions import ModelAPIError, ModelConnectionError, ModelHTTPError
+from pydantic_ai.models import Model as TheirModel
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
+
+from perdure.flows.controllers.model.chat import (
+    AnswerMessage,
+    AssistantMessage,
+    ChatMessage,
+    ModelFailed,
+    Piece,
+    Reply,
+    RequestSettings,
+    SystemMessage,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
+from perdure.flows.controllers.model.endpoint import Target
+from perdure.flows.controllers.model.errors import failed, no_reply
+from perdure.flows.controllers.model.parse_reply import told_apart
+from perdure.flows.controllers.model.prompt_cache import content_of, is_asked_for, with_caching
+from perdure.flows.controllers.model.provider_clients import (
+    REASON_NEEDED,
+    CompatibleChatModel,
+    http_client,
+    model_of,
+)
+from perdure.flows.controllers.model.provider_files import (
+    is_refused_here,
+    shown_in,
+    with_files_named,
+)
+from perdure.flows.controllers.model.provider_settings import resolved
+from perdure.flows.controllers.model.responses import kept_of, response_of
+from perdure.flows.controllers.model.stream_end import (
+    DoneMarker,
+    fault_in,
+    lacks_reason_only,
+    reason_of,
+    refusal_in,
+)
+from perdure.flows.controllers.model.stream_repairs import repair
+from perdure.flows.controllers.model.thoughts import without_thoughts
+from perdure.flows.core.errors import FatalError
+
+#: At INFO these loggers write the address of every request, and a URL may contain a key. At DEBUG
+#: they write whole requests.
+for _name in ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "anthropic"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+#: The provider's name in errors and prices for a server that is configured only by its URL.
+SERVER = "openai-compatible"
+#: Maximum seconds for a server to list its models.
+NAMING_SECONDS = 30.0
+
+#: The first model of each server by URL, requested once a process.
+_first_models: dict[str, str] = {}
+
+
+class LibraryModel:
+    """A model of the library, opened for one round."""
+
+    def __init__(
+        self, model: TheirModel, target: Target, reply_format: str, done: DoneMarker
+    ) -> None:
+        self._model = model
+        self._target = target
+        self._format = reply_format
+        self._done = done
+        self._has_answered = False
+
+    @property
+    def name(self) -> str:
+        """The name of the language model in requests to its provider."""
+        return self._model.model_name
+
+    @property
+    def provider(self) -> str:
+        """The name of the model's provider.
+
+        It is ``openai-compatible`` for a server configured only by its URL.
+        """
+        return self._model.system
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether the language model can call tools, as far as the model library knows."""
+        return bool(self._model.profile.get("supports_tools", True))
+
+    async def request(
+        self,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[Mapping[str, Any]],
+        settings: RequestSettings,
+        on_piece: Callable[[Piece], None],
+    ) -> Reply:
+        """Send one request to the language model, and return its reply; see ``chat.Model``."""
+        try:
+            async with asyncio.timeout(settings.timeout_seconds):
+                return await self._request(messages, tools, settings, on_piece)
+        except (ModelFailed, FatalError):
+            raise
+        except Exception as error:
+            name = f"{self._model.model_name!r}"
+            if self._done.is_no_reply:
+                raise no_reply(self._done.body, error, name, self._target.secrets()) from None
+            if self._target.model is None and self._target.url is not None:
+                # The server may have another model by now.
+                _first_models.pop(self._target.url, None)
+            if isinstance(error, TimeoutError) and not str(error):
+                error = TimeoutError(
+                    f"no complete reply within {settings.timeout_seconds:g} s (timeout_seconds)"
+                )
+            files = shown_in(messages)
+            if files and not self._has_answered and is_refused_here(error):
+                # As any other request that cannot be sent.
+                error = ValueError(f"{type(error).__name__}: {error}")
+            failure = failed(error, name, self._target.secrets(), self._format, self._has_answered)
+            # The cause is suppressed, because it may show the key.
+            raise with_files_named(failure, files) from None
+
+    async def _request(
+        self,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[Mapping[str, Any]],
+        settings: RequestSettings,
+        on_piece: Callable[[Piece], None],
+    ) -> Reply:
+        parameters = ModelRequestParameters(function_tools=[_tool(each) for each in tools])
+        own = resolved(settings.more, "settings")
+        options = cast(ModelSettings, with_caching(own, self._model, settings.run_id))
+        if not tools:
+            options.pop("tool_choice", None)
+        if "max_retries" not in self._model.unsupported_settings:
+            options["max_retries"] = 0  # retries go through the due set
+        if self._target.url is None and "timeout" not in self._model.unsupported_settings:
+            # A provider's own client would give up earlier.
+            options["timeout"] = settings.timeout_seconds
+        if settings.temperature is not None:
+            options["temperature"] = settings.temperature
+        if settings.max_tokens is not None:
+            options["max_tokens"] = settings.max_tokens
+        tools_of: dict[int, str] = {}
+        stream = model_request_stream(
+            self._model,
+            _messages(messages, self._model, is_asked_for(options)),
+            model_settings=options,
+            model_request_parameters=parameters,
+            instrument=False,
+        )
+        async with stream as events:
+            self._has_answered = True
+            parts = repair(events)
+            try:
+                async for event in events:
+                    piece = _piece(event, tools_of)
+                    if piece is not None and piece.text:
+                        on_piece(piece)
+            except ModelAPIError as error:
+                if self._done.refused_call is None and not (
+                    self._done.is_seen and lacks_reason_only(error)
+                ):
+                    raise
+            for event in parts.flush() if parts is not None else ():
+                piece = _piece(event, tools_of)
+                if piece is not None:
+                    on_piece(piece)
+            if self._done.refused_call is not None:
+                # The library may have made a reply of it that has no end.
+                raise ModelHTTPError(
+                    400, self._model.model_name, {"error": self._done.refused_call}
+                )
+            response = events.get()
+            ended = reason_of(response, self._model.model_name, self._done.is_seen)
+            return _reply(response, self._model.model_name, ended, self._target.secrets())
+
+
+@asynccontextmanager
+async def opened(
+    target: Target, reply_format: str, timeout_seconds: float
+) -> AsyncIterator[LibraryModel]:
+    """Open the language model that a flow uses, and close its client after the ``with`` block.
+
+    The connections to a provider are kept for the next rounds, if its client takes an HTTP client
+    of ours.
+
+    Raises:
+        ModelFailed: The model cannot be used, or its key is missing.
+    """
+    done = DoneMarker()
+    async with AsyncExitStack() as stack:
+        try:
+            secret = target.secret()
+            if target.url is None:
+                model = await model_of(
+                    target.model or "",
+                    secret,
+                    resolved(target.provider or {}, "provider"),
+                    timeout_seconds,
+                    stack,
+                    done,
+                )
+            else:
+                client = await http_client(stack, done)
+                provider = OpenAICompatibleProvider(
+                    SERVER,
+                    base_url=target.url,
+                    api_key=secret,
+                    http_client=client,
+                    profile=REASON_NEEDED,
+                )
+                model = CompatibleChatModel(
+                    target.model or await _first_model(provider, target.url), provider=provider
+                )
+        except FatalError as error:
+            raise ModelFailed(error, billed=False) from None
+        except Exception as error:
+            name = repr(target.model) if target.model else "of the server"
+            raise failed(error, name, target.secrets(), reply_format, has_answered=False) from None
+        yield LibraryModel(model, target, reply_format, done)
+
+
+async def _first_model(provider: OpenAICompatibleProvider, url: str) -> str:
+    if url not in _first_models:
+        try:
+            async with asyncio.timeout(NAMING_SECONDS):
+                listed = await provider.client.with_options(max_retries=0).models.list()
+        except openai.APIStatusError as error:
+            raise ModelHTTPError(
+                error.status_code, SERVER, error.body, headers=dict(error.response.headers)
+            ) from error
+        except openai.APIConnectionError as error:
+            raise ModelConnectionError(SERVER, error.message, phase="connect") from error
+        names = [each.id for each in listed.data]
+        if not names:
+            raise FatalError(
+                "the server of model_url lists no model (GET /models is empty); load one, "
+                "or set model"
+            )
+        _first_models[url] = names[0]
+    return _first_models[url]
+
+
+def _tool(schema: Mapping[str, Any]) -> ToolDefinition:
+    # Strict schemas are specific to OpenAI. Other servers of its protocol do not know them.
+    return ToolDefinition(
+        name=schema["name"],
+        description=schema.get("description") or None,
+        parameters_json_schema=dict(schema["parameters"]),
+        strict=False,
+    )
+
+
+def _messages(
+    messages: Sequence[ChatMessage], model: TheirModel, caches: bool = False
+) -> list[theirs.ModelMessage]:
+    """Convert Perdure's chat messages to those of the model library (pydantic-ai).
+
+    All messages between two replies of the model become one request.
+
+    Args:
+        caches: Whether the request asks for the provider's cache.
+    """
+    converted: list[theirs.ModelMessage] = []
+    for is_reply, batch in groupby(messages, lambda message: isinstance(message, AssistantMessage)):
+        if is_reply:
+            converted += [
+                response_of(message, model) or theirs.ModelResponse(parts=_parts(message))
+                for message in batch
+                if isinstance(message, AssistantMessage)
+            ]
+        else:
+            converted.append(
+                theirs.ModelRequest(
+                    parts=[_request_part(message, model, caches) for message in batch]
+                )
+            )
+    return converted
+
+
+def _parts(message: AssistantMessage) -> list[theirs.ModelResponsePart]:
+    text_parts: list[theirs.ModelResponsePart] = (
+        [theirs.TextPart(message.text)] if message.text else []
+    )
+    return [
+        *text_parts,
+        *(theirs.ToolCallPart(call.name, call.arguments, call.id) for call in message.calls),
+    ]
+
+
+def _request_part(message: ChatMessage, model: TheirModel, caches: bool) -> theirs.ModelRequestPart:
+    if isinstance(message, SystemMessage):
+        return theirs.SystemPromptPart(message.text)
+    if isinstance(message, AnswerMessage):
+        return theirs.ToolReturnPart(
+            tool_name=message.name, content=message.text, tool_call_id=message.call
+        )
+    assert isinstance(message, UserMessage)
+    return theirs.UserPromptPart(content_of(message, model, caches))
+
+
+def _piece(event: theirs.ModelResponseStreamEvent, tools: dict[int, str]) -> Piece | None:
+    """Return what one event of a model's streamed reply adds.
+
+    Args:
+        tools: the tools of the calls so far, by their place in the reply; it is added to.
+    """
+    if isinstance(event, theirs.PartStartEvent):
+        match event.part:
+            case theirs.TextPart(content=text):
+                return Piece(text)
+            case theirs.ThinkingPart(content=text):
+                return Piece(text, "thinking")
+            case theirs.ToolCallPart(tool_name=tool, args=args):
+                tools[event.index] = tool
+                return Piece(args if isinstance(args, str) else "", "arguments", tool)
+    if isinstance(event, theirs.PartDeltaEvent):
+        match event.delta:
+            case theirs.TextPartDelta(content_delta=text):
+                return Piece(text)
+            case theirs.ThinkingPartDelta(content_delta=str(text)):
+                return Piece(text, "thinking")
+            case theirs.ToolCallPartDelta(args_delta=str(text)):
+                return Piece(text, "arguments", tools.get(event.index, ""))
+    return None
+
+
+def _reply(
+    response: theirs.ModelResponse, requested_model: str, ended: str, secrets: Sequence[str]
+) -> Reply:
+    made = [part for part in response.parts if isinstance(part, theirs.ToolCallPart)]
+    calls = told_apart(
+        [ToolCall(part.tool_call_id, part.tool_name, _arguments(part)) for part in made]
+    )
+    said = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
+    # Beside calls, all of the text is only shown to people.
+    text, thoughts = (said, "") if calls else without_thoughts(said)
+    thinking = [
+        part.content
+        for part in response.parts
+        if isinstance(part, theirs.ThinkingPart) and part.content
+    ]
+    return Reply(
+        text=text,
+        calls=tuple(calls),
+        usage=_usage(response),
+        model=response.model_name or requested_model,
+        ended=ended,
+        refusal=refusal_in(response),
+        fault=fault_in(response),
+        thinking="\n\n".join([*thinking, thoughts] if thoughts else thinking),
+        kept=kept_of(response, calls, secrets),
+    )
+
+
+def _arguments(part: theirs.ToolCallPart) -> str:
+    if part.args is None:  # differs from an empty object: the reply may have been cut before them
+        return ""
+    return part.args if isinstance(part.args, str) else part.args_as_json_str()
+
+
+def _usage(response: theirs.ModelResponse) -> Usage | None:
+    usage = response.usage
+    is_nothing = not usage.input_tokens + usage.output_tokens
+    # A reply with content has used tokens; a blocked prompt has not.
+    if usage.unmeasured_requests or (
+        is_nothing and (response.parts or response.state != "complete")
+    ):
+        return None
+    is_cached = usage.cache_read_tokens or usage.cache_write_tokens
+    money = 0.0 if is_nothing else _price_of(response)
+    # OpenRouter and other gateways report what they charge.
+    reported_cost = (response.provider_details or {}).get("cost")
+    if isinstance(reported_cost, int | float):
+        money = float(reported_cost)
+    return Usage(
+        usage.input_tokens,
+        usage.output_tokens,
+        money,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        _price_of(_uncached(response)) if is_cached else None,
+    )
+
+
+def _price_of(response: theirs.ModelResponse) -> float | None:
+    """Return what a reply costs by the price list in US dollars; None if no price is known."""
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):
+        return None
+
+
+def _uncached(response: theirs.ModelResponse) -> theirs.ModelResponse:
+    """Return a reply with the usage that it had had without the provider's cache."""
+    usage = RequestUsage(
+        input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens
+    )
+    return replace(response, usage=usage)

@@ -1,0 +1,74 @@
+"""Models that stand in for those of providers in this process, for tests. See ``FakeModel``.
+
+A flow names such a model ``fake:NAME``. A test can also put one in the place of every model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from perdure.flows.controllers.model.chat import Model
+from perdure.flows.core.errors import FatalError
+from perdure.flows.core.names import suggest
+from perdure.flows.rounds.context import RoundContext
+
+#: The beginning of the name of a model that stands in.
+PREFIX = "fake:"
+#: Returns the model for the request of one round.
+Opener = Callable[[RoundContext], Model]
+
+_openers: dict[str, Opener] = {}
+#: The names of those that stand in for every model, the newest last.
+_in_use: list[str] = []
+
+
+def keep(name: str, opener: Opener) -> None:
+    """Make a model known under ``fake:NAME`` in this process."""
+    _openers[PREFIX + name] = opener
+
+
+def begin(name: str) -> None:
+    """Use a model in the place of every model in this process."""
+    _in_use.append(PREFIX + name)
+
+
+def end(name: str) -> None:
+    """End what ``begin`` began."""
+    _in_use.remove(PREFIX + name)
+
+
+def stand_in_for(model: str | None) -> str | None:
+    """Return the name of the model that stands in for a flow's own model, or None."""
+    if _in_use:
+        return _in_use[-1]
+    return model if model is not None and model.startswith(PREFIX) else None
+
+
+def fault_of_stand_in(name: str) -> str | None:
+    """Return why no model stands in under a name like ``fake:NAME``, as a sentence.
+
+    Returns:
+        None for a name of another form, and an empty text if there is one.
+    """
+    if not name.startswith(PREFIX):
+        return None
+    return "" if name in _openers else _unknown(name)
+
+
+def opened(name: str, context: RoundContext) -> Any:
+    """Return the model that stands in, for the request of one round.
+
+    Raises:
+        FatalError: no model has this name in this process.
+    """
+    if name not in _openers:
+        raise FatalError(_unknown(name))
+    return _openers[name](context)
+
+
+def _unknown(name: str) -> str:
+    return (
+        f"no model is named {name!r} in this process; {suggest(name, _openers)}. Name the "
+        "module that makes it in flow_modules (PERDURE_FLOW_MODULES)"
+    )

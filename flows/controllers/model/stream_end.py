@@ -1,0 +1,208 @@
+"""The end of a streamed reply: whether the reply is complete, or the stream was cut.
+
+A proxy that gives up and a server that restarts end a stream properly, so the stream's end proves
+nothing. A complete reply says why it ended. In OpenAI's protocol the line ``data: [DONE]`` is
+equivalent, for servers that give no reason.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai.exceptions import ModelAPIError
+
+from perdure.flows.controllers.model.chat import ModelFailed
+from perdure.flows.core.errors import RetryableError
+
+if TYPE_CHECKING:
+    import httpx2
+    from pydantic_ai.messages import ModelResponse
+
+#: The line that ends a stream of OpenAI's protocol, with the line break before it. JSON contains no
+#: line break, so no text looks like it.
+DONE = (b"\ndata: [DONE]", b"\ndata:[DONE]")
+#: Bytes kept of a chunk, so that the line is found if two chunks share it.
+KEPT = max(map(len, DONE)) - 1
+
+#: Content types of event streams.
+STREAMS = ("event-stream", "x-ndjson", "amazon.eventstream")
+#: The beginnings of an event stream.
+EVENTS = (b"data:", b"event:", b"id:", b":")
+#: Bytes kept of a body that is not a stream, and names in JSON that distinguish an error from a
+#: reply.
+BODY, ERROR_NAMES = 4_000, (b'"error"', b'"detail"', b'"errors"')
+#: The code in an event by which Groq refuses a call of its model. The number limits the bytes of an
+#: event that are searched for it.
+REFUSED_CALL, EVENT = b'"tool_use_failed"', 65_536
+#: Reasons of refusals that the library does not know as such.
+REFUSED = frozenset({"content_filter", "refusal", "ERROR_TOXIC", "guardrail_intervened"})
+
+
+class DoneMarker:
+    """The state of the last response of an HTTP client. Its ``watch`` is a response hook.
+
+    Attributes:
+        is_seen: The response contained ``data: [DONE]``.
+        is_stream: The response was an event stream, or had an error status.
+        body: The beginning of a response that was not an event stream.
+        refused_call: The error by which the provider refused the model's call in the stream; else
+            None.
+    """
+
+    def __init__(self) -> None:
+        self.is_seen, self.is_stream, self.body = False, True, b""
+        self.refused_call: dict[str, Any] | None = None
+
+    @property
+    def is_no_reply(self) -> bool:
+        """Whether a model's server answered 200 with a page or an error instead of a stream.
+
+        No model was used in that case.
+        """
+        text = self.body.strip()
+        # Some servers use another content type for streams.
+        if self.is_stream or text.startswith(EVENTS):
+            return False
+        return not text.startswith(b"{") or any(name in text for name in ERROR_NAMES)
+
+    async def watch(self, response: httpx2.Response) -> None:
+        """Watch the bytes of a model server's response for the end of the reply.
+
+        The bytes are passed on unchanged, without a byte order mark at their beginning.
+        """
+        self.is_seen, self.body, self.refused_call = False, b"", None
+        self.is_stream = response.status_code >= 300 or any(
+            kind in response.headers.get("content-type", "") for kind in STREAMS
+        )
+        pieces = response.aiter_bytes
+
+        async def watched(chunk_size: int | None = None) -> AsyncIterator[bytes]:
+            """Yield the chunks of a model server's response, and look for the reply's end."""
+            last = b"\n"
+            line = b""
+            async for piece in _without_mark(pieces(chunk_size)):
+                *lines, line = (line + piece).split(b"\n")
+                line = line[:EVENT]
+                for each in lines:
+                    self._look_for_refusal(each)
+                if not self.is_stream and len(self.body) < BODY:
+                    self.body += piece[:BODY]
+                if not self.is_seen:
+                    text = (last + piece).replace(b"\r", b"\n")
+                    self.is_seen = any(line in text for line in DONE)
+                    last = text[-KEPT:]
+                yield piece
+
+        response.aiter_bytes = watched  # type: ignore[method-assign, assignment]
+
+    def _look_for_refusal(self, line: bytes) -> None:
+        if REFUSED_CALL not in line or not line.startswith(b"data:"):
+            return
+        try:
+            event = json.loads(line[5:])
+        except ValueError:
+            return
+        error = event.get("error") if isinstance(event, dict) else None
+        if isinstance(error, dict) and error.get("code") == "tool_use_failed":
+            self.refused_call = error
+
+
+async def _without_mark(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the pieces of a stream without a byte order mark (BOM) at its beginning.
+
+    The providers' clients would take it for a part of the first event's name, and drop that event.
+    """
+    head: bytes | None = b""
+    async for piece in pieces:
+        if head is None:
+            yield piece
+            continue
+        head += piece
+        if len(head) >= len(codecs.BOM_UTF8) or not codecs.BOM_UTF8.startswith(head):
+            yield head.removeprefix(codecs.BOM_UTF8)
+            head = None
+    if head:
+        yield head
+
+
+def refusal_in(response: ModelResponse) -> str:
+    """Return why the model refused to reply or its provider blocked the reply, in their words.
+
+    Returns:
+        An empty text if neither did.
+    """
+    details = response.provider_details or {}
+    raw = str(details.get("finish_reason") or "")
+    if response.finish_reason != "content_filter" and raw not in REFUSED:
+        return ""
+    reason = (
+        details.get("refusal")
+        or response.text
+        or details.get("block_reason_message")
+        or details.get("block_reason")
+    )
+    return str(reason or f"its provider blocked the reply ({raw or response.finish_reason})")
+
+
+def fault_in(response: ModelResponse) -> str:
+    """Return what the provider found wrong with the model's output.
+
+    An example is a call that it cannot read. The text is empty if there is no fault.
+    """
+    raw = str(
+        (response.provider_details or {}).get("finish_reason") or response.finish_reason or ""
+    )
+    return raw if response.finish_reason == "error" else ""
+
+
+def lacks_reason_only(error: ModelAPIError) -> bool:
+    """Return whether an error only says that a model's streamed reply had no finish_reason."""
+    return (
+        type(error) is ModelAPIError
+        and error.__cause__ is None
+        and "finish_reason" in error.message
+    )
+
+
+#: Reasons of servers that the library does not know. The reply was cut, or did not end well. All
+#: others, such as ``eos``, ``end`` and ``stop_sequence``, end a whole reply.
+_CUT = re.compile(r"length|max|limit|truncat|context", re.IGNORECASE)
+_NOT_WHOLE = re.compile(
+    r"abort|cancel|error|fail|unload|overload|time.?out|filter|safety|block|refus|sensitive"
+    r"|recitation|other|unspecified|unknown|malformed|unexpected|insufficient|resource"
+    r"|tool|function|userstop|user_stop|pause|suspend|incomplete|pending|queue|progress",
+    re.IGNORECASE,
+)
+
+
+def _meaning_of(raw: str) -> str:
+    """Return the meaning of a server's own reason: ``stop``, ``length``, or else the reason."""
+    if _CUT.search(raw):
+        return "length"
+    return raw if _NOT_WHOLE.search(raw) else "stop"
+
+
+def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
+    """Return why a model's streamed reply ended, such as ``stop`` or ``length``.
+
+    Args:
+        is_done: Whether the server has sent ``data: [DONE]``.
+
+    Raises:
+        ModelFailed: The stream ended before the reply was complete.
+    """
+    if response.finish_reason is not None:
+        return response.finish_reason
+    # The provider may give a reason that the library does not know.
+    if raw := (response.provider_details or {}).get("finish_reason"):
+        return _meaning_of(str(raw))
+    if response.state == "suspended":  # it continues in another request
+        return "stop"
+    if is_done:
+        return "tool_call" if response.tool_calls else "stop"
+    message = f"model {model!r} gave an incomplete reply: its stream ended without a finish_reason"
+    raise ModelFailed(RetryableError(message), billed=True)

@@ -1,0 +1,9 @@
+"""Commands that are tools of MCP servers: programs beside the worker (stdio) or HTTP services.
+
+No module in this package imports the client library (``mcp``, from the extra ``mcp``) or starts a
+server before a round needs a tool.
+"""
+
+from perdure.flows.executors.mcp.commands import mcp_commands
+
+__all__ = ["mcp_commands"]

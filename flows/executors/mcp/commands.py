@@ -1,0 +1,186 @@
+"""Tools of MCP servers as commands of a flow."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from perdure.flows.commands.command import CommandSpec
+from perdure.flows.core.errors import BadReply, FatalError, InvalidFlow
+from perdure.flows.core.names import is_name
+from perdure.flows.executors.mcp.config import CALL_SECONDS, START_SECONDS, ServerConfig, ToolConfig
+from perdure.flows.executors.mcp.event_loop import background
+from perdure.flows.executors.mcp.results import Tool
+from perdure.flows.rounds.context import RoundContext
+
+#: Explains that the client library is missing.
+MISSING = "it needs perdure[mcp], which is not installed here (pip install 'perdure[mcp]')"
+
+
+@dataclass(frozen=True)
+class RemoteTool:
+    """A tool of an MCP server, as the ``takes`` of a command.
+
+    The first method here that needs the server starts it or connects to it.
+    """
+
+    name: str
+    server_name: str
+    server: ServerConfig
+    seconds: float
+
+    wants_context = True
+
+    @property
+    def missing(self) -> str | None:
+        """Why this machine cannot talk to MCP servers, in a sentence; None if it can."""
+        return None if importlib.util.find_spec("mcp") else MISSING
+
+    def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Validate arguments against the MCP server's schema, and return them as one argument.
+
+        The one argument is named ``arguments``, since a tool's arguments may have any names.
+
+        Raises:
+            BadReply: The server's schema does not accept them.
+        """
+        try:
+            self.told().check(args, what)
+        except BadReply:
+            # Not every server says that a schema has changed.
+            self._read_again().check(args, what)
+        return {"arguments": dict(args)}
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of a tool's arguments, as its MCP server declares it."""
+        return dict(self.told().schema)
+
+    def told(self) -> Tool:
+        """Return the declaration of a tool (description, schema) from its MCP server.
+
+        Raises:
+            FatalError: The client library is not installed here.
+            PerdureError: As ``McpSession.tool``.
+        """
+        if self.missing:
+            raise FatalError(f"command {self.server_name}.{self.name}: {self.missing}")
+        return background.run(self._declaration())
+
+    def __call__(self, arguments: Mapping[str, Any], context: RoundContext) -> Any:
+        """Call a tool of an MCP server, and return its result.
+
+        Raises:
+            RoundStopped: The round was cancelled.
+            PerdureError: As ``McpSession.call``.
+        """
+        return background.run(self._call(arguments), context.cancelled)
+
+    def _read_again(self) -> Tool:
+        return background.run(self._declaration(is_old=True))
+
+    async def _declaration(self, is_old: bool = False) -> Tool:
+        session = await background.session(self.server_name, self.server)
+        return await session.tool(self.name, is_old)
+
+    async def _call(self, arguments: Mapping[str, Any]) -> Any:
+        return await (await background.session(self.server_name, self.server)).call(
+            self.name, arguments, self.seconds
+        )
+
+
+@dataclass(frozen=True)
+class McpCommand(CommandSpec):
+    """A command that is a tool of an MCP server.
+
+    Its default description is the server's.
+    """
+
+    def schema(self) -> dict[str, Any]:
+        """Return an MCP server's tool as a tool definition for language models.
+
+        It is that of ``CommandSpec.schema``. The default description is the server's.
+        """
+        schema = super().schema()
+        return (
+            schema
+            if self.description or not isinstance(self.takes, RemoteTool)
+            else {**schema, "description": self.takes.told().description}
+        )
+
+
+def mcp_commands(
+    name: str,
+    *,
+    command: Sequence[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    tools: Sequence[str] | Mapping[str, Mapping[str, Any] | ToolConfig],
+    timeout_seconds: float = CALL_SECONDS,
+    start_seconds: float = START_SECONDS,
+) -> list[CommandSpec]:
+    """Return tools of an MCP server as commands, each named ``NAME.TOOL``.
+
+    The server is not started before a round needs a tool.
+
+    Args:
+        name: The server's name within the flow.
+        command, env: The program to start beside the worker, and its environment variables.
+            ``env:NAME`` refers to a variable of the worker.
+        url, headers: Alternatively the service's URL, and the headers of each request (``env:NAME``
+            or ``Bearer env:NAME``).
+        tools: The tools that become commands. A mapping can set ``description``, ``idempotent``,
+            ``timeout_seconds``, ``approval`` and ``in_doubt`` for each.
+        timeout_seconds: Time limit of one call.
+        start_seconds: Time limit for starting the server and listing its tools.
+
+    Raises:
+        InvalidFlow: The declaration is invalid or contradicts itself.
+    """
+    connection = {
+        "command": None if command is None else list(command),
+        "env": dict(env or {}),
+        "url": url,
+        "headers": dict(headers or {}),
+    }
+    chosen = dict(tools) if isinstance(tools, Mapping) else list(tools)
+    try:
+        server = ServerConfig(
+            **connection,  # type: ignore[arg-type]
+            tools=chosen,  # type: ignore[arg-type]
+            timeout_seconds=timeout_seconds,
+            start_seconds=start_seconds,
+        )
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+            for fault in error.errors(include_input=False)
+        )
+        raise InvalidFlow(f"MCP server {name!r}: {faults}") from None
+    return commands_of_server(name, server)
+
+
+def commands_of_server(name: str, server: ServerConfig) -> list[CommandSpec]:
+    """Return the tools of an MCP server that a flow declares, each as a command.
+
+    Raises:
+        InvalidFlow: A command's name would be invalid.
+    """
+    return [_command(name, server, tool, config) for tool, config in server.offered.items()]
+
+
+def _command(name: str, server: ServerConfig, tool: str, config: ToolConfig) -> CommandSpec:
+    full = f"{name}.{tool}"
+    if not is_name(full):
+        raise InvalidFlow(
+            f"{full!r} cannot name a command; expected letters, digits, '_', '.' or '-', "
+            "at most 100"
+        )
+    remote = RemoteTool(tool, name, server, config.timeout_seconds or server.timeout_seconds)
+    return McpCommand(full, remote, idempotent=config.idempotent, takes=remote).configured(
+        config.said
+    )

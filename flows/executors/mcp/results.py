@@ -1,0 +1,208 @@
+"""Tools of MCP servers: a tool as its server declares it, and its result as an observation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from perdure.flows.core.errors import (
+    BadReply,
+    FatalError,
+    InvalidInput,
+    PerdureError,
+    UnstorableValue,
+)
+from perdure.flows.core.files import File, check_together, file_from
+from perdure.flows.core.json_values import storable
+from perdure.flows.core.summaries import safe_text
+
+if TYPE_CHECKING:
+    import mcp_types
+    from mcp_types import CallToolResult
+
+#: Maximum characters of a tool's description for controllers, and of one fault in its arguments.
+DESCRIPTION, FAULT = 4000, 300
+#: Maximum number of faults in one error.
+FAULTS = 5
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A server's declaration of a tool.
+
+    Attributes:
+        schema: JSON schema of its arguments.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, declared: mcp_types.Tool) -> Tool:
+        """Convert the declaration of a tool from its MCP server, and bound its description."""
+        return cls(
+            declared.name, safe_text(declared.description or "", DESCRIPTION), declared.input_schema
+        )
+
+    def check(self, args: Mapping[str, Any], what: str) -> None:
+        """Validate the arguments for an MCP server's tool against the tool's JSON schema.
+
+        Raises:
+            BadReply: The schema does not accept them. The message names each such argument.
+            FatalError: The schema is invalid or takes too many steps.
+        """
+        from referencing.exceptions import Unresolvable
+
+        from perdure.flows.executors.mcp.bounds import TooManySteps, counting
+
+        try:
+            with counting():
+                faults = [
+                    safe_text(_fault(error), FAULT)
+                    for error in self._validator.iter_errors(dict(args))
+                ]
+        except (TooManySteps, RecursionError) as error:
+            raise FatalError(
+                f"tool {self.name!r}: validation against its JSON schema takes too many "
+                "steps; simplify the schema"
+            ) from error
+        except Unresolvable as error:
+            raise FatalError(
+                f"tool {self.name!r}: its schema refers to {safe_text(str(error), FAULT)}, "
+                "which is not in it"
+            ) from error
+        if faults:
+            more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
+            raise BadReply(
+                f"{what} does not accept these arguments: "
+                f"{'; '.join(faults[:FAULTS])}{more}. It takes: {self._described()}"
+            )
+
+    @cached_property
+    def _validator(self) -> Any:
+        from jsonschema import SchemaError
+        from jsonschema.validators import Draft202012Validator, validator_for
+        from referencing import Registry
+
+        from perdure.flows.executors.mcp.bounds import bounded
+
+        kind = bounded(validator_for(self.schema, default=Draft202012Validator))
+        try:
+            kind.check_schema(self.schema)
+        except SchemaError as error:
+            raise FatalError(
+                f"tool {self.name!r}: its server declares an invalid JSON schema: "
+                f"{safe_text(error.message, FAULT)}"
+            ) from error
+        # The registry is empty, so that a "$ref" to another document is not downloaded.
+        return kind(self.schema, registry=Registry())
+
+    def _described(self) -> str:
+        required = self.schema.get("required", [])
+        named = [
+            name if name in required else f"{name} (optional)"
+            for name in self.schema.get("properties", {})
+        ]
+        return ", ".join(named) or "no arguments"
+
+
+def _fault(error: Any) -> str:
+    path = ".".join(str(step) for step in error.absolute_path)
+    return f"{path}: {error.message}" if path else str(error.message)
+
+
+#: Maximum characters shown of a tool's own error.
+TOLD_CHARACTERS = 2000
+
+
+class ToolFailed(PerdureError):
+    """The tool or its server returned an error. The controller sees it and may correct the call."""
+
+    code = "tool-failed"
+
+
+def observation_of(result: CallToolResult, what: str) -> Any:
+    """Convert the result of an MCP tool to an observation: its structured content, else its texts.
+
+    Pictures and other data are files under ``files``, which a command may return. What cannot be a
+    file of a run is named under ``left_out``.
+
+    Raises:
+        ToolFailed: The tool reports an error, or its result cannot be stored.
+    """
+    texts, files, left_out = _parts(result.content)
+    structured = result.structured_content
+    if result.is_error:
+        sent = [*(file.name for file in files), *left_out]
+        raise ToolFailed(safe_text(_error_text(texts, structured, sent, what), TOLD_CHARACTERS))
+    # Some servers send an empty object with each result.
+    has_none = structured is None or (structured == {} and bool(texts))
+    content = "\n".join(texts) if has_none else structured
+    try:
+        told = storable(content, f"the result of {what}")
+    except UnstorableValue as error:  # caused by the server, so it must not end the run
+        raise ToolFailed(str(error)) from error
+    beside = {name: each for name, each in (("files", files), ("left_out", left_out)) if each}
+    return {"result": told, **beside} if beside else told
+
+
+def _error_text(texts: list[str], structured: Any, sent: list[str], what: str) -> str:
+    """Return all that a tool says of its error: its texts, and its structured content as JSON.
+
+    Args:
+        sent: Names of the pictures and other data in the result.
+    """
+    told = list(texts)
+    if structured and structured not in [_as_json(text) for text in texts]:
+        told.append(json.dumps(structured, ensure_ascii=False, sort_keys=True))
+    if not any(text.strip() for text in told):
+        data = f"; it sent {', '.join(sent)}" if sent else ""
+        return f"{what} failed without an error message{data}"
+    return "\n".join(told)
+
+
+def _as_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _parts(content: Any) -> tuple[list[str], list[File], list[str]]:
+    """Return the texts in an MCP tool's result, its files, and the names of its other parts."""
+    texts: list[str] = []
+    files: list[File] = []
+    left_out: list[str] = []
+
+    def keep(uri: str, media_type: str | None, data: str, name: str) -> None:
+        media_type = (media_type or "").partition(";")[0].strip().lower()
+        try:
+            file = file_from({"name": name, "media_type": media_type, "data": data})
+            check_together([*files, file])
+            files.append(file)
+        except InvalidInput:
+            left_out.append(f"{uri} ({media_type or 'unknown type'}, {_size(data)})")
+
+    for part in content:
+        if part.type == "text":
+            texts.append(part.text)
+        elif part.type == "resource_link":
+            texts.append(f"{part.name}: {part.uri}")
+        elif part.type == "resource" and hasattr(part.resource, "text"):
+            texts.append(f"{part.resource.uri}:\n{part.resource.text}")
+        elif part.type == "resource":
+            uri = str(part.resource.uri)
+            keep(uri, part.resource.mime_type, part.resource.blob, uri.rstrip("/").split("/")[-1])
+        else:
+            suffix = part.mime_type.partition("/")[2].partition(";")[0].strip().lower()
+            name = f"{part.type}-{len(files) + 1}.{suffix}"
+            keep(part.type, part.mime_type, part.data, name)
+    return texts, files, left_out
+
+
+def _size(base64: str) -> str:
+    return f"{len(base64) * 3 // 4 - base64.count('=')} bytes"

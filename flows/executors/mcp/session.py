@@ -1,0 +1,316 @@
+"""One session with one MCP server, in the event loop that all sessions of a process share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from perdure.flows.core.errors import FatalError, OutcomeUnknown, PerdureError, RetryableError
+from perdure.flows.core.names import suggest
+from perdure.flows.core.summaries import safe_text
+from perdure.flows.executors.mcp.config import Secrets, ServerConfig
+from perdure.flows.executors.mcp.results import TOLD_CHARACTERS, Tool, ToolFailed, observation_of
+from perdure.flows.executors.mcp.tool_list import drop_invalid_tools, tools_of
+from perdure.flows.executors.mcp.transports import McpTransport, ProgramOutput, connected, requests
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+logger = logging.getLogger("perdure.mcp")
+#: Seconds for the answer to a ping, which a server gets after a call without an answer.
+PING_SECONDS = 10.0
+#: The beginnings of errors by which the client library reports a broken connection. A tool may have
+#: an error with the same code.
+_BROKEN = ("Connection closed", "SSE stream ")
+#: HTTP statuses for refused credentials, and for a server that is busy.
+_DENIED, _BUSY = frozenset({401, 403}), frozenset({425, 429, 503})
+
+
+class McpSession:
+    """A session that opens when it is created, and ends with its server or with ``close``.
+
+    Args:
+        name: The server's name in errors.
+        server: How to reach the server.
+    """
+
+    def __init__(self, name: str, server: ServerConfig) -> None:
+        where = (
+            Path(server.command[0]).name if server.command else urlsplit(str(server.url)).hostname
+        )
+        self.what = f"MCP server {name!r} ({where})"
+        self._server = server
+        self._secrets = Secrets(self.what)
+        self._output = ProgramOutput(name, self._secrets)
+        self._tools: dict[str, Tool] = {}
+        self._invalid_tools: dict[str, str] = {}
+        self._is_list_old = False
+        self._listing = asyncio.Lock()
+        self._ping: asyncio.Task[None] | None = None
+        self._ready, self._unwanted, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._client: Client | None = None
+        self._version: str | None = None
+        self._fault: PerdureError | None = None
+        self._life = asyncio.create_task(self._live())
+
+    @property
+    def ended(self) -> bool:
+        """Whether the session with the MCP server has ended, so that no call can succeed."""
+        return self._ended.is_set() or self._unwanted.is_set() or self._life.done()
+
+    async def settle(self) -> None:
+        """Wait for the answer to a ping, if one is under way. It decides whether this has ended."""
+        if self._ping is not None:
+            await asyncio.wait({self._ping})
+
+    async def tool(self, name: str, is_old: bool = False) -> Tool:
+        """Return the MCP server's declaration of a tool, once the server has listed its tools.
+
+        The list is read again after the server has said that it changed, and before a tool is
+        said to be missing.
+
+        Args:
+            is_old: Whether to read the list again in any case.
+
+        Raises:
+            RetryableError: The server cannot be reached.
+            FatalError: The server refuses the credentials, or has no such tool.
+        """
+        client = await self._opened()
+        async with self._listing:
+            if is_old or self._is_list_old or name not in self._tools:
+                await self._list_again(client)
+        if name in self._tools:
+            return self._tools[name]
+        if name in self._invalid_tools:
+            raise FatalError(
+                f"{self.what} declares its tool {name!r} against the protocol: "
+                f"{self._invalid_tools[name]}"
+            )
+        raise FatalError(f"{self.what} has no tool {name!r}; {suggest(name, self._tools)}")
+
+    async def _list_again(self, client: Client) -> None:
+        """Read the list of the MCP server's tools again."""
+        served: list[McpTransport] = []
+        requests.set(served)
+        seconds = self._server.start_seconds
+        try:
+            self._is_list_old = False
+            async with asyncio.timeout(seconds):
+                self._tools = await tools_of(client)
+        except Exception as error:
+            self._is_list_old = True
+            if isinstance(error, TimeoutError):
+                self._check_alive(client)
+            fault = self._judged(error, served, "list of tools", seconds)
+            # Listing tools has no effect, so nothing is in doubt.
+            is_final = isinstance(fault, FatalError) or type(fault) is RetryableError
+            raise fault if is_final else RetryableError(str(fault)) from None
+
+    async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Any:
+        """Call a tool of the MCP server, and return its result as JSON data.
+
+        Raises:
+            ToolFailed: The tool or its server reports an error.
+            RetryableError: Nothing was done: the server is gone or busy.
+            OutcomeUnknown: The call may have been done: the server died or took too long.
+            FatalError: The server refuses the credentials.
+        """
+        client = await self._opened()
+        served: list[McpTransport] = []
+        requests.set(served)
+        asking = asyncio.create_task(client.call_tool(name, dict(arguments)))
+        # Retrieves the exception even if no round waits for it.
+        asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        what = f"tool {name!r}"
+        try:
+            # The time limit is not the client library's, whose error looks like a tool's own error
+            # with the code -32001.
+            await asyncio.wait(
+                {asking, self._life}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            is_answered = asking.done()
+            asking.cancel()  # has no effect on a task that is done
+        if not is_answered and not self._life.done():
+            self._check_alive(client)
+            raise OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
+        if not is_answered or asking.cancelled():
+            raise self._lost("it ended before it answered", OutcomeUnknown)
+        error = asking.exception()
+        if error is not None:
+            # The cause is suppressed, because it may contain a secret and would be logged.
+            raise self._judged(error, served, what, seconds) from None
+        try:
+            return self._secrets.cleaned(observation_of(asking.result(), f"{what} of {self.what}"))
+        except ToolFailed as failed:
+            raise ToolFailed(self._secrets.cleaned(str(failed))) from None
+
+    def _check_alive(self, client: Client) -> None:
+        """Send a ping to an MCP server that has not answered a call, and replace it if it hangs.
+
+        A server that answers the ping in time is only slow, and keeps its session.
+        """
+        if self._ping is None or self._ping.done():
+            self._ping = asyncio.create_task(self._ping_once(client))
+
+    async def _ping_once(self, client: Client) -> None:
+        from mcp import MCPError
+        from mcp_types import EmptyResult, PingRequest
+
+        requests.set([])
+        try:
+            async with asyncio.timeout(PING_SECONDS):
+                await client.session.send_request(PingRequest(), EmptyResult)
+        except MCPError as error:
+            # An error is an answer: later versions of the protocol have no ping.
+            if error.message.startswith(_BROKEN):
+                self._unwanted.set()
+        except Exception as error:
+            reason = type(error).__name__
+            logger.warning("%s: no answer to a ping (%s); opens a new session", self.what, reason)
+            self._unwanted.set()
+
+    def _inspect(self, message: Any) -> None:
+        """Read a message of the MCP server before the client library does."""
+        method = getattr(getattr(message, "message", None), "method", None)
+        if method == "notifications/tools/list_changed":
+            self._is_list_old = True
+        if self._version is None:
+            return
+        for tool, fault in drop_invalid_tools(message, self._version).items():
+            self._invalid_tools[tool] = self._secrets.cleaned(fault)
+            logger.warning("%s declares an invalid tool, %s: %s", self.what, tool, fault)
+
+    async def close(self) -> None:
+        """End the session with the MCP server, and the program that was started for it."""
+        self._unwanted.set()
+        if self._ping is not None:
+            self._ping.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({self._life})
+
+    async def _opened(self) -> Client:
+        """Wait until the session with the MCP server is open, and return the library's client."""
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            await asyncio.wait({ready, self._life}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if self._client is None or self._life.done():
+            raise self._fault or self._lost("it ended")
+        return self._client
+
+    async def _live(self) -> None:
+        """Run the session with the MCP server from connect to end.
+
+        This is one task, as the client library requires.
+        """
+        from mcp import Client
+        from mcp_types import Implementation
+
+        served: list[McpTransport] = []
+        requests.set(served)
+        try:
+            async with asyncio.timeout(self._server.start_seconds) as patience:
+                streams = connected(
+                    self._server, self._secrets, self._output, self._ended, self._inspect
+                )
+                async with Client(
+                    streams, client_info=Implementation(name="perdure", version="1")
+                ) as client:
+                    self._version = client.protocol_version
+                    self._tools = await tools_of(client)
+                    patience.reschedule(None)
+                    self._client = client
+                    self._ready.set()
+                    waits = [
+                        asyncio.create_task(event.wait()) for event in (self._unwanted, self._ended)
+                    ]
+                    try:
+                        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        for wait in waits:
+                            wait.cancel()
+        except PerdureError as error:
+            self._fault = error
+        except Exception as error:
+            if not self._ready.is_set():
+                self._fault = self._failed_start(next(_leaves(error)), served)
+
+    def _failed_start(self, error: BaseException, served: list[McpTransport]) -> PerdureError:
+        """Return the error that a round raises because the MCP server did not start.
+
+        Nothing was called yet, so nothing is in doubt. Another attempt or another worker may
+        succeed.
+        """
+        fault = self._judged(
+            error, [each for each in served if each.refused], "start", self._server.start_seconds
+        )
+        if isinstance(fault, FatalError) or type(fault) is RetryableError:
+            return fault
+        return self._lost(
+            "it did not start in time (start_seconds)"
+            if isinstance(error, TimeoutError)
+            else self._cleaned(error)
+        )
+
+    def _judged(
+        self, error: BaseException, served: list[McpTransport], what: str, seconds: float
+    ) -> PerdureError:
+        """Translate an exception of the MCP client library into the error that the round raises."""
+        from mcp import MCPError
+        from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
+        from pydantic import ValidationError
+
+        code = error.code if isinstance(error, MCPError) else None
+        refused = served[-1] if served and all(each.refused for each in served) else None
+        if refused is not None and refused.status in _DENIED:
+            self._unwanted.set()
+            return FatalError(
+                f"{self.what} refuses the credentials (HTTP {refused.status}); "
+                "check the headers that the flow declares"
+            )
+        if refused is not None and refused.status in _BUSY:
+            return RetryableError(
+                f"{self.what} is busy (HTTP {refused.status})", refused.retry_after
+            )
+        if isinstance(error, TimeoutError):
+            return OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
+        failed = any(each.status is None or each.status >= 400 for each in served)
+        if code not in (INVALID_PARAMS, METHOD_NOT_FOUND):  # these come with any HTTP status
+            is_broken = isinstance(error, MCPError) and error.message.startswith(_BROKEN)
+            closed = self.ended or failed or (self._server.url is not None and is_broken)
+        else:
+            self._is_list_old = True  # the server may have another schema by now
+            closed = self.ended
+        # The server did answer, even if the answer is unusable.
+        if isinstance(error, MCPError | ValidationError | RuntimeError) and not closed:
+            return ToolFailed(f"{what}: {self._cleaned(error)}")
+        # Close this session, so that the next call opens a new one. The service may have restarted
+        # and no longer know this session.
+        self._unwanted.set()
+        return self._lost(
+            self._cleaned(error), OutcomeUnknown if refused is None else RetryableError
+        )
+
+    def _lost(self, why: str, kind: type[RetryableError] = RetryableError) -> RetryableError:
+        stderr = f"; last output: {self._output.tail}" if self._output.tail else ""
+        return kind(f"{self.what} cannot be reached: {why}{stderr}")
+
+    def _cleaned(self, error: BaseException) -> str:
+        return safe_text(self._secrets.cleaned(str(error) or type(error).__name__), TOLD_CHARACTERS)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors inside an exception group, or the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

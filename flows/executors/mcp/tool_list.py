@@ -1,0 +1,82 @@
+"""Lists of tools that an MCP server declares, read page by page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.flows.core.summaries import safe_text
+from perdure.flows.executors.mcp.results import Tool
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+#: Maximum number of pages read of a list of tools. A server could send pages for ever.
+PAGES = 100
+#: Maximum characters shown of what is wrong with a declaration.
+FAULT = 300
+
+
+async def tools_of(client: Client) -> dict[str, Tool]:
+    """Return the tools that an MCP server lists now, by name."""
+    tools: dict[str, Tool] = {}
+    cursor = None
+    for _ in range(PAGES):
+        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
+        for tool in page.tools:
+            tools[tool.name] = Tool.of(tool)
+        # Some servers end their list with an empty cursor, or repeat the last one.
+        if not page.next_cursor or page.next_cursor == cursor:
+            break
+        cursor = page.next_cursor
+    return tools
+
+
+def drop_invalid_tools(message: Any, version: str) -> dict[str, str]:
+    """Remove the declarations that violate the protocol from a server's list of tools.
+
+    The client library (mcp 2.3) refuses a whole list for one of them, so that the server could not
+    be used at all.
+
+    Args:
+        message: A message of the server. Other messages are left as they are.
+        version: The version of the protocol.
+
+    Returns:
+        What is wrong with each removed tool, by name.
+    """
+    result = getattr(getattr(message, "message", None), "result", None)
+    if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
+        return {}
+    if "content" in result or _fault_of(result, version) is None:
+        return {}
+    kept: list[Any] = []
+    removed: dict[str, str] = {}
+    for number, tool in enumerate(result["tools"]):
+        fault = _fault_of({**result, "tools": [tool]}, version)
+        if fault is None:
+            kept.append(tool)
+            continue
+        name = tool.get("name") if isinstance(tool, dict) else None
+        removed[safe_text(str(name or f"number {number + 1}"), FAULT)] = fault
+    if _fault_of({**result, "tools": []}, version) is not None:
+        return {}  # the list itself is at fault
+    result["tools"] = kept
+    return removed
+
+
+def _fault_of(result: dict[str, Any], version: str) -> str | None:
+    """Return what is wrong with a list of tools; None if nothing is."""
+    from mcp_types import ListToolsResult
+    from mcp_types.methods import validate_server_result
+    from pydantic import ValidationError
+
+    try:
+        validate_server_result("tools/list", version, result)
+        ListToolsResult.model_validate(result, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"][-2:]))
+        return safe_text(f"{place}: {first['msg']}", FAULT)
+    except (KeyError, ValueError):  # the library does not know this version
+        return None
+    return None

@@ -1,0 +1,223 @@
+"""Transports of MCP messages: a program's stdin and stdout, or HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perdure.flows.core.summaries import safe_text
+from perdure.flows.executors.mcp.config import Secrets, ServerConfig
+from perdure.flows.executors.mcp.odd_messages import understood
+from perdure.flows.executors.sandbox import PASSED_ON
+
+if TYPE_CHECKING:
+    import httpx2
+
+logger = logging.getLogger("perdure.mcp")
+
+#: Maximum characters of a line of a server's stderr in the log, and of the end of stderr in an
+#: error.
+LINE, TAIL = 1000, 500
+
+
+@dataclass(frozen=True, slots=True)
+class McpTransport:
+    """The outcome of an HTTP request.
+
+    Attributes:
+        status: The HTTP status; None if no connection was made.
+        retry_after: Seconds from the response's Retry-After header; None without one.
+    """
+
+    status: int | None
+    retry_after: float | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the MCP server surely did nothing, so that the request is not in doubt."""
+        return self.status is None or 400 <= self.status < 500 or self.status == 503
+
+
+#: The outcomes of the requests that belong to the current call.
+requests: ContextVar[list[McpTransport]] = ContextVar("requests")
+
+
+class ProgramOutput(asyncio.Protocol):
+    """A program's stderr: logs each line, and keeps the last characters."""
+
+    def __init__(self, name: str, secrets: Secrets) -> None:
+        self._name, self._secrets = name, secrets
+        self._line = b""
+        self.tail = ""
+
+    def data_received(self, data: bytes) -> None:
+        """Log each line that an MCP server's program writes to stderr.
+
+        A line that is too long is cut into pieces.
+        """
+        *lines, self._line = (self._line + data).split(b"\n")
+        if len(self._line) > LINE:
+            lines, self._line = [*lines, self._line], b""
+        for line in lines:
+            self._log(line)
+
+    def eof_received(self) -> None:
+        """Log the last line that an MCP server's program has written to stderr."""
+        self._log(self._line)
+
+    def _log(self, line: bytes) -> None:
+        text = self._secrets.cleaned(line.decode("utf-8", "replace").strip())
+        if text:
+            logger.info("stderr of MCP server %s: %s", self._name, safe_text(text, LINE))
+            self.tail = f"{self.tail}\n{text}"[-TAIL:].strip()
+
+
+class _Watched:
+    """The stream of incoming messages. It sets ``ended`` when it ends.
+
+    Each message is passed to ``inspect`` before the client library reads it.
+    """
+
+    def __init__(self, stream: Any, ended: asyncio.Event, inspect: Callable[[Any], None]) -> None:
+        self._stream, self._ended, self._inspect = stream, ended, inspect
+
+    @property
+    def last_context(self) -> Any:
+        """The context (``contextvars``) in which the last message of the MCP server was sent on."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        """Return the next message from the MCP server."""
+        message = understood(await self._stream.receive())
+        self._inspect(message)
+        return message
+
+    async def aclose(self) -> None:
+        """Close the stream of messages from the MCP server."""
+        await self._stream.aclose()
+
+    def __aiter__(self) -> _Watched:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            message = understood(await self._stream.__anext__())
+        except BaseException:  # at its end, or after any error, no more messages come
+            self._ended.set()
+            raise
+        self._inspect(message)
+        return message
+
+    async def __aenter__(self) -> _Watched:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._stream.__aexit__(*error)  # type: ignore[no-any-return]
+
+
+@asynccontextmanager
+async def connected(
+    server: ServerConfig,
+    secrets: Secrets,
+    output: ProgramOutput,
+    ended: asyncio.Event,
+    inspect: Callable[[Any], None],
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Connect to an MCP server, and yield the streams of messages from and to it.
+
+    ``ended`` is set when no more messages can come. ``inspect`` gets each message of the server.
+    """
+    async with (
+        _program(server, secrets, output, ended)
+        if server.command
+        else _service(server, secrets) as (incoming, outgoing)
+    ):
+        yield _Watched(incoming, ended, inspect), outgoing
+
+
+@asynccontextmanager
+async def _program(
+    server: ServerConfig, secrets: Secrets, output: ProgramOutput, ended: asyncio.Event
+) -> AsyncIterator[tuple[Any, Any]]:
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    from perdure.flows.executors.mcp.bounds import ENCODING, TOO_LARGE, too_long
+
+    program, *args = server.command or []
+    # A worker in a virtual environment that is not activated still finds the programs installed
+    # there.
+    beside = Path(sys.executable).parent / program
+    executable = program if shutil.which(program) or not beside.is_file() else str(beside)
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    variables = secrets.resolved(server.env)
+    parameters = StdioServerParameters(
+        command=executable, args=args, env={**environment, **variables}, encoding=ENCODING
+    )
+
+    def end() -> None:
+        """End the session with an MCP server whose program has written a line that is too long."""
+        output.tail = TOO_LARGE
+        ended.set()
+
+    too_long.set(end)
+    reading, writing = os.pipe()
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: output, os.fdopen(reading, "rb")
+    )
+    try:
+        # A pipe of our own: the worker's sys.stderr may be Celery's, to which no program can write.
+        with os.fdopen(writing, "w") as stderr:
+            async with stdio_client(parameters, errlog=stderr) as streams:
+                yield streams
+    finally:
+        output.eof_received()
+        pipe.close()
+
+
+@asynccontextmanager
+async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tuple[Any, Any]]:
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    from perdure.flows.executors.mcp.bounds import MOST_BYTES, bound
+
+    class Client(httpx2.AsyncClient):
+        """A client that records statuses and unsent requests, which the client library hides."""
+
+        async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            """Send an HTTP request to the MCP server, and record the status of its response."""
+            noted = requests.get([])
+            try:
+                response = await super().send(request, **options)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                noted.append(McpTransport(None))
+                raise
+            wait = response.headers.get("retry-after", "")
+            noted.append(
+                McpTransport(response.status_code, float(wait) if wait.isdecimal() else None)
+            )
+            bound(response)
+            return response
+
+    # No read timeout: the session limits how long an answer may take.
+    limits = httpx2.Timeout(server.start_seconds, read=None)
+    async with (
+        Client(
+            headers={"Accept-Encoding": "identity", **secrets.resolved(server.headers)},
+            timeout=limits,
+        ) as client,
+        streamable_http_client(
+            str(server.url), http_client=client, max_sse_event_size=MOST_BYTES
+        ) as streams,
+    ):
+        yield streams

@@ -1,0 +1,110 @@
+"""Where a command of a flow runs programs: the protocol of a sandbox, and this machine as one.
+
+``perdure.flows.executors.container`` has the sandbox that isolates.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from perdure.flows.executors.subprocesses import TAIL_BYTES, ProcessEnding, kill_marked, run_watched
+
+#: Variables of the worker's environment that a program sees. All others may be secrets.
+PASSED_ON = ("HOME", "LANG", "LC_ALL", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+#: Prefix of the variable that marks the processes of a program, even if they leave its session or
+#: lose their parent in a crash.
+MARK = "PERDURE_SHELL"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxCommand:
+    """A program that a sandbox runs once.
+
+    Attributes:
+        arguments: the program and its arguments.
+        directory: the directory in which it runs, and whose files it may change.
+        name: letters, digits and ``_``. It is the same for each attempt of a step, and another one
+            for each other step, so that the next attempt finds what a lost worker left.
+        cancelled: the event that is set when its result is no longer wanted.
+        timeout: seconds after which it is killed, or None for no limit.
+        environment: further variables that it sees.
+        input: what it reads from its standard input.
+        head_bytes, tail_bytes: how much of the beginning and of the end of its output is kept.
+    """
+
+    arguments: Sequence[str]
+    directory: Path
+    name: str
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    timeout: float | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    input: bytes | None = None
+    head_bytes: int = 0
+    tail_bytes: int = TAIL_BYTES
+
+
+class Sandbox(Protocol):
+    """A place where programs run.
+
+    ``Container`` is one, and ``ThisMachine``. A class of your own with these names is one, too.
+    """
+
+    @property
+    def missing(self) -> str | None:
+        """What this machine lacks for the sandbox, as a sentence, or None if it lacks nothing.
+
+        A worker that lacks something does not take the rounds of flows that use the sandbox.
+        """
+
+    def run(self, command: SandboxCommand) -> ProcessEnding:
+        """Run a program until it ends or its time is over, and return how it ended.
+
+        When this returns or raises, none of the program's processes is left.
+
+        Raises:
+            RoundStopped: ``cancelled`` was set; the program was killed.
+            RetryableError: the program could not be started, and did nothing.
+        """
+
+    def kill(self, name: str) -> None:
+        """Kill what a lost worker has left running of the commands with this name."""
+
+
+@dataclass(frozen=True)
+class ThisMachine:
+    """The sandbox that is none: a program runs as the worker's user, and may do what it may."""
+
+    @property
+    def missing(self) -> str | None:
+        """Nothing is missing to run programs on this machine, so None."""
+        return None
+
+    def run(self, command: SandboxCommand) -> ProcessEnding:
+        """Run a program as a subprocess of the worker, and return how it ended.
+
+        It sees few variables of the worker's environment, none of which is a secret.
+
+        Raises:
+            RoundStopped: the round was cancelled; the program was killed.
+        """
+        passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        return run_watched(
+            command.arguments,
+            command.directory,
+            {**passed, **command.environment},
+            mark=f"{MARK}_{command.name}",
+            timeout=command.timeout,
+            cancelled=command.cancelled,
+            head_bytes=command.head_bytes,
+            tail_bytes=command.tail_bytes,
+            data=command.input,
+        )
+
+    def kill(self, name: str) -> None:
+        """Kill the processes that a lost worker has left of a program on this machine."""
+        kill_marked(f"{MARK}_{name}")

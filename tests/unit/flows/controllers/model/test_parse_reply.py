@@ -1,0 +1,159 @@
+"""A model's reply becomes decisions, or a bad reply that tells it what was wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from perdure import BadReply, Command
+from perdure.flows.commands.replies import read_reply
+from perdure.flows.controllers.model.chat import Reply, ToolCall
+from perdure.flows.controllers.model.parse_reply import MAX_LENGTH, THOUGHT_LENGTH, decisions_of
+from perdure.flows.controllers.model.tool_names import ToolNames
+
+NAMES = ToolNames(["read_file", "test.double", "finish"])
+
+
+def calls(*several: tuple[str, str], text: str = "", ended: str = "tool_call") -> Reply:
+    return Reply(
+        text,
+        tuple(ToolCall(f"c{part}", name, args) for part, (name, args) in enumerate(several)),
+        ended=ended,
+    )
+
+
+def test_each_call_is_a_command_in_its_place_and_the_first_has_the_thought() -> None:
+    assert decisions_of(
+        calls(("test_double", '{"n": 1}'), ("finish", '{"answer": 2}'), text=" so "), NAMES
+    ) == [
+        Command("test.double", {"n": 1}, {"thought": "so"}, "c0", 0),
+        Command("finish", {"answer": 2}, {}, "c1", 1),
+    ]
+
+
+def test_a_call_without_arguments_has_none() -> None:
+    [command] = decisions_of(calls(("read_file", "")), NAMES)
+    assert command == Command("read_file", {}, {}, "c0", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            '{"n": ',
+            "the arguments of command 'test.double' are not JSON (Expecting value: line 1 column 7 (char 6)): '{\"n\": '",
+        ),
+        ("[1]", "the arguments of command 'test.double' are [1]; expected an object"),
+        ('{"n": NaN}', "the arguments of command 'test.double' at n is nan"),
+        ('{"n": ' * 9000, "the arguments of command 'test.double' are not JSON"),
+        ('{"n": ' + "1" * 5000 + "}", "the arguments of command 'test.double' are not JSON"),
+    ],
+)
+def test_arguments_that_do_not_read_are_a_bad_reply_that_answers_the_call(
+    arguments: str, told: str
+) -> None:
+    good, bad = decisions_of(calls(("read_file", "{}"), ("test_double", arguments)), NAMES)
+    assert isinstance(good, Command) and isinstance(bad, BadReply)
+    assert str(bad).startswith(told) and len(str(bad)) < 1000
+    assert bad.command == Command("test.double", {}, {}, "c1", 1)
+
+
+def test_calls_with_one_id_are_told_apart() -> None:
+    reply = Reply(
+        "",
+        (
+            ToolCall("same", "read_file", "{}"),
+            ToolCall("same", "read_file", "{}"),
+            ToolCall("", "read_file", "{}"),
+        ),
+    )
+    ids = [each.call for each in decisions_of(reply, NAMES) if isinstance(each, Command)]
+    assert ids == ["same", "same_1", "call_2"]
+
+
+def test_a_long_thought_is_cut() -> None:
+    [command] = decisions_of(calls(("read_file", "{}"), text="x" * 50_000), NAMES)
+    assert isinstance(command, Command) and len(command.extras["thought"]) == THOUGHT_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (
+            Reply("I am done."),
+            "the reply calls no command: 'I am done.'; call one of the commands; call finish with the answer",
+        ),
+        (Reply("  "), "the reply is empty; call one"),
+        (
+            Reply("", ended="length"),
+            "the reply is empty: it used up its limit of tokens (max_tokens); call one",
+        ),
+        (
+            Reply("", ended="content_filter"),
+            "the reply is empty: its provider blocked it; call one",
+        ),
+        (Reply('{"command": "x", ', ended="length"), "the reply is not JSON"),
+        (
+            calls(("read_file", "x" * MAX_LENGTH)),
+            f"the reply has {MAX_LENGTH + 9} characters, at most {MAX_LENGTH} are allowed",
+        ),
+    ],
+)
+def test_a_reply_that_decides_nothing_is_told_so(reply: Reply, told: str) -> None:
+    with pytest.raises(BadReply) as bad:
+        decisions_of(reply, NAMES)
+    assert str(bad.value).startswith(told)
+    assert ("cut off at its limit" in str(bad.value)) == (
+        reply.ended == "length" and bool(reply.text)
+    )
+
+
+def test_a_text_in_the_seeds_format_is_taken() -> None:
+    said = {"thought": "t", "plan": ["p"], "command": "test_double", "command_args": None}
+    [command] = decisions_of(Reply(f"Here:\n```json\n{json.dumps(said)}\n```"), NAMES)
+    assert command == Command("test.double", {}, {"thought": "t", "plan": ["p"]})
+
+
+ONE = '{"command": "one", "command_args": {}}'
+TWO = '{"command": "two", "command_args": {"text": "a } and a { in \\"it\\""}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (f"I will {{look}} first: {ONE}", "one"),
+        (f"Not {ONE}, but rather {TWO}. Is that {{fine}}?", "two"),
+        (f"<think>{{'a': {{</think>{ONE}", "one"),
+        (f'{TWO} {{"observation": 7}}', "two"),
+        (f'```json\n{{"example": 1}}\n``` and then {ONE}', "one"),
+        (f"```\n{ONE}\n``` {{ ```", "one"),
+        (f'{{"reply": 1}} {{"reply": {{"command": "inner"}}}} {ONE}', "one"),
+    ],
+)
+def test_chatter_around_the_object_is_passed_over_and_the_last_with_a_command_counts(
+    text: str, name: str
+) -> None:
+    read = read_reply(text)
+    assert isinstance(read, Command) and read.name == name
+
+
+@pytest.mark.timeout(30)  # with time that grows as the square of the length it would be hours
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":' * 150_000,
+        "{" * 900_000,
+        '{"' * 450_000,
+        '{"a" {' * 150_000,
+        '{"k":"' + "x{" * 400_000,
+    ],
+)
+def test_no_text_takes_longer_than_its_length(text: str) -> None:
+    with pytest.raises(BadReply):
+        read_reply(text)
+
+
+def test_of_objects_without_a_command_the_fault_is_told() -> None:
+    with pytest.raises(BadReply, match="the reply has no key 'command'"):
+        read_reply('```\n{"action": "x"}\n```')

@@ -1,0 +1,149 @@
+"""What MCP servers tell and answer, as the client library reads it: schemas, and results of every kind."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from perdure import File
+from perdure.flows.core.errors import BadReply, FatalError
+from perdure.flows.core.files import MOST_FILES
+from perdure.flows.executors.mcp.results import (
+    FAULTS,
+    TOLD_CHARACTERS,
+    Tool,
+    ToolFailed,
+    observation_of,
+)
+from tests.support.mcp_servers import needs_servers
+
+pytestmark = needs_servers
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"zone": {"type": "string"}, "context": {"type": "integer"}},
+    "required": ["zone"],
+    "additionalProperties": False,
+}
+
+
+def result(*content: dict[str, Any], **more: Any) -> Any:
+    from mcp_types import CallToolResult
+
+    return CallToolResult.model_validate({"content": list(content), **more})
+
+
+TEXT = {"type": "text", "text": "one"}
+IMAGE = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(b"x" * 300).decode()}
+
+
+def test_texts_are_joined() -> None:
+    assert observation_of(result(TEXT, {"type": "text", "text": "two"}), "it") == "one\ntwo"
+
+
+def test_structured_content_is_preferred_to_its_text() -> None:
+    assert observation_of(result(TEXT, structuredContent={"a": [1]}), "it") == {"a": [1]}
+
+
+def test_a_picture_is_a_file_which_a_model_sees() -> None:
+    content = b"\x89PNG\r\n\x1a\n..."
+    data = base64.b64encode(content).decode()
+    image = {"type": "image", "mimeType": "image/png", "data": data}
+    page = {"uri": "file:///docs/a.pdf", "mimeType": "application/pdf"}
+    blob = {**page, "blob": base64.b64encode(b"%PDF-1.7").decode()}
+    given = result(TEXT, image, image, {"type": "resource", "resource": blob})
+    assert observation_of(given, "it") == {
+        "result": "one",
+        "files": [
+            File("image-1.png", content),
+            File("image-2.png", content),
+            File("a.pdf", b"%PDF-1.7"),
+        ],
+    }
+    many = observation_of(result(*[image] * (MOST_FILES + 1)), "it")
+    assert len(many["files"]) == MOST_FILES and many["left_out"] == ["image (image/png, 11 bytes)"]
+
+
+def test_other_data_is_a_file_and_what_can_be_none_is_named() -> None:
+    blob = {"type": "resource", "resource": {"uri": "file:///a.bin", "blob": IMAGE["data"]}}
+    sound = {"type": "audio", "mimeType": "audio/wav", "data": IMAGE["data"]}
+    unknown = {"type": "resource", "resource": {"uri": "x:///b", "blob": IMAGE["data"]}}
+    assert observation_of(result(TEXT, IMAGE, blob, sound, unknown), "it") == {
+        "result": "one",
+        "files": [File("a.bin", b"x" * 300), File("audio-2.wav", b"x" * 300, "audio/wav")],
+        "left_out": ["image (image/png, 300 bytes)", "x:///b (unknown type, 300 bytes)"],
+    }
+
+
+def test_texts_of_resources_and_links_are_told() -> None:
+    read = {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "inside"}}
+    link = {"type": "resource_link", "name": "b", "uri": "file:///b.txt"}
+    assert observation_of(result(read, link), "it") == "file:///a.txt:\ninside\nb: file:///b.txt"
+
+
+def test_a_tools_own_error_is_told_and_bounded() -> None:
+    with pytest.raises(ToolFailed, match=r"^one$"):
+        observation_of(result(TEXT, isError=True), "it")
+    with pytest.raises(ToolFailed, match="failed"):
+        observation_of(result(isError=True), "it")
+    with pytest.raises(ToolFailed) as failed:
+        observation_of(result({"type": "text", "text": "x" * 10_000}, isError=True), "it")
+    assert len(str(failed.value)) == TOLD_CHARACTERS
+
+
+def test_an_error_keeps_its_structured_content_and_names_its_pictures() -> None:
+    structured = {"error": {"code": "NEEDS_HUMAN", "hint": "type it in"}}
+    with pytest.raises(ToolFailed, match="type it in"):
+        observation_of(result(isError=True, structuredContent=structured), "it")
+    with pytest.raises(ToolFailed, match=r"^one\n.*type it in"):
+        observation_of(result(TEXT, isError=True, structuredContent=structured), "it")
+    copy = {"type": "text", "text": json.dumps(structured, indent=1)}
+    with pytest.raises(ToolFailed) as failed:
+        observation_of(result(copy, isError=True, structuredContent=structured), "it")
+    assert str(failed.value).count("NEEDS_HUMAN") == 1
+    with pytest.raises(ToolFailed, match=r"it sent image \(image/png, 300 bytes\)"):
+        observation_of(result(IMAGE, isError=True), "it")
+
+
+def test_an_empty_structured_content_does_not_hide_the_text() -> None:
+    assert observation_of(result(TEXT, structuredContent={}), "it") == "one"
+    assert observation_of(result(structuredContent={}), "it") == {}
+
+
+def test_a_result_that_could_not_be_kept_is_the_tools_failure_and_not_the_runs() -> None:
+    with pytest.raises(ToolFailed, match="nan"):
+        observation_of(result(TEXT, structuredContent={"a": float("nan")}), "it")
+
+
+def test_arguments_are_checked_by_the_servers_schema() -> None:
+    tool = Tool("now", "", SCHEMA)
+    tool.check({"zone": "UTC", "context": 1}, "command 'time.now'")
+    with pytest.raises(
+        BadReply,
+        match=r"command 'time.now' does not accept .*zone: 3 is not of type 'string'.*It takes: zone, context \(optional\)",
+    ):
+        tool.check({"zone": 3}, "command 'time.now'")
+    with pytest.raises(BadReply, match="'zone' is a required property"):
+        tool.check({}, "it")
+    with pytest.raises(BadReply, match="'other' was unexpected"):
+        tool.check({"zone": "UTC", "other": 1}, "it")
+
+
+def test_a_reply_that_is_wrong_in_many_ways_is_told_some_of_them() -> None:
+    tool = Tool("now", "", {"type": "object", "additionalProperties": {"type": "string"}})
+    with pytest.raises(BadReply, match=f"; and {20 - FAULTS} more. It takes: no arguments"):
+        tool.check({f"a{number}": "x" * 0 or number for number in range(20)}, "it")
+
+
+@pytest.mark.parametrize("schema", [{"type": "strange"}, {"properties": 3}])
+def test_a_schema_that_is_none_is_the_servers_fault(schema: dict[str, Any]) -> None:
+    with pytest.raises(FatalError, match="JSON schema"):
+        Tool("now", "", schema).check({}, "it")
+
+
+def test_a_schema_that_refers_elsewhere_is_not_fetched() -> None:
+    with pytest.raises(FatalError, match=r"refers to .*127\.0\.0\.1:9"):
+        Tool("now", "", {"$ref": "http://127.0.0.1:9/schema.json"}).check({}, "it")
