@@ -90,9 +90,7 @@ def test_a_round_that_stays_leaves_what_any_commit_leaves(store: Store) -> None:
         )
     assert left[0] == left[1]
     assert left[1][1:3] == (["one", "two"], {"report": "long"}) and left[1][3][-1]["took"] == "12"
-    assert left[1][3][-1]["values"] == '{"":"0a1b2c3d","sum":7}', (
-        "before the round, and what it changed"
-    )
+    assert left[1][3][-1]["before"] == "0a1b2c3d" and left[1][3][-1]["v:sum"] == "7"
 
 
 def test_the_attempts_of_the_next_round_begin_anew(store: Store) -> None:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from perdure.worker.domain.document import Document
+from perdure.worker.domain.record import VALUE
 from perdure.worker.errors import DamagedRun
 
 #: Event types that end a run. Nothing follows them until the run is resumed or retried.
@@ -25,10 +26,14 @@ FIRST = "submitted"
 LAST_NUMBER = 2**63 - 1
 #: Fields of a stream entry that become attributes of the event. The others become its data.
 FRAME = ("type", "at", "step", "attempt", "node")
-#: Field of a stream entry with named values (worker/domain/value_log.py).
+#: Field of a stream entry with the named values that a run begins with, as JSON. In the data of an
+#: event, the values that it has (worker/domain/value_log.py).
 VALUES = "values"
+#: Field of a round's entry with a digest of all values before it. The values that the round changed
+#: are fields whose names begin with VALUE, each with its JSON.
+BEFORE = "before"
 #: Fields of a stream entry whose text is JSON.
-JSON = ("data", "answer")
+JSON = ("data", "answer", VALUES)
 
 
 @dataclass(frozen=True)
@@ -87,12 +92,11 @@ class Event(Document):
     @classmethod
     def _read(cls, entry_id: str, entry: Mapping[str, str]) -> Event:
         data: dict[str, Any] = {}
+        if BEFORE in entry:
+            data[VALUES] = {}
         for name, text in entry.items():
-            if name == VALUES:
-                values = json.loads(text)
-                if isinstance(values, dict):
-                    before = values.pop("", None)
-                    data |= {VALUES: values} | ({} if before is None else {"before": before})
+            if name.startswith(VALUE):
+                data.setdefault(VALUES, {})[name.removeprefix(VALUE)] = json.loads(text)
             elif name in JSON:
                 value = json.loads(text)
                 data |= (

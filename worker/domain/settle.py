@@ -18,7 +18,6 @@ from perdure.flows.core.files import BYTES
 from perdure.flows.core.json_values import canonical, storable
 from perdure.flows.core.names import ONLY
 from perdure.flows.core.outcomes import ASK, SAY, Advance, End, Interrupt, Outcome, Renew, Turn
-from perdure.worker.domain.event import VALUES
 from perdure.worker.domain.execution_state import ExecutionStatus
 from perdure.worker.domain.pauses import pause_behind, pause_between, pause_fields, rounds_exhausted
 from perdure.worker.domain.record import (
@@ -37,7 +36,7 @@ from perdure.worker.domain.record import (
 )
 from perdure.worker.domain.settlement import LONGEST, Kind, NextMessage, Settlement, milliseconds
 from perdure.worker.domain.turn_texts import pack_turn
-from perdure.worker.domain.value_log import LEFT_OUT, changes_of, has_recorded
+from perdure.worker.domain.value_log import changes_of
 
 if TYPE_CHECKING:
     from perdure.flows.rounds.flow import Flow
@@ -161,20 +160,16 @@ def _settled(
     }
     changed = {VALUE + name: canonical(value) for name, value in values.items()}
     changed["turns"] = str(record.turns + len(turns))
-    if flow.record_values and len(changed) > 1:
-        options["record"], left_out = changes_of(
+    if flow.record_values:
+        told = changes_of(
             record,
             changed,
             flow.own_values,
             0 if isinstance(outcome, End) else most_recorded,
             isinstance(outcome, Renew),
         )
-        if left_out and not isinstance(outcome, End):  # No step follows that could need them.
-            event_data = {**event_data, LEFT_OUT: left_out}
-        if not options["record"]:
-            del options["record"]
-    if flow.record_values and "record" not in options and has_recorded(record, flow.own_values):
-        event_data = {**event_data, VALUES: {}}
+        if told:
+            options["record"] = told
     keeps = [] if flow.keep_turns is None else [flow.keep_turns]
     if isinstance(outcome, Renew):
         keeps.append(_keep_turns(outcome))

@@ -9,19 +9,18 @@ noticed since the digests do not fit, or since an event lacks ``values``.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
+from zlib import crc32
 
 from perdure.flows.core.json_values import canonical
 from perdure.flows.core.names import is_name
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.record import VALUE, Record
 
-#: Name in a round's event for the names of values that were too large for it.
+#: Name in a round's event for the names of values that were too large for it, as words.
 LEFT_OUT = "left_out"
-#: Bytes of the digest of all values before a round.
-DIGEST_BYTES = 4
 
 
 def is_recorded(name: str, own: Collection[str]) -> bool:
@@ -39,19 +38,20 @@ def changes_of(
     own: Collection[str],
     most: int,
     renews: bool,
-) -> tuple[str, list[str]]:
-    """Return which of the values that a round writes belong into its event.
+) -> str:
+    """Return what a round's event tells of named values, as the option ``record`` of its commit.
 
     Args:
         changed: the fields that the round writes.
         own: the names of the values that the flow writes itself.
-        most: bytes that the values of one event may have.
+        most: bytes that the values of one event may have. 0: none, as of the last event of a run.
         renews: whether only these values are left behind the round.
 
     Returns:
-        The option ``record`` of the commit: the digest of all values before the round, and the
-            names. Empty if no value of user code has changed and the run is not renewed. Also the
-            names that are left out, as the values are too large.
+        Words: the digest of all values before the round, the names of the values that the event
+            gets, and behind ``!`` the names of those that are left out, as they are too large. With
+            these alone, ``-`` is in place of the digest. It stands alone if the round changes no
+            value of user code, and the text is empty if the run has none.
     """
     before, names = record.fields, []
     for field, text in changed.items():  # in each round, so it is written for speed
@@ -60,25 +60,29 @@ def changes_of(
             if name[:1] != "_" and name not in own:
                 names.append(name)
     if not names and not renews:  # A renewal drops values, so its digest is needed.
-        return "", []
+        return "-" if _has_recorded(record, own) else ""
     size, kept, left_out = 0, [], []
     for name in names:
-        length = len(name) + len(changed[VALUE + name].encode("utf-8", "surrogateescape"))
-        if size + length > most or not is_name(name):
-            left_out.append(name)
+        text = changed[VALUE + name]
+        length = len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+        length += len(name)
+        if size + length > most or not _is_name(name):
+            left_out.append("!" + (name if _is_name(name) else "?"))
         else:
             size += length
             kept.append(name)
+    # A digest of large values takes long.
+    if not kept and not renews and most and _has_recorded(record, own):
+        return " ".join(["-", *left_out])
     texts = {
         name.removeprefix(VALUE): text
         for name, text in record.value_texts.items()
         if is_recorded(name.removeprefix(VALUE), own)
     }
-    return " ".join([_digest(texts), *kept]), left_out
+    return " ".join([_digest(texts), *kept, *left_out])
 
 
-def has_recorded(record: Record, own: Collection[str]) -> bool:
-    """Return whether a run has named values of user code."""
+def _has_recorded(record: Record, own: Collection[str]) -> bool:
     return any(is_recorded(name.removeprefix(VALUE), own) for name in record.value_texts)
 
 
@@ -121,8 +125,8 @@ def values_before(
                     return None
                 if "before" in event.data:
                     return values if _digest_of(values) == event.data["before"] else None
-                if is_silent:
-                    return values if is_sure else None
+                if is_silent or LEFT_OUT in event.data:  # There were values, and no digest of them.
+                    return values if is_sure and values else None
                 continue
             if "before" in event.data:
                 is_sure = _digest_of(values) == event.data["before"]
@@ -130,7 +134,7 @@ def values_before(
                 is_sure = False
             last = dict(recorded or {})
             values = {**values, **last}
-            for name in event.data.get(LEFT_OUT, ()):
+            for name in event.data.get(LEFT_OUT, "").split():
                 values.pop(name, None)
                 is_sure = False
     return values if is_there and values == now else None
@@ -141,7 +145,16 @@ def _digest_of(values: Mapping[str, Any]) -> str:
 
 
 def _digest(texts: Mapping[str, str]) -> str:
-    """Return a short digest of named values, each with its JSON."""
-    lines = "\n".join(f"{name} {texts[name]}" for name in sorted(texts))
-    raw = lines.encode("utf-8", "surrogateescape")
-    return hashlib.blake2b(raw, digest_size=DIGEST_BYTES).hexdigest()
+    """Return a short digest of named values, each with its JSON.
+
+    It is made in each round that records a value, so it is a checksum: nobody gains by a collision,
+    and one in four billion values collides by chance.
+    """
+    value = 0
+    for name in sorted(texts):
+        value = crc32(texts[name].encode("utf-8", "surrogateescape"), crc32(name.encode(), value))
+    return f"{value:08x}"
+
+
+#: A flow has few names of values.
+_is_name = lru_cache(maxsize=1000)(is_name)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perdure.flows.core.json_values import canonical
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.record import VALUE, Record
-from perdure.worker.domain.value_log import LEFT_OUT, changes_of, has_recorded, values_before
+from perdure.worker.domain.value_log import LEFT_OUT, changes_of, values_before
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = st.sampled_from(["page", "total", "is-done", "own", "_private"])
@@ -41,6 +41,18 @@ def event(kind: str, step: int, data: dict[str, Any]) -> Event:
     return Event("1-0", kind, NOW, step, 1, "Node", data)
 
 
+def data_of(told: str, changed: dict[str, Any]) -> dict[str, Any]:
+    """What the script makes of the option ``record``, as the event is read."""
+    digest, *words = told.split(" ") if told else [""]
+    kept = {word: changed[word] for word in words if word[0] != "!"}
+    left_out = " ".join(word[1:] for word in words if word[0] == "!")
+    return {
+        **({} if not told else {"values": kept}),
+        **({} if digest in ("", "-") else {"before": digest}),
+        **({LEFT_OUT: left_out} if left_out else {}),
+    }
+
+
 def played(
     rounds: list[tuple[str, dict[str, Any]]], first: dict[str, Any]
 ) -> tuple[list[Event], list[dict[str, Any]]]:
@@ -54,14 +66,8 @@ def played(
         data: dict[str, Any] = {}
         if kind != "older":
             record = Record({"id": "r", **texts})
-            option, left_out = changes_of(record, written, OWN, MOST, kind == "renewed")
-            if option:
-                digest, *names = option.split(" ")
-                data = {"before": digest, "values": {name: changed[name] for name in names}}
-            elif has_recorded(record, OWN):
-                data = {"values": {}}
-            if left_out:
-                data[LEFT_OUT] = left_out
+            told = changes_of(record, written, OWN, MOST, kind == "renewed")
+            data = data_of(told, changed)
         events.append(event("committed", step, data))
         if kind == "renewed":
             events.append(event("renewed", step, {}))
@@ -97,6 +103,6 @@ def test_a_value_that_is_too_large_is_named_and_not_recorded_until_it_is_written
         ("plain", {"total": 2}),
     ]
     events, known = played(rounds, {})
-    assert events[1].data[LEFT_OUT] == ["page"]
+    assert events[1].data[LEFT_OUT] == "page"
     found = [values_before(events, step, known[-1]) for step in range(4)]
     assert found == [{}, None, None, {"page": 1, "total": 1}]

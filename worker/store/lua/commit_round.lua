@@ -37,8 +37,8 @@
 --         stop leaves nothing in doubt), [intent] (the remaining intents of record_intent.lua, if
 --         this attempt takes its own back because its command did nothing).
 --       If the round is done: [forget] (how many of the oldest turns go), [keep_events] (about how many
---         of the newest events stay), [record] (a digest of all named values before the round, and the names of
---         those whose new values the event gets), [generation] (the run is renewed: of its named values only those
+--         of the newest events stay), [record] (what the event tells of named values:
+--         parts/history.lua), [generation] (the run is renewed: of its named values only those
 --         among the fields stay), [take] (lines NAME NUMBER: the signals that it used; given if the step
 --         has waited), [joined] (lines: the kept groups that it has joined), [replies] (lines NAME NUMBER
 --         JSON: what it replies to signals), [data] (JSON for the event), [took] (ms). After "--": the artifacts

@@ -9,16 +9,27 @@ local function forget_turns(k)
   if held == 'stream' or held == 'none' then call('LTRIM', k.memory, arg.forget, '-1') end
 end
 
--- Return the values that this round changed, as JSON, and under "" the digest of all values before it.
-local function changed_values()
-  local digest, names = match(arg.record, '^(%x+)(.*)$')
-  local parts = { '"":"' .. digest .. '"' }
-  names = names .. ' '
-  for i = fields, fields_end, 2 do
-    local name = match(ARGV[i], '^v:(.*)')
-    if name and find(names, ' ' .. name .. ' ', 1, true) then parts[#parts + 1] = '"' .. name .. '":' .. ARGV[i + 1] end
+-- Add to a round's event what the round did with named values: the words of `record` are a digest of
+-- all values before it (or `-`), names of values that it changed, and behind `!` of those left out.
+local function add_values(event)
+  local digest, words = match(arg.record, '^(%S+)(.*)$')
+  local last, wanted, left_out = #event, {}, ''
+  for word in string.gmatch(words, '%S+') do
+    if string.sub(word, 1, 1) == '!' then
+      left_out = left_out .. ' ' .. string.sub(word, 2)
+    else
+      wanted['v:' .. word] = true
+    end
   end
-  return '{' .. concat(parts, ',') .. '}'
+  local function add(name, text)
+    event[last + 1], event[last + 2] = name, text
+    last = last + 2
+  end
+  if digest == '-' then add('values', '{}') else add('before', digest) end
+  if left_out ~= '' then add('left_out', string.sub(left_out, 2)) end
+  for i = fields, fields_end, 2 do
+    if wanted[ARGV[i]] then add(ARGV[i], ARGV[i + 1]) end
+  end
 end
 
 -- Write what a done round adds: its event, its turns and its artifacts. Delete what it had recorded
@@ -28,7 +39,7 @@ end
 local function log(k, run, at)
   local event = { 'type', 'committed', 'at', at, 'step', run.step, 'attempt', run.attempt, 'node', run.current_node, 'took', arg.took or '' }
   if arg.data and arg.data ~= '{}' then event[13], event[14] = 'data', arg.data end
-  if arg.record then event[#event + 1], event[#event + 2] = 'values', changed_values() end
+  if arg.record then add_values(event) end
   local keep = is_count(arg.keep_events) and arg.keep_events
   local logged = keep and pcall('XADD', k.events, 'MAXLEN', '~', keep, '*', unpack(event)) or pcall('XADD', k.events, '*', unpack(event))
   if type(logged) == 'table' then return false end
