@@ -26,8 +26,8 @@ _NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(\.\d+)?(?![A-Za-z\d])")
 #: A name that is a JSON list of more than one part; how many buckets there are depends on time.
 _FIGURE = re.compile(r'\["(\w+)".*\]')
 
-#: Paths of digests of code.
-_BUILD = re.compile(r"(^|[ .])builds?(\.|$)")
+#: Paths of digests: of code, and of values.
+_DIGEST = re.compile(r"(^|[ .])builds?(\.|$)|^committed before$")
 #: Fields that hold sentences, some of them short.
 PROSE = ("description", "error", "last_error", "traceback", "why")
 
@@ -126,8 +126,8 @@ class Snapshots:
                 else:
                     yield from self.flattened(leaf, path)
                 return
-        if _BUILD.search(path):
-            yield path, "BUILD"
+        if _DIGEST.search(path):
+            yield path, "DIGEST"
             return
         prose = path.rpartition(".")[2].rpartition(" ")[2] in PROSE
         yield path, "text" if prose and text else self._form(text)

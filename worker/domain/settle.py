@@ -99,11 +99,15 @@ def _typed_end(record: Record, flow: Flow, end: End) -> End:
     Raises:
         InvalidAnswer: The answer is of another type.
     """
-    if end.output.get("status") == "unfinished" or VALUE + ONLY in record.fields:
+    if _is_unfinished(end) or VALUE + ONLY in record.fields:
         return end
     answer = flow.check_answer(end.answer, f"run {record.id}, step {record.step}: ")
     output = {**end.output, "answer": answer} if "answer" in end.output else end.output
     return replace(end, answer=answer, output=output)
+
+
+def _is_unfinished(end: End) -> bool:
+    return end.output.get("status") == "unfinished"
 
 
 #: The signals that a run hears before it ends (``heed`` in commit_round.lua).
@@ -168,6 +172,8 @@ def _settled(
             0 if isinstance(outcome, End) else most_recorded,
             isinstance(outcome, Renew),
         )
+        if isinstance(outcome, End) and not _is_unfinished(outcome):
+            told = told.partition(" !")[0]  # No step follows that could need them.
         if told:
             options["record"] = told
     keeps = [] if flow.keep_turns is None else [flow.keep_turns]

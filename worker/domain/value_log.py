@@ -147,8 +147,8 @@ def _digest_of(values: Mapping[str, Any]) -> str:
 def _digest(texts: Mapping[str, str]) -> str:
     """Return a short digest of named values, each with its JSON.
 
-    It is made in each round that records a value, so it is a checksum: nobody gains by a collision,
-    and one in four billion values collides by chance.
+    It is made in each round that records a value, so it is a checksum. One in four billion other
+    values has the same one by chance, and there is nothing to gain by making one.
     """
     value = 0
     for name in sorted(texts):
