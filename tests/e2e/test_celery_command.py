@@ -41,5 +41,6 @@ def test_celery_alone_loads_nothing_of_ours_that_takes_time(settings: Settings) 
         "perdure.worker.cli",
         "perdure.worker.cli.celery_command",
         "perdure.worker.cli.exit_codes",
+        "perdure.worker.cli.interrupts",
         "perdure.worker.cli.main",
     }

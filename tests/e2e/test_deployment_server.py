@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -44,6 +45,12 @@ def get(url: str, token: str = "") -> tuple[int, str]:
             return error.code, error.read().decode()
     except OSError as error:
         return 0, str(error)
+
+
+def has_one_result(url: str) -> bool:
+    """Whether a query of Prometheus has one result. It refuses queries for a while after its start."""
+    status, text = get(url)
+    return status == 200 and len(json.loads(text)["data"]["result"]) == 1
 
 
 def exec_in(container: Container, *words: str) -> str:
@@ -163,10 +170,7 @@ def test_prometheus_scrapes_the_server_and_knows_what_keda_will_ask_it(
                 until(lambda: get(check)[0] == 200, "a healthy Prometheus")
                 for query in ('up{job="perdure"} == 1', *keda_queries()):
                     url = f"http://127.0.0.1:{own_port}/api/v1/query?query={quote(query)}"
-                    until(
-                        lambda url=url: len(json.loads(get(url)[1])["data"]["result"]) == 1,
-                        f"an answer to {query}",
-                    )  # type: ignore[misc]
+                    until(partial(has_one_result, url), f"an answer to {query}")
                 rules = json.loads(get(f"http://127.0.0.1:{own_port}/api/v1/rules")[1])["data"][
                     "groups"
                 ]
