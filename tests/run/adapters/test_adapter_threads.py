@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -393,7 +394,8 @@ def test_a_workflow_reads_the_earlier_messages_and_the_files(
 
 @workflow("thread_session")
 async def with_a_session(steps: AsyncSteps, goal: str) -> Any:
-    return await openai_agents.run_agent(openai_chat, goal, session=SQLiteSession("ada"))
+    with closing(SQLiteSession("ada")) as session:
+        return await openai_agents.run_agent(openai_chat, goal, session=session)
 
 
 def test_a_session_of_the_sdk_is_refused(client: Client, driver: Driver) -> None:
