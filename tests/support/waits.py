@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 #: Seconds between two looks.
 PAUSE = 0.005
-#: The bound of what a test does itself, round by round: it ends a loop that would never end, well
-#: before pytest's limit. How long the work takes on a busy machine says nothing.
+#: The bound of work that a test does itself, round by round. It is just below pytest's limit, since
+#: it only has to end an endless loop: a busy machine may be slow.
 WORK = 110.0
 #: Part of its bound after which a wait is reported.
 NEAR = 0.5
