@@ -297,7 +297,7 @@ def _renew(
     artifacts: Mapping[str, str],
     options: Mapping[str, str | int],
 ) -> Settlement:
-    """Return what the commit of a finished round must write if the run begins anew behind it."""
+    """Return what the commit of a finished round must write if the run then begins anew."""
     if renew.inputs is not None:
         try:
             inputs = flow.check_inputs(renew.inputs)

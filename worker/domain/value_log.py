@@ -48,10 +48,10 @@ def changes_of(
         renews: whether only these values are left behind the round.
 
     Returns:
-        Words: the digest of all values before the round, the names of the values that the event
-            gets, and behind ``!`` the names of those that are left out, as they are too large. With
-            these alone, ``-`` is in place of the digest. It stands alone if the round changes no
-            value of user code, and the text is empty if the run has none.
+        Words. First a digest of all values before the round, or ``-`` if none is made, because the
+            event gets no value. Then the names of the values that the event gets. Then the names of
+            values that are too large for it, each behind ``!``. The text is empty if the run has no
+            values of user code, and the round changes none.
     """
     before, names = record.fields, []
     for field, text in changed.items():  # in each round, so it is written for speed
