@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -153,6 +154,22 @@ def no_module_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         file = getattr(sys.modules[name], "__file__", None) or ""
         if file.startswith(folders):
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def no_heartbeat_stays() -> Iterator[None]:
+    """After a test whose process played rounds: no thread extends leases any more.
+
+    Thousands of such threads, a few of each test, once took both cores at the end of a long suite.
+    """
+    before = {each.ident for each in threading.enumerate()}
+    yield
+    stay = [
+        each
+        for each in threading.enumerate()
+        if each.name == "perdure-heartbeat" and each.ident not in before
+    ]
+    assert not stay, f"close the runtime that plays rounds; its threads stay: {stay}"
 
 
 @pytest.fixture

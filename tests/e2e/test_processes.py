@@ -19,7 +19,7 @@ from perdure.worker.runtime.process_loss import release_after_death
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim
 from tests.support.command_line import COMMAND, CommandLine, CommandProcess, wait_for_line
-from tests.support.os_processes import children, ended, process_of
+from tests.support.os_processes import children, ended, open_files, process_of
 from tests.support.redis_servers import until
 from tests.support.terminal import CONTROL_C, terminal
 
@@ -55,8 +55,7 @@ def threads(pid: int) -> int:
 
 
 def sockets(pid: int) -> list[str]:
-    opened = [os.readlink(descriptor) for descriptor in Path(f"/proc/{pid}/fd").iterdir()]
-    return [name for name in opened if name.startswith("socket:")]
+    return [name for name in open_files(pid) if name.startswith("socket:")]
 
 
 @pytest.mark.slow

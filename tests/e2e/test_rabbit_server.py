@@ -10,6 +10,7 @@ from pathlib import Path
 import amqp
 import pytest
 
+from tests.support.os_processes import open_files
 from tests.support.rabbitmq import RabbitServer, rabbit_binary, rabbit_server
 from tests.support.redis_servers import until
 
@@ -29,9 +30,7 @@ def own_rabbit() -> Iterator[RabbitServer]:
 
 def addresses(process: int) -> list[tuple[str, int]]:
     """Where a process listens: address, port."""
-    files = [
-        os.readlink(path) for path in Path(f"/proc/{process}/fd").iterdir() if path.is_symlink()
-    ]
+    files = open_files(process)
     lines = [
         line.split()
         for table in ("tcp", "tcp6")

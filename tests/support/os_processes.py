@@ -60,6 +60,15 @@ def descendants(pid: int) -> list[int]:
     return own + [each for child in own for each in descendants(child)]
 
 
+def open_files(pid: int) -> list[str]:
+    """What the descriptors of a process point to, such as a path or ``socket:[4711]``."""
+    found = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(descriptor))
+    return found
+
+
 def end_all(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
     """SIGKILL to its group, also where its leader has ended, and to all of ours below it, and wait for them.
 

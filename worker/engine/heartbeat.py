@@ -101,6 +101,19 @@ class Heartbeat:
                 lease.time_limit, lease.ends = seconds, ends
                 self._changed.notify()
 
+    def end(self) -> None:
+        """End the thread, and wait until it has. No round may be in progress.
+
+        The next lease starts another thread.
+        """
+        if os.getpid() != self._pid:
+            return
+        with self._changed:
+            thread, self._thread = self._thread, None
+            self._changed.notify()
+        if thread is not None:
+            thread.join()
+
     def release(self, lease: Lease) -> None:
         """Stop extending the lease of a round that is over."""
         with self._lock:
@@ -152,6 +165,8 @@ class Heartbeat:
         next_beat = time.monotonic() + self._interval
         while True:
             with self._changed:
+                if self._thread is not threading.current_thread():
+                    return
                 limits = [
                     lease.ends
                     for lease in self._leases

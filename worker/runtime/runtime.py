@@ -263,9 +263,16 @@ class Runtime(AppConnection):
         return Notifier(self.store, self.settings.notify, self.name, sender.send, link)
 
     def close(self) -> None:
-        """Write the last metrics of rounds, and close the connections to servers."""
+        """End the heartbeat, write the last metrics of rounds, and close all connections.
+
+        No round of this runtime may be in progress.
+        """
+        if "heartbeat" in vars(self):
+            self.heartbeat.end()
         if "stats" in vars(self):
             self.write_stats()
+        if "_hasty_store" in vars(self):
+            self._hasty_store.close()
         super().close()
 
 
