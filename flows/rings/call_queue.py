@@ -98,3 +98,16 @@ def command_of(call: Mapping[str, Any]) -> Command | None:
         call.get("call", ""),
         call.get("part", 0),
     )
+
+
+def decided_by(values: Mapping[str, Any]) -> Command:
+    """Return the command on which the Controller has decided, from the values of the run."""
+    call_id, part = values.get("_call") or ("", 0)
+    return Command(
+        values["command"], values["command_args"], values.get("_said", {}), call_id, part
+    )
+
+
+def values_of_call(command: Command) -> dict[str, Any]:
+    """Return the value by which a run stores of which model call its command is."""
+    return {"_call": [command.call, command.part] if command.call or command.part else None}

@@ -38,6 +38,7 @@ SHAPES = frozenset(
         "perdure.flows.rings.circular",
         "perdure.flows.rings.branching_flow",
         "perdure.flows.rings.controller_executor",
+        "perdure.flows.rings.definition",
     }
 )
 
