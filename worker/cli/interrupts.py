@@ -1,7 +1,8 @@
 """Signals that end a command: each raises KeyboardInterrupt, and none is lost.
 
-Python drops an exception that is raised in a finalizer, and only prints it. A Ctrl-C in that moment
-would be lost, and a command that goes on would not end. So it is raised right after the finalizer.
+Python drops an exception that is raised in a finalizer, and only prints it. Until 3.11 it raises
+RuntimeError in its place if it came from ``__set_name__``, while a class is made. A Ctrl-C in that
+moment would be lost, or be an internal error. So it is raised right after such a function.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-#: Seconds after which a signal that came in a finalizer is sent again.
+#: Seconds after which a signal that came in such a function is sent again.
 AGAIN = 0.01
+#: Names of methods out of which Python lets no KeyboardInterrupt.
+CLOSED = ("__del__", "__set_name__")
 #: Modules whose functions run when an object is gone.
 OF_FINALIZERS = ("weakref", "_weakrefset")
 
@@ -27,7 +30,7 @@ def raise_on(*numbers: int) -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    if any(map(_is_of_finalizer, _callers(frame))):
+    if any(map(_is_closed, _callers(frame))):
         again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
         again.daemon = True
         again.start()
@@ -41,6 +44,6 @@ def _callers(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _is_of_finalizer(frame: FrameType) -> bool:
-    is_known = frame.f_globals.get("__name__") in OF_FINALIZERS
-    return is_known or frame.f_code.co_name == "__del__"
+def _is_closed(frame: FrameType) -> bool:
+    is_finalizer = frame.f_globals.get("__name__") in OF_FINALIZERS
+    return is_finalizer or frame.f_code.co_name in CLOSED

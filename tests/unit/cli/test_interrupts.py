@@ -73,6 +73,22 @@ def test_a_signal_in_the_callback_of_a_weak_reference_is_raised_behind_it() -> N
     assert done == ["finalized"]
 
 
+class Named:
+    """Gets the signal while a class is made that has it as an attribute."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        os.kill(os.getpid(), NUMBER)
+
+
+def test_a_signal_while_a_class_is_made_is_raised_behind_it() -> None:
+    raise_on(NUMBER)
+    made = []
+    with pytest.raises(KeyboardInterrupt):
+        made.append(type("Owner", (), {"named": Named()}))
+        signal.pause()
+    assert made
+
+
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     signal.signal(NUMBER, signal.SIG_IGN)
     raise_on(NUMBER)
