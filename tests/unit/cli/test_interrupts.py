@@ -82,10 +82,14 @@ class Named:
 
 def test_a_signal_while_a_class_is_made_is_raised_behind_it() -> None:
     raise_on(NUMBER)
-    made = []
-    with pytest.raises(KeyboardInterrupt):
+    made: list[type] = []
+
+    def make() -> None:
         made.append(type("Owner", (), {"named": Named()}))
         signal.pause()
+
+    with pytest.raises(KeyboardInterrupt):
+        make()
     assert made
 
 
