@@ -28,7 +28,8 @@ from perdure.flows.core.outcomes import Advance, Command, Finish, Interrupt, Out
 from perdure.flows.core.retry import Retry
 from perdure.flows.core.round_journal import SCOPE
 from perdure.flows.core.summaries import safe_text, shown
-from perdure.flows.rounds.context import RoundContext, RoundPart, altered
+from perdure.flows.rounds.context import RoundContext, altered
+from perdure.flows.rounds.facts import RoundPart
 from perdure.flows.rounds.waits import no_waits
 from perdure.flows.workflows.concurrent_steps import Sibling, StepSignals, TimeLimits, put_together
 from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored, entry_of

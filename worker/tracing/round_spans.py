@@ -15,7 +15,8 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from perdure.flows.rounds.context import RoundContext, RoundPart
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.facts import RoundPart
 from perdure.worker.domain.settlement import Settlement
 from perdure.worker.errors import type_of
 from perdure.worker.store import Claim, Store

@@ -74,7 +74,8 @@ from perdure.flows.core.genai_attributes import (
     RESPONSE_MODEL,
 )
 from perdure.flows.core.outcomes import Command, Interrupt, Turn
-from perdure.flows.rounds.context import PROGRESS_LENGTH, RoundContext
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.facts import PROGRESS_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,7 +31,7 @@ from perdure.flows.controllers.model.endpoint import Target, target_of
 from perdure.flows.controllers.model.errors import failed
 from perdure.flows.core.history import History
 from perdure.flows.core.live_text import LiveText
-from perdure.flows.rounds.context import PROGRESS_LENGTH
+from perdure.flows.rounds.facts import PROGRESS_LENGTH
 from perdure.flows.rounds.providers import Attempt, Endpoint, Providers
 from tests.support.chat_server import (
     Asked,
