@@ -52,7 +52,7 @@ from perdure.flows.commands.approval import Approved
 from perdure.flows.core.errors import FatalError, InvalidFlow
 from perdure.flows.core.json_values import canonical
 from perdure.flows.workflows.journal import StepFailed
-from perdure.flows.workflows.round import Refused
+from perdure.flows.workflows.step_decisions import Refused
 from perdure.flows.workflows.steps import AsyncSteps, current_steps
 from perdure.flows.workflows.workflow_flow import workflow
 

@@ -52,7 +52,7 @@ def seconds_until(when: datetime, now: datetime) -> float:
     return max(0.0, (when - now).total_seconds())
 
 
-def _checked_seconds(value: float | timedelta | str) -> float:
+def checked_seconds(value: float | timedelta | str) -> float:
     try:
         seconds = as_seconds(value)
     except ValueError as error:

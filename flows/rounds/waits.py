@@ -30,7 +30,7 @@ from perdure.flows.rounds.children import (
     Need,
     Until,
 )
-from perdure.flows.rounds.wait_arguments import _checked_seconds, checked_signal
+from perdure.flows.rounds.wait_arguments import checked_seconds, checked_signal
 
 #: Signals of which a wait may expect one.
 MOST_NAMES = 8
@@ -189,7 +189,7 @@ class Mailbox:
 
         See ``RoundContext.sleep``.
         """
-        wait = Wait(self._named(name), {}, _checked_seconds(seconds))
+        wait = Wait(self._named(name), {}, checked_seconds(seconds))
         if not self._has_timed_out(wait):
             self._park(wait)
 
@@ -208,7 +208,7 @@ class Mailbox:
             raise InvalidFlow(
                 f"wait_for expects 1 to {MOST_NAMES} names of signals, got {len(names)}"
             )
-        seconds = None if timeout is None else _checked_seconds(timeout)
+        seconds = None if timeout is None else checked_seconds(timeout)
         counts = {each: self._used(each) + 1 for each in names}
         wait = Wait(self._named(name), counts, seconds)
         if self._has_timed_out(wait):
@@ -276,7 +276,7 @@ class Mailbox:
         group, total = self.group_name(wait_name), len(children)
         need = Need.of(until, total)
         options.check(self.where)
-        seconds = None if timeout is None else _checked_seconds(timeout)
+        seconds = None if timeout is None else checked_seconds(timeout)
         known = self.group(group)
         if known is None:
             wait = GroupWait(group, need, total, options, self.planned(children))
@@ -314,7 +314,7 @@ class Mailbox:
                 "run, and no other step has joined"
             )
         need = Need.of(until, known.total)
-        seconds = None if timeout is None else _checked_seconds(timeout)
+        seconds = None if timeout is None else checked_seconds(timeout)
         wait = Wait(wait_name, {}, seconds, GroupWait(group, need, known.total))
         found = self._unless_over(wait, known.ended)
         if need.met_by(known.ended) is not None:

@@ -8,23 +8,20 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from time import time, time_ns
-from typing import Any, NoReturn
+from time import time_ns
+from typing import Any
 
-from perdure.flows.commands.calls import playing
-from perdure.flows.commands.execute import carry_out
-from perdure.flows.commands.in_doubt import is_before_retry, retry_mark
+from perdure.flows.commands.in_doubt import retry_mark
 from perdure.flows.core.errors import (
     FatalError,
     OutcomeUnknown,
-    PerdureError,
     RetryableError,
     RoundStopped,
     UnstorableValue,
 )
 from perdure.flows.core.json_values import canonical, storable
 from perdure.flows.core.names import Role
-from perdure.flows.core.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
+from perdure.flows.core.outcomes import Advance, Command, Interrupt, Outcome, Turn
 from perdure.flows.core.retry import Retry
 from perdure.flows.core.round_journal import SCOPE
 from perdure.flows.core.summaries import safe_text, shown
@@ -35,6 +32,14 @@ from perdure.flows.workflows.concurrent_steps import Sibling, StepSignals, TimeL
 from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored, entry_of
 from perdure.flows.workflows.questions import FAULTS, answered, ask_all, interrupt_of
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
+from perdure.flows.workflows.step_decisions import (
+    Refused,
+    accepted_result,
+    answered_key,
+    explained,
+    with_valid_decision,
+)
+from perdure.flows.workflows.step_times import carry_out_in_time, is_out_of_time
 
 #: The node of each role.
 NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
@@ -44,26 +49,14 @@ PLAN = "_next"
 TOGETHER = 16
 #: Attempts of a round whose steps have their own limits.
 UNLIMITED = 1_000_000
-#: Characters of an argument in the history, and in a question.
-SHOWN, ASKED = 200, 10_000
+#: Characters of an argument in the history.
+SHOWN = 200
 WAITS = (
     "step {!r} waits. A step holds a worker, so it must not. Wait in the function of the workflow: "
     "steps.sleep(...), steps.wait_for(...), steps.child(...)"
 )
 #: Characters of a result in words, in the history.
 MOST_WORDS = 4_000
-
-
-class Refused(PerdureError):
-    """A person refused a step, or said of a step in doubt that it has failed."""
-
-    code = "step-refused"
-
-
-class StepTimedOut(OutcomeUnknown):
-    """A step took longer than its time limit. It may have happened, as a whole or in part."""
-
-    code = "step-timed-out"
 
 
 class WorkflowRound:
@@ -307,13 +300,13 @@ class WorkflowRound:
     def _carry_out(self, step: StepRequest, context: RoundContext) -> JournalEntry | Interrupt:
         """Carry out a step."""
         args = step.facts(SHOWN)
-        context = _with_valid_decision(context, step)
+        context = with_valid_decision(context, step)
         try:
             with no_waits(WAITS.format(step.key)):
-                result = _in_time(step, context)
+                result = carry_out_in_time(step, context)
             if isinstance(result, Interrupt):
-                return _explained(result, step, context)
-            stored = as_stored(_accepted(step, result, context))
+                return explained(result, step, context)
+            stored = as_stored(accepted_result(step, result, context))
             return JournalEntry(step.key, "step", stored, None, args, of=step.of)
         except RoundStopped:
             raise
@@ -342,7 +335,7 @@ class WorkflowRound:
             retried = step.idempotent or policy.names(policy.on, error)
             if not retried or isinstance(error, FatalError):
                 return True
-        return not context.may_retry(error, policy) or _is_out_of_time(step, own)
+        return not context.may_retry(error, policy) or is_out_of_time(step, own)
 
     def _ask_or_wait(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
         """Ask what a function asks people at the same time, or else begin its first wait."""
@@ -414,124 +407,3 @@ def _retry_of_all(retries: Sequence[Retry]) -> Retry:
 
     waits = {name: longest(name) for name in ("initial", "maximum", "multiplier", "jitter")}
     return Retry(max_attempts=UNLIMITED, **waits)
-
-
-def _is_out_of_time(step: StepRequest, context: RoundContext) -> bool:
-    """Return whether one of several steps was tried for as long as its policy says (``within``).
-
-    For the only step of a round, the commit sees to it.
-    """
-    within = None if step.retry is None else step.retry.patience
-    if within is None or not context.scope:
-        return False
-    name, now = f"{SCOPE}{step.key} failing", time()
-    began = context.journal.recorded.get(name) or context.journal.record(name, str(now))
-    return now - float(began) >= within
-
-
-def _in_time(step: StepRequest, context: RoundContext) -> Any:
-    """Carry out a step.
-
-    Raises:
-        StepTimedOut: it took longer than its time limit.
-    """
-    signals = context.signals
-    if not isinstance(signals, StepSignals):
-        return carry_out(step, {}, context, _refuse)
-    late = (
-        f"run {context.run_id}, step {context.step}: step {step.key} took longer than its time "
-        f"limit ({step.timeout or 0:g} s)"
-    )
-    try:
-        with playing(signals.cancelled):
-            result = carry_out(step, {}, context, _refuse)
-    except RoundStopped as error:
-        if signals.of_round.is_cancelled or not signals.is_late:
-            raise
-        raise StepTimedOut(f"{late}, and was cancelled") from error
-    if signals.is_late and not isinstance(result, Interrupt):
-        raise StepTimedOut(f"{late}. It did not look at context.cancelled, and went on to its end")
-    return result
-
-
-def answered_key(context: RoundContext) -> str | None:
-    """Return the key of the question or the step about which a person has just answered, or None.
-
-    An answer of before the last retry of the run led to its error, and may be left behind.
-    """
-    asked = context.asked
-    if not (context.answered and isinstance(asked, Mapping)) or is_before_retry(asked, context):
-        return None
-    if not _is_decision(asked):
-        key = asked.get("asks")
-    else:
-        about = asked.get("approval", asked.get("in_doubt"))
-        key = about.get("command") if isinstance(about, Mapping) else None
-    return key if isinstance(key, str) else None
-
-
-def _is_decision(data: Any) -> bool:
-    """Return whether a question's data is that of a step's approval, or of a step in doubt.
-
-    A question that the function itself asks (``asks``) may be about an approval, too.
-    """
-    if not isinstance(data, Mapping) or "asks" in data:
-        return False
-    return "approval" in data or "in_doubt" in data
-
-
-def _explained(question: Interrupt, step: StepRequest, context: RoundContext) -> Interrupt:
-    """Return the question about a step with what the person has to know to decide it."""
-    if not _is_decision(question.data):
-        return question
-    [kind] = question.data
-    facts = {**question.data[kind], "args": step.facts(ASKED), "listener": step.listener}
-    if kind == "approval":
-        facts["fixed"] = True
-    return replace(question, data={kind: facts, **retry_mark(context)})
-
-
-def _with_valid_decision(context: RoundContext, step: StepRequest) -> RoundContext:
-    """Return the context with a decision that does not count any more marked as such.
-
-    A decision before the last retry of the run led to its error, so it is left out. An approval
-    counts only for the arguments that the person saw, so the person is asked again about others.
-    """
-    asked = context.asked
-    if not context.answered or not isinstance(asked, Mapping):
-        return context
-    if "asks" in asked:
-        return altered(context, answered=False)  # The function itself has asked, no step.
-    if not _is_decision(asked):
-        return context
-    if is_before_retry(asked, context):
-        return altered(context, answered=False)
-    approval = asked.get("approval")
-    if not (isinstance(approval, Mapping) and approval.get("command") == step.key):
-        return context
-    if approval.get("args") == step.facts(ASKED):
-        return context
-    return altered(context, asked={**asked, "approval": {**approval, "digest": "other arguments"}})
-
-
-def _accepted(step: StepRequest, result: Any, context: RoundContext) -> Any:
-    """Return a step's result.
-
-    Raises:
-        Refused: a person has said that there is none.
-    """
-    if isinstance(result, Finish):
-        raise FatalError(f"step {step.key} returned Finish; return a value instead")
-    if not (context.answered and isinstance(context.asked, Mapping)):
-        return result
-    match result:
-        case {"in_doubt": str(words)} if (
-            _is_decision(context.asked) and "in_doubt" in context.asked
-        ):
-            raise Refused(words)
-    return result
-
-
-def _refuse(words: str, by: str | None) -> NoReturn:
-    """Raise Refused with the words of the person who refused a step."""
-    raise Refused(f"{words} ({by})" if by else words)

@@ -88,7 +88,7 @@ class ClientConnection:
 
         After a check that passed, the client asks the server no more for a minute.
         """
-        from perdure.worker.doctor.server_checks import check_durability
+        from perdure.worker.doctor.durability_checks import check_durability
 
         if time.monotonic() >= self._durable_until:
             try:

@@ -10,31 +10,38 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from perdure.flows.core.budgets import check_budgets
 from perdure.flows.core.json_values import canonical, storable
-from perdure.flows.core.names import BAD_REPLIES
 from perdure.worker.client import validation
+from perdure.worker.client.answer_checks import (
+    asked_above,
+    asked_by,
+    check_answer,
+    check_approver,
+    check_takes_answer,
+)
 from perdure.worker.client.connection import damaged, not_found, operation
 from perdure.worker.client.inbox import asked_below
-from perdure.worker.client.limits import RunLimits, check_has_budgets
+from perdure.worker.client.limits import RunLimits
+from perdure.worker.client.raised_limits import (
+    check_enough,
+    counting_anew,
+    going_on,
+    more_cycles,
+    raised,
+    raising,
+)
 from perdure.worker.client.tree import ids_below, live_among
 from perdure.worker.domain.children import child_of
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.record import (
-    EARLIER_CYCLES,
     GROUPS,
     RETRIED,
     SCHEMA,
-    UNFINISHED,
-    VALUE,
     Record,
-    digest_of,
 )
 from perdure.worker.domain.run import Run, status_of
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.errors import (
-    DamagedRun,
-    Forbidden,
     InvalidInput,
     InvalidTransition,
     RunNotFound,
@@ -43,230 +50,6 @@ from perdure.worker.errors import (
 from perdure.worker.store.lookups import idempotency_key, is_there
 
 logger = logging.getLogger("perdure.client")
-
-
-def asked_by(record: Record) -> PendingInterrupt | None:
-    """Return the open interrupt of a run, which says what the run waits for.
-
-    Returns:
-        The interrupt, or None if the run has no open one or its fields are damaged. Lua scripts and
-        workers detect damage themselves.
-    """
-    try:
-        return PendingInterrupt.of(Run.of(record))
-    except DamagedRun:
-        return None
-
-
-def check_takes_answer(record: Record) -> None:
-    """Raise InvalidTransition if a run gets an answer that no node of it would receive.
-
-    That is so if the open interrupt is a pause after a node, or asks for more budget.
-    """
-    fields = record.fields
-    if "i_id" not in fields or "i_answer" in fields:
-        return
-    if fields.get("i_kind") == "after":
-        raise InvalidTransition(
-            f"run {record.id} paused after node {fields.get('i_node')}, which asks nothing; "
-            "resume it without an answer"
-        )
-    if fields.get("i_kind") == "budget":
-        raise InvalidTransition(
-            f"run {record.id} waits for more of its budget and takes no answer; "
-            "resume it with the amount to add"
-        )
-
-
-def check_answer(waiting: PendingInterrupt, answer: Any) -> None:
-    """Raise InvalidInput unless a person's answer fits the interrupt of the run.
-
-    Only approvals and commands in doubt expect answers of a certain form.
-    """
-    if waiting.kind == "approval":
-        from perdure.flows.commands.approval import EXPECTED, read_answer
-    elif waiting.kind == "in_doubt":
-        from perdure.flows.commands.in_doubt import EXPECTED, read_answer  # type: ignore[assignment]
-    else:
-        return
-    if answer is None:
-        raise InvalidInput(
-            f"run {waiting.run_id} needs an answer: expected {EXPECTED}. For example: "
-            f"{waiting.how()[0]}"
-        )
-    try:
-        read_answer(answer)
-    except InvalidInput as error:
-        raise InvalidInput(f"run {waiting.run_id}: {error}") from error
-    if isinstance(answer, Mapping) and "edit" in answer and not waiting.may_be_edited:
-        raise InvalidInput(
-            f"run {waiting.run_id}: the arguments of {waiting.command} cannot be changed: "
-            "approve or refuse it"
-        )
-
-
-def check_approver(
-    waiting: PendingInterrupt, answer: Any, by: str | None, submitter: str | None
-) -> None:
-    """Raise Forbidden if a person approves a command of a run but is not allowed to.
-
-    A flow with ``approvers: others`` needs the approval of another person than the run's submitter.
-    Both must be named then.
-    """
-    from perdure.flows.commands.approval import Approved, read_answer
-
-    if (
-        waiting.kind != "approval"
-        or waiting.approvers != "others"
-        or not isinstance(read_answer(answer), Approved)
-    ):
-        return
-    where = (
-        f"run {waiting.run_id}: flow {waiting.flow} needs the approval of another person than "
-        "the run's submitter (approvers: others)"
-    )
-    if submitter is None:
-        raise Forbidden(
-            f"{where}, but the run names no submitter; submit such runs with perdure submit "
-            "--by NAME, or refuse the command"
-        )
-    if by is None:
-        raise Forbidden(
-            f"{where}; name the approver: by, or perdure resume {waiting.run_id} --by NAME"
-        )
-    if by == submitter:
-        raise Forbidden(
-            f"{where}, and {by} submitted it; {by} may refuse the command, "
-            "another person may approve it"
-        )
-
-
-def asked_above(question: PendingInterrupt | None) -> str | None:
-    """Return the run above whose budget a run asks for, or None if it asks for none."""
-    if question is None or question.kind != "budget":
-        return None
-    of = (question.data or {}).get("of")
-    return of if isinstance(of, str) else None
-
-
-def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
-    """Return the limits of a run's budgets, raised by the amounts in ``add``.
-
-    Raises:
-        InvalidInput: The run has no budget of a name in ``add``.
-    """
-    limits = record.budgets
-    check_has_budgets(record, add)
-    return check_budgets(
-        {**limits, **{name: limits[name] + amount for name, amount in add.items()}}
-    )
-
-
-def check_enough(
-    waiting: PendingInterrupt, limits: Mapping[str, float], add: Mapping[str, float]
-) -> None:
-    """Raise InvalidInput if the budget that interrupted a run would still be used up after a raise.
-
-    The run would be interrupted again at once.
-    """
-    data = waiting.data or {}
-    name, spent = data["budget"], data["spent"]
-    limit = limits.get(name)
-    if limit is not None and limit <= spent:
-        raise InvalidInput(
-            f"run {waiting.run_id} has spent {spent:,} of its {name}, "
-            f"and would stop here again with a limit of {limit:,}; "
-            f"add more than {round(spent - limit + add.get(name, 0), 6):,}: {waiting.how()[0]}"
-        )
-
-
-def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
-    """Return the fields to write to a run's hash when its budgets get these new limits.
-
-    Raises:
-        DamagedRun: The run's content is damaged already. A new digest would hide that.
-    """
-    record.check()
-    changed = {"budgets": canonical(dict(limits))}
-    return {**changed, "digest": digest_of({**record.fields, **changed})}
-
-
-def is_unfinished(record: Record) -> bool:
-    """Return whether a run has used up its limit of cycles and may be given more.
-
-    Such a run has completed, or a person reviews it before it completes.
-    """
-    return UNFINISHED in record.fields and "i_answer" not in record.fields
-
-
-def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
-    """Return the number of cycles that a resume adds to the limit of an unfinished run.
-
-    Returns:
-        The number, or 0 if the run is not unfinished or the resume adds no cycles.
-
-    Raises:
-        InvalidTransition: The run has completed, and ``add`` has no cycles or there is an answer.
-        InvalidInput: The number of cycles is not whole.
-    """
-    if not is_unfinished(record):
-        return 0
-    cycles = add.get("cycles", 0)
-    if cycles != int(cycles):
-        raise InvalidInput(
-            f"run {record.id}: expected a whole number of cycles to add, got {cycles!r}"
-        )
-    if record.fields.get("phase") == "completed" and (not cycles or answer is not None):
-        used = record.count(UNFINISHED)
-        asks = ", and asks nothing" if answer is not None else ""
-        raise InvalidTransition(
-            f"run {record.id} ended unfinished after {used} of {record.max_rounds} cycle"
-            f"{'' if record.max_rounds == 1 else 's'}{asks}; "
-            f"to continue it, raise the limit: perdure resume {record.id} --add cycles={used}"
-        )
-    return int(cycles)
-
-
-def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[str, str]:
-    """Return the fields to write to an unfinished run's hash when it is given more cycles.
-
-    The new digest covers no answer and no output, because the resume removes both.
-
-    Raises:
-        DamagedRun: The run's content is damaged.
-    """
-    record.check()
-    max_rounds = (record.max_rounds or 0) + cycles
-    changed = {"max_rounds": str(max_rounds)}
-    if "cycles" in limits:  # A lower budget would stop the run again.
-        in_all = max_rounds + record.count(EARLIER_CYCLES)
-        limits = {**limits, "cycles": max(limits["cycles"], in_all)}
-    if limits:
-        changed["budgets"] = canonical(dict(limits))
-    remaining = {
-        name: text for name, text in record.fields.items() if name not in ("answer", "output")
-    }
-    return {**changed, "digest": digest_of({**remaining, **changed})}
-
-
-def counting_anew(record: Record) -> dict[str, str]:
-    """Return the fields to write to a run's hash so that a retry resets its bad-reply counter.
-
-    The counter says how many invalid replies the model of the controller gave in a row. A damaged
-    run is left unchanged, because the worker that retries the round detects the damage.
-
-    Returns:
-        The fields. Empty if the counter is zero already or the run is damaged.
-    """
-    counter = f"{VALUE}{BAD_REPLIES}"
-    if record.fields.get(counter, "0") == "0":
-        return {}
-    try:
-        record.check()
-    except DamagedRun:
-        return {}
-    changed = {counter: "0"}
-    return {**changed, "digest": digest_of({**record.fields, **changed})}
 
 
 #: Name under which a question is answered by default after its deadline.

@@ -12,10 +12,10 @@ from perdure.worker.diagnostics.live_runs import (
     leased,
     message_lost,
     no_worker_runs_it,
-    parked,
     silent,
     waiting,
 )
+from perdure.worker.diagnostics.parked_runs import parked
 from perdure.worker.diagnostics.resting_runs import ended, quarantined, waiting_for_a_person
 from perdure.worker.diagnostics.run_case import RunCase
 from perdure.worker.domain.fleet import RunSnapshot

@@ -20,21 +20,16 @@ from perdure.worker.doctor.app_checks import (
     quarantined_runs,
     sandbox,
 )
-from perdure.worker.doctor.server_checks import (
+from perdure.worker.doctor.durability_checks import (
     append_only,
-    clock,
-    cluster,
-    connection,
     delayed_fsyncs,
     eviction_policy,
     fsync,
-    limit,
-    memory,
     replicas,
     sentinels,
-    version,
     writes,
 )
+from perdure.worker.doctor.server_checks import clock, cluster, connection, limit, memory, version
 from perdure.worker.domain.verdict import Finding, Level
 from perdure.worker.settings import Settings
 from perdure.worker.store.inspection import Inspection, inspect

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perdure.flows.core.errors import PerdureError
 from perdure.worker.doctor import examine, refusals
-from perdure.worker.doctor.server_checks import PASSING, VOIDING, refusal
+from perdure.worker.doctor.durability_checks import PASSING, VOIDING, refusal
 from perdure.worker.domain.verdict import Level
 from perdure.worker.store import StoreUnavailable
 

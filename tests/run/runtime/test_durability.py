@@ -13,7 +13,8 @@ import redis
 
 from perdure import AsyncClient, Client
 from perdure.worker.client.connection import ClientConnection
-from perdure.worker.doctor.server_checks import memory, refusal, voids
+from perdure.worker.doctor.durability_checks import refusal, voids
+from perdure.worker.doctor.server_checks import memory
 from perdure.worker.domain.verdict import Level
 from perdure.worker.errors import UnsafeServer
 from perdure.worker.settings import Settings
@@ -82,7 +83,7 @@ def test_a_server_that_keeps_runs_is_asked_once_a_minute(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(
-        "perdure.worker.doctor.server_checks.check_durability",
+        "perdure.worker.doctor.durability_checks.check_durability",
         lambda url, settings: asked.append(url),
     )
     settings = Settings(redis_url=server.url, prefix=prefix)

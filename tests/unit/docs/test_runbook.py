@@ -15,7 +15,8 @@ from perdure.worker.doctor.app_checks import (
     quarantined_runs,
     sandbox,
 )
-from perdure.worker.doctor.server_checks import connection, limit, sentinels, writes
+from perdure.worker.doctor.durability_checks import sentinels, writes
+from perdure.worker.doctor.server_checks import connection, limit
 from perdure.worker.settings import Settings
 from perdure.worker.store.inspection import Inspection
 

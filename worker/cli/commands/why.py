@@ -40,7 +40,7 @@ def doctor_command(as_json: bool, url: str | None) -> None:
         on_own_app = engine is not None and not engine.owns_app
         effect = "the app's workers play no rounds" if on_own_app else "workers refuse to start"
         then = ". Then restart the workers" if on_own_app else ""
-        from perdure.worker.doctor.server_checks import PASSING
+        from perdure.worker.doctor.durability_checks import PASSING
 
         if set(refused) <= set(PASSING):
             effect, then = "the server takes no work now, and runs wait", ""

@@ -1,0 +1,122 @@
+"""Checks of a person's answer, before it goes to the run that asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.domain.record import (
+    Record,
+)
+from perdure.worker.domain.run import Run
+from perdure.worker.errors import (
+    DamagedRun,
+    Forbidden,
+    InvalidInput,
+    InvalidTransition,
+)
+
+
+def asked_by(record: Record) -> PendingInterrupt | None:
+    """Return the open interrupt of a run, which says what the run waits for.
+
+    Returns:
+        The interrupt, or None if the run has no open one or its fields are damaged. Lua scripts and
+        workers detect damage themselves.
+    """
+    try:
+        return PendingInterrupt.of(Run.of(record))
+    except DamagedRun:
+        return None
+
+
+def check_takes_answer(record: Record) -> None:
+    """Raise InvalidTransition if a run gets an answer that no node of it would receive.
+
+    That is so if the open interrupt is a pause after a node, or asks for more budget.
+    """
+    fields = record.fields
+    if "i_id" not in fields or "i_answer" in fields:
+        return
+    if fields.get("i_kind") == "after":
+        raise InvalidTransition(
+            f"run {record.id} paused after node {fields.get('i_node')}, which asks nothing; "
+            "resume it without an answer"
+        )
+    if fields.get("i_kind") == "budget":
+        raise InvalidTransition(
+            f"run {record.id} waits for more of its budget and takes no answer; "
+            "resume it with the amount to add"
+        )
+
+
+def check_answer(waiting: PendingInterrupt, answer: Any) -> None:
+    """Raise InvalidInput unless a person's answer fits the interrupt of the run.
+
+    Only approvals and commands in doubt expect answers of a certain form.
+    """
+    if waiting.kind == "approval":
+        from perdure.flows.commands.approval import EXPECTED, read_answer
+    elif waiting.kind == "in_doubt":
+        from perdure.flows.commands.in_doubt import EXPECTED, read_answer  # type: ignore[assignment]
+    else:
+        return
+    if answer is None:
+        raise InvalidInput(
+            f"run {waiting.run_id} needs an answer: expected {EXPECTED}. For example: "
+            f"{waiting.how()[0]}"
+        )
+    try:
+        read_answer(answer)
+    except InvalidInput as error:
+        raise InvalidInput(f"run {waiting.run_id}: {error}") from error
+    if isinstance(answer, Mapping) and "edit" in answer and not waiting.may_be_edited:
+        raise InvalidInput(
+            f"run {waiting.run_id}: the arguments of {waiting.command} cannot be changed: "
+            "approve or refuse it"
+        )
+
+
+def check_approver(
+    waiting: PendingInterrupt, answer: Any, by: str | None, submitter: str | None
+) -> None:
+    """Raise Forbidden if a person approves a command of a run but is not allowed to.
+
+    A flow with ``approvers: others`` needs the approval of another person than the run's submitter.
+    Both must be named then.
+    """
+    from perdure.flows.commands.approval import Approved, read_answer
+
+    if (
+        waiting.kind != "approval"
+        or waiting.approvers != "others"
+        or not isinstance(read_answer(answer), Approved)
+    ):
+        return
+    where = (
+        f"run {waiting.run_id}: flow {waiting.flow} needs the approval of another person than "
+        "the run's submitter (approvers: others)"
+    )
+    if submitter is None:
+        raise Forbidden(
+            f"{where}, but the run names no submitter; submit such runs with perdure submit "
+            "--by NAME, or refuse the command"
+        )
+    if by is None:
+        raise Forbidden(
+            f"{where}; name the approver: by, or perdure resume {waiting.run_id} --by NAME"
+        )
+    if by == submitter:
+        raise Forbidden(
+            f"{where}, and {by} submitted it; {by} may refuse the command, "
+            "another person may approve it"
+        )
+
+
+def asked_above(question: PendingInterrupt | None) -> str | None:
+    """Return the run above whose budget a run asks for, or None if it asks for none."""
+    if question is None or question.kind != "budget":
+        return None
+    of = (question.data or {}).get("of")
+    return of if isinstance(of, str) else None

@@ -1,0 +1,144 @@
+"""What a resume or a retry writes of a run's budgets, cycles and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.flows.core.budgets import check_budgets
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.names import BAD_REPLIES
+from perdure.worker.client.limits import check_has_budgets
+from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.domain.record import (
+    EARLIER_CYCLES,
+    UNFINISHED,
+    VALUE,
+    Record,
+    digest_of,
+)
+from perdure.worker.errors import (
+    DamagedRun,
+    InvalidInput,
+    InvalidTransition,
+)
+
+
+def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
+    """Return the limits of a run's budgets, raised by the amounts in ``add``.
+
+    Raises:
+        InvalidInput: The run has no budget of a name in ``add``.
+    """
+    limits = record.budgets
+    check_has_budgets(record, add)
+    return check_budgets(
+        {**limits, **{name: limits[name] + amount for name, amount in add.items()}}
+    )
+
+
+def check_enough(
+    waiting: PendingInterrupt, limits: Mapping[str, float], add: Mapping[str, float]
+) -> None:
+    """Raise InvalidInput if the budget that interrupted a run would still be used up after a raise.
+
+    The run would be interrupted again at once.
+    """
+    data = waiting.data or {}
+    name, spent = data["budget"], data["spent"]
+    limit = limits.get(name)
+    if limit is not None and limit <= spent:
+        raise InvalidInput(
+            f"run {waiting.run_id} has spent {spent:,} of its {name}, "
+            f"and would stop here again with a limit of {limit:,}; "
+            f"add more than {round(spent - limit + add.get(name, 0), 6):,}: {waiting.how()[0]}"
+        )
+
+
+def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
+    """Return the fields to write to a run's hash when its budgets get these new limits.
+
+    Raises:
+        DamagedRun: The run's content is damaged already. A new digest would hide that.
+    """
+    record.check()
+    changed = {"budgets": canonical(dict(limits))}
+    return {**changed, "digest": digest_of({**record.fields, **changed})}
+
+
+def is_unfinished(record: Record) -> bool:
+    """Return whether a run has used up its limit of cycles and may be given more.
+
+    Such a run has completed, or a person reviews it before it completes.
+    """
+    return UNFINISHED in record.fields and "i_answer" not in record.fields
+
+
+def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
+    """Return the number of cycles that a resume adds to the limit of an unfinished run.
+
+    Returns:
+        The number, or 0 if the run is not unfinished or the resume adds no cycles.
+
+    Raises:
+        InvalidTransition: The run has completed, and ``add`` has no cycles or there is an answer.
+        InvalidInput: The number of cycles is not whole.
+    """
+    if not is_unfinished(record):
+        return 0
+    cycles = add.get("cycles", 0)
+    if cycles != int(cycles):
+        raise InvalidInput(
+            f"run {record.id}: expected a whole number of cycles to add, got {cycles!r}"
+        )
+    if record.fields.get("phase") == "completed" and (not cycles or answer is not None):
+        used = record.count(UNFINISHED)
+        asks = ", and asks nothing" if answer is not None else ""
+        raise InvalidTransition(
+            f"run {record.id} ended unfinished after {used} of {record.max_rounds} cycle"
+            f"{'' if record.max_rounds == 1 else 's'}{asks}; "
+            f"to continue it, raise the limit: perdure resume {record.id} --add cycles={used}"
+        )
+    return int(cycles)
+
+
+def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[str, str]:
+    """Return the fields to write to an unfinished run's hash when it is given more cycles.
+
+    The new digest covers no answer and no output, because the resume removes both.
+
+    Raises:
+        DamagedRun: The run's content is damaged.
+    """
+    record.check()
+    max_rounds = (record.max_rounds or 0) + cycles
+    changed = {"max_rounds": str(max_rounds)}
+    if "cycles" in limits:  # A lower budget would stop the run again.
+        in_all = max_rounds + record.count(EARLIER_CYCLES)
+        limits = {**limits, "cycles": max(limits["cycles"], in_all)}
+    if limits:
+        changed["budgets"] = canonical(dict(limits))
+    remaining = {
+        name: text for name, text in record.fields.items() if name not in ("answer", "output")
+    }
+    return {**changed, "digest": digest_of({**remaining, **changed})}
+
+
+def counting_anew(record: Record) -> dict[str, str]:
+    """Return the fields to write to a run's hash so that a retry resets its bad-reply counter.
+
+    The counter says how many invalid replies the model of the controller gave in a row. A damaged
+    run is left unchanged, because the worker that retries the round detects the damage.
+
+    Returns:
+        The fields. Empty if the counter is zero already or the run is damaged.
+    """
+    counter = f"{VALUE}{BAD_REPLIES}"
+    if record.fields.get(counter, "0") == "0":
+        return {}
+    try:
+        record.check()
+    except DamagedRun:
+        return {}
+    changed = {counter: "0"}
+    return {**changed, "digest": digest_of({**record.fields, **changed})}
