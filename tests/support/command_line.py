@@ -90,7 +90,8 @@ class CommandLine:
 
     Args:
         directory: where it runs, and where its state directory is.
-        settings: server and prefix to use; None leaves it to the command to find a server.
+        settings: server, prefix, heartbeat and lease to use; None leaves it to the command to find a
+            server.
         variables: more of the environment.
     """
 
@@ -113,6 +114,8 @@ class CommandLine:
             self.environment |= {
                 "PERDURE_REDIS_URL": settings.redis_url,
                 "PERDURE_PREFIX": settings.prefix,
+                "PERDURE_HEARTBEAT_SECONDS": str(settings.heartbeat_seconds),
+                "PERDURE_LEASE_SECONDS": str(settings.lease_seconds),
             }
 
     def __call__(self, *arguments: str | bytes, variables: Mapping[str, str] | None = None) -> Done:

@@ -31,7 +31,7 @@ from perdure import (
 from perdure.flows.adapters.langgraph import register_graph
 from perdure.worker.engine.redirect import flow_set
 from tests.support.flow_registry import own_registry
-from tests.support.round_driver import Driver, driving
+from tests.support.round_driver import LASTING, Driver, driving
 from tests.support.runs import hash_of
 from tests.support.workflow_effects import DONE, effect, nothing_done
 
@@ -306,6 +306,7 @@ def test_a_wait_for_code_has_a_clock_of_its_own(
     assert client.why(run_id).code is VerdictCode.CODE_DOES_NOT_FIT
 
 
+@pytest.mark.settings(**LASTING)
 def test_its_message_is_handed_on_to_a_live_worker_whose_code_made_its_last_commit(
     client: Client, fleet: Callable[..., Driver], deploy: Any, kind: Any
 ) -> None:

@@ -19,7 +19,7 @@ from perdure.worker.store import Store
 from tests.support.example_flows.steered_runs import MEANWHILE
 from tests.support.in_process_runtime import sweeping
 from tests.support.redis_servers import until
-from tests.support.round_driver import driving
+from tests.support.round_driver import LASTING, driving
 from tests.support.runs import hash_of
 from tests.support.runs_in_every_status import play
 from tests.support.threaded_server import serving
@@ -101,6 +101,8 @@ def test_words_for_a_flow_without_a_controller_are_told_at_once_and_when_the_run
     monkeypatch.setenv("PERDURE_REDIS_URL", settings.redis_url or "")
     monkeypatch.setenv("PERDURE_PREFIX", settings.prefix)
     monkeypatch.setenv("PERDURE_FLOW_MODULES", "tests.support.example_flows.steered_runs")
+    for name, seconds in LASTING.items():
+        monkeypatch.setenv(f"PERDURE_{name.upper()}", str(seconds))
     deaf, hears = client.submit("asked_ring", "g"), client.submit("steered", "g")
     with driving(settings) as worker:
         worker.sweeper_of_a_worker().announce()  # The command reads what workers announce.

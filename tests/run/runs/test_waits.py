@@ -18,7 +18,7 @@ from tests.support.example_flows import waits  # noqa: F401 -- registers flows
 from tests.support.flow_registry import own_registry
 from tests.support.parked_runs import asleep, parked
 from tests.support.redis_servers import CrashableServer
-from tests.support.round_driver import driving
+from tests.support.round_driver import LASTING, driving
 from tests.support.runs import hash_of, phase
 from tests.support.runs_in_every_status import play
 
@@ -102,6 +102,7 @@ def test_a_signal_sent_again_under_its_key_is_stored_once(
     ],
     ids=["for a signal", "for a signal or a time", "for a time"],
 )
+@pytest.mark.settings(**LASTING)
 def test_why_says_what_a_run_waits_for(
     client: Client,
     settings: Settings,

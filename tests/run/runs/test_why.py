@@ -15,7 +15,7 @@ from perdure.flows.rounds import registry
 from tests.support.command_line import CommandLine
 from tests.support.flow_registry import own_registry
 from tests.support.redis_servers import until
-from tests.support.round_driver import Driver, driving, playing
+from tests.support.round_driver import LASTING, Driver, driving, playing
 from tests.support.runs import handed_on
 
 FLOWS = ("tests.support.example_flows.rings", "tests.support.example_flows.unsafe_flows")
@@ -26,7 +26,7 @@ SLOW = {"rounds": 2, "seconds": 60}
 def settings(settings: Settings) -> Settings:
     # A module registers its flows once. A test with a registry of its own must not be the first.
     registry.load_modules(FLOWS)
-    return settings.model_copy(update={"flow_modules": FLOWS})
+    return settings.model_copy(update={"flow_modules": FLOWS, **LASTING})
 
 
 @pytest.fixture
@@ -288,11 +288,12 @@ def test_a_lost_message_is_told_with_the_time_when_it_is_sent_again(client: Clie
     assert verdict.details["position"] == 1
 
 
-def test_workers_that_have_never_swept_are_silent_too(client: Client, settings: Settings) -> None:
-    with driving(settings) as worker:
+def test_workers_that_have_never_swept_are_silent_too(settings: Settings) -> None:
+    # Silence is noticed after half a lease, when the worker still counts as alive.
+    with driving(settings.model_copy(update={"lease_seconds": 1.0})) as worker:
         worker.sweeper_of_a_worker().announce()
-        run = client.submit("ledger", "g", SLOW)
-        verdict = becomes(client, run.id, VerdictCode.SERVER_SILENT)
+        run = worker.client.submit("ledger", "g", SLOW)
+        verdict = becomes(worker.client, run.id, VerdictCode.SERVER_SILENT)
     assert "No worker has swept" in verdict.sentence and just_now(verdict)
 
 
