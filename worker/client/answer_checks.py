@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.flows.core.json_values import canonical, storable
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.record import (
     Record,
@@ -34,9 +35,14 @@ def asked_by(record: Record) -> PendingInterrupt | None:
 def check_takes_answer(record: Record) -> None:
     """Raise InvalidTransition if a run gets an answer that no node of it would receive.
 
-    That is so if the open interrupt is a pause after a node, or asks for more budget.
+    That is so if the run was stopped and asks nothing, or if the open interrupt is a pause after a
+    node, or asks for more budget.
     """
     fields = record.fields
+    if fields.get("phase") == "stopped" and ("i_id" not in fields or "i_answer" in fields):
+        raise InvalidTransition(
+            f"run {record.id} was stopped and asks nothing; resume it without an answer"
+        )
     if "i_id" not in fields or "i_answer" in fields:
         return
     if fields.get("i_kind") == "after":
@@ -49,6 +55,22 @@ def check_takes_answer(record: Record) -> None:
             f"run {record.id} waits for more of its budget and takes no answer; "
             "resume it with the amount to add"
         )
+
+
+def text_of(answer: Any, most: int) -> str:
+    """Return a person's answer as JSON.
+
+    Raises:
+        InvalidInput: it takes more than ``most`` bytes.
+        UnstorableValue: it is not JSON data.
+    """
+    text: str = canonical(storable(answer, "the answer"))
+    if len(text.encode()) > most:
+        raise InvalidInput(
+            f"the answer takes {len(text.encode())} bytes; the limit is {most} "
+            "(max_addition_bytes). Pass a reference to large things"
+        )
+    return text
 
 
 def check_answer(waiting: PendingInterrupt, answer: Any) -> None:

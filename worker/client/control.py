@@ -6,11 +6,11 @@ It validates answers to waiting runs against the question, and raises budgets.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.json_values import canonical
 from perdure.worker.client import validation
 from perdure.worker.client.answer_checks import (
     asked_above,
@@ -18,6 +18,7 @@ from perdure.worker.client.answer_checks import (
     check_answer,
     check_approver,
     check_takes_answer,
+    text_of,
 )
 from perdure.worker.client.connection import damaged, not_found, operation
 from perdure.worker.client.inbox import asked_below
@@ -114,23 +115,9 @@ class RunControl(RunLimits):
                 f"perdure show {run_id}"
             )
         question = asked_by(record)
-        if (
-            answer is not None
-            and record.fields.get("phase") == "stopped"
-            and ("i_id" not in record.fields or "i_answer" in record.fields)
-        ):
-            raise InvalidTransition(
-                f"run {run_id} was stopped and asks nothing; resume it without an answer"
-            )
         if answer is not None:
             check_takes_answer(record)
-        text = None if answer is None else canonical(storable(answer, "the answer"))
-        if text is not None and len(text.encode()) > self.settings.max_addition_bytes:
-            raise InvalidInput(
-                f"the answer takes {len(text.encode())} bytes; the limit is "
-                f"{self.settings.max_addition_bytes} "
-                "(max_addition_bytes). Pass a reference to large things"
-            )
+        text = None if answer is None else text_of(answer, self.settings.max_addition_bytes)
         if question is not None and (
             answer is not None or record.fields.get("phase") == "interrupted"
         ):
@@ -182,6 +169,10 @@ class RunControl(RunLimits):
             by=by,
         )
         self._publish(record, reply, message)
+        return self._resumed(run_id, reply)
+
+    def _resumed(self, run_id: str, reply: Sequence[str]) -> Run:
+        """Return the run after resume.lua has replied, or raise what the reply says."""
         match reply:
             case ["queued" | "waiting" | "interrupted" | "completed", *follow_ups]:
                 self._look_after(follow_ups)

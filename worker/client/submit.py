@@ -76,15 +76,10 @@ class Submitter(Fleet):
         validation.text(flow, "flow")
         validation.optional_texts(goal=goal)
         validation.mapping(inputs, "inputs")
-        validation.names(interrupt_before, "interrupt_before")
-        validation.names(interrupt_after, "interrupt_after")
-        validation.mapping(labels, "labels", of_texts=True)
         validation.optional_texts(thread_id=thread_id, model=model)
-        validation.submitter(submitted_by)
-        validation.key(idempotency_key)
-        validation.nonce(nonce)
         validation.topic(topic)
-        validation.budgets(budgets, "budgets")
+        validation.pauses(interrupt_before, interrupt_after)
+        validation.options(labels, submitted_by, idempotency_key, nonce, budgets)
         read_files = files_of(files)
         on_end_text = None if on_end is None else self._signature_text(on_end)
         self._check_durability()
@@ -133,15 +128,8 @@ class Submitter(Fleet):
         salt: dict[str, str] = {}
         if run_id is None:
             run_id = uuid.uuid4().hex[:16]
-        elif (
-            not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id) or run_id.endswith(OWN_KEYS)
-        ):
-            raise InvalidInput(
-                f"{run_id!r} cannot be a run id; expected at most 200 of "
-                "a-z, A-Z, 0-9 and _ . : @ -, a letter or digit first, "
-                f"and not {', '.join(OWN_KEYS)} at the end"
-            )
         else:
+            _check_id(run_id)
             # Receivers must not take the effects of this run for those of a deleted one.
             salt = {KEY_SALT: sha256(submission_nonce.encode()).hexdigest()[:16]}
         description = submission.description
@@ -180,35 +168,11 @@ class Submitter(Fleet):
                 values=submission.first_values,
             )
             root.made = reply == "ok" and (nonce is None or self._has(run_id, root.fields))
-        match reply:
-            case "ok" | "existing":
-                if reply == "ok" and phase == "queued":
-                    self._connection.publisher.publish([(message.queue, message.text)])
-                return self._get_accepted(detail) if written is None else Run.of(Record(written))
-            case "exists":
-                raise RunExists(
-                    f"run {run_id} exists already, from another submission; "
-                    "choose another id, or use an idempotency key"
-                )
-            case "taken":
-                raise Taken(
-                    f"another live run holds the topic {submission.topic!r}, and one run at a "
-                    "time holds a topic. Signal it, or submit again when it has ended or was "
-                    "stopped",
-                    detail,
-                )
-            case "heard":
-                raise AlreadyHeard(detail)
-            case "conflict":
-                raise Conflict(
-                    f"the idempotency key {idempotency_key!r} belongs to run {detail} with "
-                    "different content; use another key"
-                )
-            case _:
-                raise DamagedRun(
-                    f"run {run_id} was not submitted: the server replied {reply} {detail}; "
-                    "inspect that key with redis-cli"
-                )
+        if reply not in ("ok", "existing"):
+            raise _refusal(reply, detail, run_id, submission.topic, idempotency_key)
+        if reply == "ok" and phase == "queued":
+            self._connection.publisher.publish([(message.queue, message.text)])
+        return self._get_accepted(detail) if written is None else Run.of(Record(written))
 
     def _signature_text(self, on_end: Mapping[str, Any] | str) -> str:
         from perdure.worker.messaging.callbacks import (
@@ -299,3 +263,44 @@ def _goal(flow: str, goal: str | None, description: Mapping[str, Any]) -> str:
             f'perdure submit {flow} "GOAL". A flow with needs_goal = False needs none'
         )
     return goal or ""
+
+
+def _check_id(run_id: object) -> None:
+    """Raise InvalidInput unless a run can have this id."""
+    if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id) or run_id.endswith(OWN_KEYS):
+        raise InvalidInput(
+            f"{run_id!r} cannot be a run id; expected at most 200 of "
+            "a-z, A-Z, 0-9 and _ . : @ -, a letter or digit first, "
+            f"and not {', '.join(OWN_KEYS)} at the end"
+        )
+
+
+def _refusal(
+    reply: str, detail: str, run_id: str, topic: str | None, idempotency_key: str | None
+) -> Exception:
+    """Return the error that says why the state server accepted no run."""
+    match reply:
+        case "exists":
+            return RunExists(
+                f"run {run_id} exists already, from another submission; "
+                "choose another id, or use an idempotency key"
+            )
+        case "taken":
+            return Taken(
+                f"another live run holds the topic {topic!r}, and one run at a "
+                "time holds a topic. Signal it, or submit again when it has ended or was "
+                "stopped",
+                detail,
+            )
+        case "heard":
+            return AlreadyHeard(detail)
+        case "conflict":
+            return Conflict(
+                f"the idempotency key {idempotency_key!r} belongs to run {detail} with "
+                "different content; use another key"
+            )
+        case _:
+            return DamagedRun(
+                f"run {run_id} was not submitted: the server replied {reply} {detail}; "
+                "inspect that key with redis-cli"
+            )

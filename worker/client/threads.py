@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
@@ -126,23 +127,16 @@ class Threads(Submitter, RunSignals, RunSteering):
             except AlreadyHeard as heard:
                 return SentMessage(heard.run_id, False, thread)
             except Taken as taken:
-                try:
+                with suppress(InvalidTransition, RunNotFound):  # It has completed meanwhile.
                     holder = self.get(taken.run_id)
                     if not may_hear(holder):
                         raise
-                    if files and holder.status.ended:
-                        continue
                     if files:
-                        raise UnsupportedPart(
-                            f"run {taken.run_id} of thread {thread} works and hears texts only, "
-                            f"but the message has the file {files[0].name!r}. Send it when the "
-                            "run has ended, or stop the run"
-                        ) from taken
-                    receipt = self.say(taken.run_id, text, key=key, by=submitted_by)
-                except (InvalidTransition, RunNotFound):
-                    continue  # It has completed meanwhile.
-                if receipt.status not in ("errored", "stopped"):
-                    return SentMessage(taken.run_id, False, thread)
+                        _check_hears_no_files(holder, files[0], thread)
+                        continue
+                    receipt = self.say(holder.id, text, key=key, by=submitted_by)
+                    if receipt.status not in ("errored", "stopped"):
+                        return SentMessage(holder.id, False, thread)
         raise StoreUnavailable(
             f"thread {thread}: each of {ATTEMPTS} times, the run that should hear the message "
             "ended at that moment; send it again under the same key"
@@ -165,3 +159,12 @@ class Threads(Submitter, RunSignals, RunSteering):
 
     def _conversation(self, topic: str) -> list[ThreadMessage]:
         return thread_messages(self._store, self._store.newest_of_topic(topic))
+
+
+def _check_hears_no_files(holder: Run, file: File, thread: str) -> None:
+    """Raise UnsupportedPart if a live run would hear a message with a file."""
+    if not holder.status.ended:
+        raise UnsupportedPart(
+            f"run {holder.id} of thread {thread} works and hears texts only, but the message has "
+            f"the file {file.name!r}. Send it when the run has ended, or stop the run"
+        )

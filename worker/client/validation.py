@@ -392,3 +392,24 @@ def wrong(name: str, expected: str, value: object) -> InvalidInput:
     return InvalidInput(
         f"{name} should be {expected}; it is {reprlib.repr(value)} ({type(value).__name__})"
     )
+
+
+def pauses(before: object, after: object) -> None:
+    """Raise InvalidInput unless ``interrupt_before`` and ``interrupt_after`` are names of nodes."""
+    names(before, "interrupt_before")
+    names(after, "interrupt_after")
+
+
+def options(
+    run_labels: object,
+    submitted_by: object,
+    idempotency_key: object,
+    submission_nonce: object,
+    limits: object,
+) -> None:
+    """Raise InvalidInput unless these options of a submission or a fork are valid."""
+    mapping(run_labels, "labels", of_texts=True)
+    submitter(submitted_by)
+    key(idempotency_key)
+    nonce(submission_nonce)
+    budgets(limits, "budgets")
