@@ -6,6 +6,7 @@ import shlex
 import sys
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,9 @@ from perdure.worker.cli.options import flow_option, json_option, status_option, 
 from perdure.worker.cli.target import known_id, reader_for
 from perdure.worker.presentation.text import duration, moment, plain, since
 from perdure.worker.presentation.usage import amount
+
+if TYPE_CHECKING:
+    from perdure.worker.domain.run import Page
 
 
 @click.command("list")
@@ -98,6 +102,33 @@ def list_command(
     if as_json:
         output.document([run.to_dict() for run in page])
         return
+    columns, rows = _make_table(page)
+    filters = (status, *(f"{name!r}" for name in (flow, thread_id, *labels) if name), line)
+    output.table(
+        columns,
+        rows,
+        "goal",
+        _explain_empty_list(" ".join(text for text in filters if text), parent, children),
+        spare=[
+            name
+            for name in ("submitted", "flow", "ended", "step", "cost", "tokens")
+            if name in columns
+        ],
+    )
+    if any(counts.values()):
+        click.echo(
+            f"total: {', '.join(f'{number} {name}' for name, number in counts.items() if number)}"
+        )
+    if page.cursor is not None:
+        click.echo(f"there are more; see them with --limit {limit * 4}", err=True)
+
+
+def _make_table(page: Page) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return the columns and rows of the list of runs.
+
+    Ends, tokens and costs have a column if a run of the page has one.
+    """
+    columns = ["run", "status", "flow", "step", "submitted", "goal"]
     rows: list[tuple[str, ...]] = [
         (
             run.id,
@@ -109,7 +140,6 @@ def list_command(
         )
         for run in page
     ]
-    columns = ["run", "status", "flow", "step", "submitted", "goal"]
     if any(run.details.get("ended_at") for run in page) and sys.stdout.isatty():
         columns.insert(-1, "ended")
         rows = [
@@ -125,32 +155,16 @@ def list_command(
                 (*row, show_amount(round(each[name], 6)) if each.get(name) else "")
                 for row, each in zip(rows, spent, strict=True)
             ]
-    filters = " ".join(
-        text
-        for text in (status, *(f"{name!r}" for name in (flow, thread_id, *labels) if name), line)
-        if text
-    )
-    output.table(
-        columns,
-        rows,
-        "goal",
-        f"run {parent} has no {filters and f'{filters} '}children"
-        if parent is not None
-        else f"no {filters} runs{'' if children else '; child runs are shown with --children'}"
-        if filters
-        else "no runs yet; submit one: perdure submit FLOW GOAL",
-        spare=[
-            name
-            for name in ("submitted", "flow", "ended", "step", "cost", "tokens")
-            if name in columns
-        ],
-    )
-    if any(counts.values()):
-        click.echo(
-            f"total: {', '.join(f'{number} {name}' for name, number in counts.items() if number)}"
-        )
-    if page.cursor is not None:
-        click.echo(f"there are more; see them with --limit {limit * 4}", err=True)
+    return columns, rows
+
+
+def _explain_empty_list(filters: str, parent: str | None, children: bool) -> str:
+    """Return a sentence that says that no run matches, and what to do about it."""
+    if parent is not None:
+        return f"run {parent} has no {filters and f'{filters} '}children"
+    if not filters:
+        return "no runs yet; submit one: perdure submit FLOW GOAL"
+    return f"no {filters} runs{'' if children else '; child runs are shown with --children'}"
 
 
 def _line_of(texts: tuple[str, ...]) -> str:
