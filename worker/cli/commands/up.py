@@ -161,47 +161,12 @@ def up_command(
     try:
         server.start()
         shown, dashboard = (None, None) if no_server else _dashboard(server, port)
-        enabled = [
-            part for name in dict.fromkeys(("bisect", *enable)) for part in ("--enable", name)
-        ]
-        slots = [
-            "--processes",
-            str(processes),
-            *(["--concurrency", str(concurrency)] if concurrency else []),
-        ]
-        models = [
-            part
-            for flag, value in (("--model", model), ("--model-url", model_url))
-            if value
-            for part in (flag, value)
-        ]
+        options = _make_worker_options(role, concurrency, processes, enable, model, model_url)
         # PERDURE_BROKER_URL in this environment belongs to another server; messages go to ours.
-        child = ChildProcess(
-            ["--url", server.url, "--role", role, *slots, *enabled, *models],
-            {"PERDURE_BROKER_URL": server.url},
-        )
+        child = ChildProcess(["--url", server.url, *options], {"PERDURE_BROKER_URL": server.url})
         _warn_of_missing_key(model, model_url)
         worker = _supervised(child, reload)
-        if as_json:
-            started = {
-                "url": server.url,
-                "program": server.program,
-                "directory": str(server.directory),
-                "owned": server.owned,
-                "worker": child.pid,
-                "dashboard": shown,
-            }
-            output.document(started)
-        else:
-            owner = (
-                "" if server.owned else "; another `perdure up` started it, this one adds a worker"
-            )
-            click.echo(
-                f"server: {server.url}, {server.program or 'busy'}, "
-                f"data in {server.directory}{owner}",
-                err=True,
-            )
-            click.echo(f"next, in another terminal:\n  {TRY}", err=True)
+        _print_start(server, child.pid, shown, as_json)
         if named is not None:
             click.echo(
                 "PERDURE_REDIS_URL names another server; "
@@ -221,6 +186,50 @@ def up_command(
         pass
     finally:
         _shut_down(server, worker, dashboard)
+
+
+def _make_worker_options(
+    role: str,
+    concurrency: int | None,
+    processes: int,
+    enable: tuple[str, ...],
+    model: str | None,
+    model_url: str | None,
+) -> list[str]:
+    """Return the options with which `perdure up` starts `perdure worker`, without its server."""
+    options = ["--role", role, "--processes", str(processes)]
+    if concurrency:
+        options += ["--concurrency", str(concurrency)]
+    for name in dict.fromkeys(("bisect", *enable)):
+        options += ["--enable", name]
+    if model:
+        options += ["--model", model]
+    if model_url:
+        options += ["--model-url", model_url]
+    return options
+
+
+def _print_start(
+    server: EmbeddedServer, worker_pid: int, dashboard_url: str | None, as_json: bool
+) -> None:
+    """Print which server and worker `perdure up` uses, as sentences or as one JSON document."""
+    if as_json:
+        started = {
+            "url": server.url,
+            "program": server.program,
+            "directory": str(server.directory),
+            "owned": server.owned,
+            "worker": worker_pid,
+            "dashboard": dashboard_url,
+        }
+        output.document(started)
+        return
+    owner = "" if server.owned else "; another `perdure up` started it, this one adds a worker"
+    click.echo(
+        f"server: {server.url}, {server.program or 'busy'}, data in {server.directory}{owner}",
+        err=True,
+    )
+    click.echo(f"next, in another terminal:\n  {TRY}", err=True)
 
 
 def _supervised(child: ChildProcess, reload: bool) -> SupervisedChild:

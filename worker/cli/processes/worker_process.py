@@ -15,6 +15,9 @@ import click
 from perdure.worker.cli import output
 
 if TYPE_CHECKING:
+    from celery import Celery
+
+    from perdure.worker.runtime.runtime import Runtime
     from perdure.worker.settings import Settings
 
 #: A worker's description (JSON data), and the end of a sentence that names its brokers.
@@ -41,84 +44,102 @@ class WorkerProcess:
         Raises:
             Failed: The settings enable a flow that is not registered.
         """
-        from celery import signals
-        from celery.utils.nodenames import host_format
-
-        from perdure.flows.rounds import registry
         from perdure.worker.app import engine_of, make_app
-        from perdure.worker.cli.exit_codes import INTERNAL, USAGE, Failed
-        from perdure.worker.cli.processes.shutdown import Shutdown
-        from perdure.worker.engine.redirect import differences
-        from perdure.worker.logs import set_up_logging
-        from perdure.worker.urls import place_of
+        from perdure.worker.cli.exit_codes import INTERNAL
 
         _hide_warnings()
-        settings, role, pool = self.settings, self.role, self.pool
-        app = make_app(settings)
+        app = make_app(self.settings)
         # Celery treats `--pool prefork` as the default, and then uses the pool of the app.
-        app.conf.worker_pool = pool
+        app.conf.worker_pool = self.pool
         engine = engine_of(app)
-        flow_names = list(engine.flows)
+        flow_names = list(engine.flows)  # registers the flows
+        self._check_enabled_flows()
+        self._connect_signals(engine, flow_names, say_ready, alone)
+        worker = self._make_celery_worker(app, engine)
+        worker.start()
+        # The exit code of a failed worker differs from that of a worker that was shut down.
+        if worker.exitcode:
+            sys.exit(INTERNAL)
+
+    def _check_enabled_flows(self) -> None:
+        """Raise Failed if the settings enable a flow that is not registered."""
+        from perdure.flows.rounds import registry
+        from perdure.worker.cli.exit_codes import USAGE, Failed
+
         registered = registry.registered()
-        unknown = [name for name in settings.enabled_flows if name not in registered]
+        unknown = [name for name in self.settings.enabled_flows if name not in registered]
         if unknown:
             raise Failed(
                 f"--enable {', '.join(unknown)}: no such flow here; "
                 f"registered flows: {', '.join(registered)}",
                 USAGE,
             )
-        queues = [
-            engine.store.keys.queue(each)
-            for each in (("controller", "executor") if role == "all" else (role,))
-        ]
-        slots = settings.concurrency
-        brokers = (
-            settings.broker_url.split(";")
-            if settings.broker_url and engine.publisher.outbox
-            else []
-        )
-        messages = f"; messages at {', '.join(map(place_of, brokers))}" if brokers else ""
-        description = {
-            "role": role,
-            "pool": pool,
-            "concurrency": slots,
-            "flows": flow_names,
-            "server": engine.store.place,
-            "pid": os.getpid(),
-        }
+
+    def _connect_signals(
+        self,
+        engine: Runtime,
+        flow_names: list[str],
+        say_ready: Callable[[Ready], None],
+        alone: bool,
+    ) -> None:
+        """Connect the logs, the shutdown and the announcement of the worker to Celery's signals."""
+        from celery import signals
+
+        from perdure.worker.cli.processes.shutdown import Shutdown
+        from perdure.worker.engine.redirect import differences
+        from perdure.worker.logs import set_up_logging
+
+        settings = self.settings
+        description = self._describe(engine, flow_names)
+        brokers = _name_brokers(settings, engine)
+
+        def ready(**_: Any) -> None:
+            differing = differences(
+                engine.store, settings.heartbeat_seconds, engine.name, self.role, flow_names
+            )
+            extra = {"differing": differing} if differing else {}
+            say_ready(({**description, **extra}, brokers))
 
         signals.setup_logging.connect(
             lambda **_: set_up_logging(settings.log_format, several=not alone), weak=False
         )
         signals.worker_ready.connect(Shutdown(engine, alone).watch, weak=False)
-
-        def ready(**_: Any) -> None:
-            differing = differences(
-                engine.store, settings.heartbeat_seconds, engine.name, role, flow_names
-            )
-            extra = {"differing": differing} if differing else {}
-            say_ready(({**description, **extra}, messages))
-
         signals.worker_ready.connect(ready, weak=False)
         # Celery resets the warning filters when it sets up its logging.
         signals.celeryd_after_setup.connect(lambda **_: _hide_warnings(), weak=False)
-        # Celery's command line is not used: its imports (shell, colours) take a fifth of the
-        # worker's start.
-        worker = app.Worker(
-            hostname=host_format(f"perdure-{role}-{os.getpid()}@%h"),
-            queues=queues,
-            concurrency=slots,
-            pool_cls=pool,
+
+    def _describe(self, engine: Runtime, flow_names: list[str]) -> dict[str, Any]:
+        """Return the description of the worker that it prints when it is ready."""
+        return {
+            "role": self.role,
+            "pool": self.pool,
+            "concurrency": self.settings.concurrency,
+            "flows": flow_names,
+            "server": engine.store.place,
+            "pid": os.getpid(),
+        }
+
+    def _make_celery_worker(self, app: Celery, engine: Runtime) -> Any:
+        """Return Celery's worker for the queues of this role.
+
+        Celery's command line is not used: its imports (shell, colours) take a fifth of the worker's
+        start.
+        """
+        from celery.utils.nodenames import host_format
+
+        roles = ("controller", "executor") if self.role == "all" else (self.role,)
+        return app.Worker(
+            hostname=host_format(f"perdure-{self.role}-{os.getpid()}@%h"),
+            queues=[engine.store.keys.queue(each) for each in roles],
+            concurrency=self.settings.concurrency,
+            pool_cls=self.pool,
             loglevel="WARNING",
             quiet=True,
             without_gossip=True,
             without_mingle=True,
-            without_heartbeat=not settings.task_events,  # Celery's heartbeat is a task event.
+            # Celery's heartbeat is a task event.
+            without_heartbeat=not self.settings.task_events,
         )
-        worker.start()
-        # The exit code of a failed worker differs from that of a worker that was shut down.
-        if worker.exitcode:
-            sys.exit(INTERNAL)
 
     def say_ready(self, ready: Ready, processes: Sequence[int] = ()) -> None:
         """Print that the worker is ready, as a sentence or as one JSON document.
@@ -153,6 +174,15 @@ class WorkerProcess:
                 logging.getLogger("perdure.worker").warning(difference)
             else:
                 click.echo(f"note: {difference}", err=True)
+
+
+def _name_brokers(settings: Settings, engine: Runtime) -> str:
+    """Return the end of a sentence that names a worker's brokers; '' if it has none of its own."""
+    from perdure.worker.urls import place_of
+
+    if not settings.broker_url or not engine.publisher.outbox:
+        return ""
+    return f"; messages at {', '.join(map(place_of, settings.broker_url.split(';')))}"
 
 
 def _hide_warnings() -> None:
