@@ -94,7 +94,7 @@ def waded(count: int, seconds: float) -> Waded:
             store.now = at
             before = server.work().script_us
             looked = len(
-                store.sweep(
+                store.fleet.sweep(
                     lease=4000, max_losses=10, jitter=0.5, batch=BATCH, schema=SCHEMA
                 ).report
             )

@@ -85,7 +85,7 @@ def _arguments(client: Client, run_id: str) -> dict[str, tuple[Sequence[str], Se
 
     for name in CALLED:
         store._scripts[name] = Told(name, store._scripts[name])  # type: ignore[assignment]
-    store.claim(
+    store.rounds.claim(
         run_id,
         epoch=0,
         step=1,
@@ -94,7 +94,7 @@ def _arguments(client: Client, run_id: str) -> dict[str, tuple[Sequence[str], Se
         lease=600_000,
         known=("empty", "sleeper"),
     )
-    store.examine(run_id)
+    store.runs.examine(run_id)
     return given
 
 

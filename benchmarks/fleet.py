@@ -72,7 +72,7 @@ def needs(running: Any, seconds: float, calls: int) -> Server:
         now = store.time()
 
         def announced(name: str = "machine-0001:1") -> None:
-            store.announce(
+            store.fleet.announce(
                 name,
                 {
                     "flows": {flow: {} for flow in "abc"},
@@ -85,8 +85,8 @@ def needs(running: Any, seconds: float, calls: int) -> Server:
             )
 
         costs = {
-            "one": _cost(redis_server, lambda: store.extend(others.leases[:1]), calls),
-            "all": _cost(redis_server, lambda: store.extend(others.leases), calls),
+            "one": _cost(redis_server, lambda: store.rounds.extend(others.leases[:1]), calls),
+            "all": _cost(redis_server, lambda: store.rounds.extend(others.leases), calls),
             "sweep": _cost(redis_server, lambda: sweep(store), calls),
             "idle": _cost(
                 redis_server,

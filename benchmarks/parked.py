@@ -194,7 +194,7 @@ class Others:
         )
         self._calls: dict[str, Callable[[], object]] = {
             "sweep": lambda: sweep(self.store),
-            "heartbeat": lambda: self.store.extend(self.leases),
+            "heartbeat": lambda: self.store.rounds.extend(self.leases),
             YARDSTICK: lambda: sweep(self._elsewhere._store),
             "page of 50": lambda: self._client.runs(limit=50),
         }
@@ -219,7 +219,7 @@ class Others:
         return 1000 * _seconds(call)
 
     def _claimed(self, run_id: str) -> Claim:
-        claim = self.store.claim(
+        claim = self.store.rounds.claim(
             run_id,
             epoch=0,
             step=0,
@@ -234,7 +234,7 @@ class Others:
 
 def sweep(store: Store) -> object:
     """Sweep once."""
-    return store.sweep(lease=4000, max_losses=10, jitter=0.5, schema=SCHEMA)
+    return store.fleet.sweep(lease=4000, max_losses=10, jitter=0.5, schema=SCHEMA)
 
 
 def _seconds(call: Callable[[], object]) -> float:

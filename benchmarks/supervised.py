@@ -108,7 +108,7 @@ def _lone_kill(client: Client, pid: int) -> float:
     killed = time.time()
     os.kill(pid, signal.SIGKILL)
     until(lambda: owner_of(client, run_id) not in (None, pid), "the next claim")
-    seconds = float((client._store.fields(run_id) or {})["claimed_at"]) / 1000 - killed
+    seconds = float((client._store.reads.fields(run_id) or {})["claimed_at"]) / 1000 - killed
     client.request_stop(run_id, mode="now")
     until(lambda: len(set(_alive(client)) - {pid}) == PROCESSES, "another process in its place")
     return seconds

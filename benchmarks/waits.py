@@ -137,7 +137,7 @@ def _late(client: Client, listening: Tally, together: int) -> tuple[list[float],
     woken = [
         int(event["at"]) / 1000 - ends
         for run_id in runs
-        for _, event in client._store.events(run_id)
+        for _, event in client._store.events.read(run_id)
         if event["type"] == "woken"
     ]
     return played, woken

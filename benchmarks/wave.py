@@ -119,11 +119,11 @@ def _killed(count: int, prepared: float, offset: float) -> Killed | None:
             time.sleep(wait)
             os.killpg(doomed.pid, signal.SIGKILL)
             killed = time.time()
-            lease_until = float((client._store.fields(run_id) or {})["lease_until"]) / 1000
+            lease_until = float((client._store.reads.fields(run_id) or {})["lease_until"]) / 1000
             until(lambda: time.time() >= lease_until, "the lease to lapse")
             asleep = still_asleep(server, begins)
             until(lambda: owner_of(client, run_id) == standing_by.pid, "the next claim")
-            claimed_at = float((client._store.fields(run_id) or {})["claimed_at"]) / 1000
+            claimed_at = float((client._store.reads.fields(run_id) or {})["claimed_at"]) / 1000
             return Killed(
                 lease_until - killed, _lost_at(client, run_id) - killed, claimed_at - killed, asleep
             )

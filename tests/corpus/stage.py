@@ -56,7 +56,7 @@ class Stage:
         assert self.worker.process.poll() is None, f"{after}: the worker ended"
 
     def letters(self) -> list[dict[str, Any]]:
-        return self.client._store.dead_letters(KEPT)
+        return self.client._store.fleet.dead_letters(KEPT)
 
     def put(self, name: str, form: Form, refused: bool, queue: str) -> None:
         """Send it, and wait until the worker has taken it, and put it aside where it is to be refused."""

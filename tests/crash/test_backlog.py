@@ -81,7 +81,7 @@ def let_a_line_wait(settings: Settings, runs: int) -> float:
             run = client.wait(lost, 120)
 
     assert run.answer == [0]
-    logs = {run_id: [entry for _, entry in client._store.events(run_id)] for run_id in ids}
+    logs = {run_id: [entry for _, entry in client._store.events.read(run_id)] for run_id in ids}
     commits = {
         run_id: [entry["step"] for entry in log if entry["type"] == "committed"]
         for run_id, log in logs.items()
@@ -112,7 +112,9 @@ def let_a_line_wait(settings: Settings, runs: int) -> float:
 def pushed_again(client: Client, run_id: str) -> list[str]:
     """The events of a run that go with a push of its stored message, beside the first."""
     return [
-        entry["type"] for _, entry in client._store.events(run_id) if entry["type"] in PUSHED_AGAIN
+        entry["type"]
+        for _, entry in client._store.events.read(run_id)
+        if entry["type"] in PUSHED_AGAIN
     ]
 
 

@@ -68,7 +68,8 @@ def test_a_round_in_flight_is_committed_while_the_broker_is_down(
     with workers(1, settings):
         run = client.submit("ledger", "g", {"rounds": 3, "seconds": 2.0})
         until(
-            lambda: "progress" in (client._store.fields(run.id) or {}), "the round to be under way"
+            lambda: "progress" in (client._store.reads.fields(run.id) or {}),
+            "the round to be under way",
         )
         settled(broker, settings)
         broker.kill()

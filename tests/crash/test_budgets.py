@@ -34,10 +34,12 @@ def played_on(
             return client.get(run.id), deaths
         deaths += 1
         now = client.get(run.id)
-        assert store.release_dead_lease(
+        assert store.rounds.release_dead_lease(
             run.id, epoch=int(now.details["epoch"]), step=now.state.step, process=process
         ) == ["ok"]
-        assert store.sweep(lease=4000, max_losses=10, jitter=0.5).report == [(run.id, "freed")]
+        assert store.fleet.sweep(lease=4000, max_losses=10, jitter=0.5).report == [
+            (run.id, "freed")
+        ]
 
 
 @pytest.mark.slow
@@ -78,7 +80,7 @@ def test_a_retried_request_is_paid_for_as_often_as_it_was_made(
     now = client.get(run.id)
     while now.status.value != "interrupted":
         now, _ = played_on(client, store, player, run)
-        store.sweep(lease=4000, max_losses=10, jitter=0.5)
+        store.fleet.sweep(lease=4000, max_losses=10, jitter=0.5)
     assert now.state.interrupt_reason == "budget_exhausted"
     assert account.requests == 10
     assert now.details["spent"]["tokens"] == 10_000, "what is known is charged exactly"
@@ -143,7 +145,7 @@ def test_a_fetched_round_that_is_not_begun_costs_nothing(
     run = client.submit("payer", "3", {"account": str(account.path)}, budgets={"tokens": 10_000})
     store, rounds = client._store, runtime_of(client).rounds
     for _ in range(2):
-        claim = store.claim(
+        claim = store.rounds.claim(
             run.id,
             epoch=0,
             step=0,

@@ -33,7 +33,7 @@ def failed_over(room: Path, faults: Sequence[str], **options: Any) -> Told:
                 load.fail_over(FAULTS[fault])
             load.settle()
             assert load.inexact() == []
-            assert load.client._store.counts()["due"] == 0
+            assert load.client._store.lists.counts()["due"] == 0
             assert [worker.process.poll() for worker in load.fleet] == [None] * len(load.fleet)
             told = load.told
     submits = f"{len(told.acknowledged)} submits acknowledged, {len(told.lost)} lost, {len(told.doubtful)} not replicated, {told.failed} failed"

@@ -75,7 +75,7 @@ def families_under_kills(
             fleet.kill()
         for run in runs:
             check_family(client, run)
-        assert client._store.counts()["due"] == 0
+        assert client._store.lists.counts()["due"] == 0
         redis, follow_ups = client._store.redis, client._store.keys.follow_ups
         until(lambda: redis.zcard(follow_ups) == 0, "the last follow-ups, left to the sweep", 30)
     client.close()

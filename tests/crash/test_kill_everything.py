@@ -116,7 +116,7 @@ def test_runs_survive_kills_of_all_children_that_play_rounds_while_their_parents
         print(f"{killed} children killed, {lost} leases forfeited")
         assert killed >= lost > 0
         assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
-        assert client._store.counts()["due"] == 0
+        assert client._store.lists.counts()["due"] == 0
         assert all(parent.process.poll() is None for parent in parents), "no parent may die of it"
     finally:
         for parent in parents:
@@ -152,7 +152,7 @@ def test_forty_runs_survive_three_kills_of_the_server(own_server: CrashableServe
         for run_id in ids:
             client.wait(run_id, 60)
         assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
-        assert client._store.counts()["due"] == 0
+        assert client._store.lists.counts()["due"] == 0
         assert all(worker.process.poll() is None for worker in running), "no worker may die of it"
         print("40 runs exact, 3 kills of the server, none due, both workers alive")
     finally:

@@ -72,7 +72,7 @@ def test_forty_runs_survive_three_kills_of_the_broker(servers: Servers) -> None:
         for run_id in ids:
             client.wait(run_id, 90)
         assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
-        assert client._store.counts()["due"] == 0
+        assert client._store.lists.counts()["due"] == 0
         lost = sum(
             event.type == "lost" for run_id in ids for event in client.events(run_id, follow=False)
         )

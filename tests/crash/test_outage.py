@@ -119,7 +119,8 @@ def endure(
         ]
         until(
             lambda: all(
-                fields and fields["phase"] == "leased" for fields in client._store.records(ids)
+                fields and fields["phase"] == "leased"
+                for fields in client._store.reads.records(ids)
             ),
             "all rounds in flight",
         )
@@ -130,7 +131,7 @@ def endure(
         )
         owners = {
             run_id: (fields or {})["owner"]
-            for run_id, fields in zip(ids, client._store.records(ids), strict=True)
+            for run_id, fields in zip(ids, client._store.reads.records(ids), strict=True)
         }
         names = {worker.name: worker for worker in fleet}
         # The one that holds the most, so that its death is felt.
@@ -170,5 +171,5 @@ def endure(
             for name, worker in names.items()
             if not (worker_dies and name == victim)
         )
-        assert client._store.counts()["due"] == 0
+        assert client._store.lists.counts()["due"] == 0
     client.close()

@@ -33,10 +33,10 @@ def killed_once(client: Client, store: Store, player: Player, run: Run, point: s
     dead = client.get(run.id)
     if point != "committed":
         assert dead.phase == "leased"
-        assert store.release_dead_lease(run.id, epoch=0, step=dead.state.step, process=process) == [
-            "ok"
-        ]
-        report = store.sweep(lease=4000, max_losses=10, jitter=0.5).report
+        assert store.rounds.release_dead_lease(
+            run.id, epoch=0, step=dead.state.step, process=process
+        ) == ["ok"]
+        report = store.fleet.sweep(lease=4000, max_losses=10, jitter=0.5).report
         assert (run.id, "freed") in report, "its worker is known to be dead"
     assert player.play(run.id)[1] is False
     return client.get(run.id)

@@ -64,7 +64,7 @@ def test_no_message_of_the_corpus_ends_a_worker(on: Stage) -> None:
         on.put(name, entry.make(on.good()), refused, on.queues[place % len(on.queues)])
         letters += refused
         if entry.why:
-            [told] = on.client._store.dead_letters(1)
+            [told] = on.client._store.fleet.dead_letters(1)
             assert re.search(entry.why, told["why"]), (name, told)
             assert told["list"].startswith(on.queues[place % len(on.queues)])
     print(f"{len(corpus)} messages, {letters} letters, workers lost: 0")
@@ -103,11 +103,12 @@ def test_replayed_and_forged_messages_change_nothing(on: Stage) -> None:
     store = on.client._store
     ids = bystanders(on.client)
     before = {
-        run_id: (store.fields(run_id), store.events(run_id), store.memory(run_id)) for run_id in ids
+        run_id: (store.reads.fields(run_id), store.events.read(run_id), store.reads.memory(run_id))
+        for run_id in ids
     }
     forged = 0
     for run_id in ids:
-        fields = store.fields(run_id) or {}
+        fields = store.reads.fields(run_id) or {}
         epoch, step = int(fields["epoch"]), int(fields["step"])
         # A run at rest keeps none.
         replayed = (
@@ -128,7 +129,8 @@ def test_replayed_and_forged_messages_change_nothing(on: Stage) -> None:
     on.plays()  # behind them on both lists
     print(f"{forged} replayed or forged messages")
     assert {
-        run_id: (store.fields(run_id), store.events(run_id), store.memory(run_id)) for run_id in ids
+        run_id: (store.reads.fields(run_id), store.events.read(run_id), store.reads.memory(run_id))
+        for run_id in ids
     } == before
     assert on.letters() == []
     on.unharmed()

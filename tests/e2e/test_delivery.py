@@ -52,7 +52,9 @@ def test_every_message_delivered_five_times_out_of_order_and_after_the_end_leave
         )
         until(
             lambda: (
-                not any(client._store.counts()[name] for name in client._store.keys.queue_names)
+                not any(
+                    client._store.lists.counts()[name] for name in client._store.keys.queue_names
+                )
             ),
             "the copies to be consumed",
         )
@@ -63,7 +65,7 @@ def test_every_message_delivered_five_times_out_of_order_and_after_the_end_leave
     )
     assert min(counts.values()) >= 5
     assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
-    assert client._store.counts()["due"] == 0
+    assert client._store.lists.counts()["due"] == 0
 
 
 def delivered(client: Client) -> dict[str, int]:
@@ -81,9 +83,9 @@ def test_with_the_broker_on_another_redis_the_dead_letters_are_kept_beside_the_s
     with server() as other, Redis.from_url(other.url) as broker:
         with workers(1, settings.model_copy(update={"broker_url": other.url})):
             broker.lpush(client._store.keys.queue("controller"), "{")
-            until(lambda: client._store.dead_letters() != [], "the letter")
+            until(lambda: client._store.fleet.dead_letters() != [], "the letter")
         assert not broker.exists(client._store.keys.dead_letters)
-    [letter] = client._store.dead_letters()
+    [letter] = client._store.fleet.dead_letters()
     assert letter["message"] == "{"
 
 
@@ -98,4 +100,4 @@ def test_a_header_that_celery_would_obey_is_taken_off(client: Client, settings: 
     with workers(1, settings) as [worker]:
         assert client.wait(run.id, 20).answer == [0]
         assert worker.process.poll() is None
-    assert client._store.dead_letters() == []
+    assert client._store.fleet.dead_letters() == []

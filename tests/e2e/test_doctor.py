@@ -143,7 +143,7 @@ def test_dead_letters_and_damaged_runs_are_told(settings: Settings, spoil: redis
     spoil.lpush(client._store.keys.queue("controller"), "not a message")
     with workers(1, settings):
         until(
-            lambda: client.get(run.id).status.ended and bool(client._store.dead_letters()),
+            lambda: client.get(run.id).status.ended and bool(client._store.fleet.dead_letters()),
             "both to be found",
         )
     client.close()

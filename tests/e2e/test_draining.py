@@ -78,7 +78,8 @@ def test_a_worker_that_leaves_takes_no_message_along(
     with own as [worker], redis.Redis.from_url(settings.redis_url) as server:
         playing = client.submit("ledger", "g", {"rounds": 1, "seconds": 600})
         until(
-            lambda: "beat_at" in (client._store.fields(playing.id) or {}), "the middle of the round"
+            lambda: "beat_at" in (client._store.reads.fields(playing.id) or {}),
+            "the middle of the round",
         )
         until(
             lambda: server.info("clients")["blocked_clients"] == 1, "the worker to wait for another"
@@ -88,7 +89,7 @@ def test_a_worker_that_leaves_takes_no_message_along(
         coming = client.submit("ledger", "g", {"rounds": 1})
         assert client.request_stop(playing.id, mode="now").stopped
         assert worker.process.wait(30) == 0
-        fields = client._store.fields(coming.id) or {}
+        fields = client._store.reads.fields(coming.id) or {}
         assert server.lrange(fields["queue"], 0, -1) == [fields["message"].encode()], (
             "still there for others, and never away"
         )
@@ -109,7 +110,7 @@ def test_a_worker_that_leaves_gives_back_at_once_what_no_process_of_its_pool_has
         [child] = children(worker.process.pid)
         os.kill(child, signal.SIGSTOP)
         run = client.submit("ledger", "g", {"rounds": 1})
-        fields = client._store.fields(run.id) or {}
+        fields = client._store.reads.fields(run.id) or {}
         until(lambda: server.llen(fields["queue"]) == 0, "the worker to take the message")
         worker.process.send_signal(signal.SIGTERM)
         until(lambda: server.llen(fields["queue"]) == 1, "the message to be there for others")

@@ -82,7 +82,7 @@ def test_another_server_than_the_one_meant_is_not_spoken_to(
     }[wrong]
     store = Store(url, timeout=3, resends=0)
     with pytest.raises(StoreUnavailable, match=told):
-        store.workers()
+        store.fleet.workers()
     store.close()
     with pytest.raises(StoreUnavailable, match=told):
         check_answers(url)

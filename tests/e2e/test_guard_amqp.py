@@ -93,4 +93,4 @@ def test_a_header_or_property_that_is_none_of_a_rounds_is_taken_off(
         channel.basic_publish(message, routing_key=queue)
         assert client.wait(run.id, 20).answer == [0]
         assert worker.process.poll() is None
-    assert client._store.dead_letters() == []
+    assert client._store.fleet.dead_letters() == []

@@ -50,7 +50,7 @@ def test_a_run_is_played_to_its_answer_without_a_message_sent_twice(
             client.wait(run_id, 30)
             assert exact(client, run_id, ROUNDS)
             assert types(client, run_id) == ["submitted", *["committed"] * ROUNDS, "completed"]
-    assert client._store.counts()["due"] == 0
+    assert client._store.lists.counts()["due"] == 0
 
 
 @pytest.mark.slow
@@ -103,7 +103,8 @@ def test_a_round_given_back_by_a_warm_shutdown_is_handed_over_to_another(
     with workers(1, settings) as [first]:
         run = client.submit("ledger", "g", {"rounds": 2, "seconds": 2.0})
         until(
-            lambda: "progress" in (client._store.fields(run.id) or {}), "the round to be under way"
+            lambda: "progress" in (client._store.reads.fields(run.id) or {}),
+            "the round to be under way",
         )
         with workers(1, settings):
             first.terminate()
@@ -128,7 +129,7 @@ def test_messages_delivered_five_times_leave_the_log_exact(
         )
     assert len(faults(client, "delivered")) >= 10 * (ROUNDS - 1)
     assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
-    assert client._store.counts()["due"] == 0
+    assert client._store.lists.counts()["due"] == 0
 
 
 @pytest.mark.slow

@@ -33,7 +33,9 @@ def perdure(tmp_path: Path, settings: Settings) -> CommandLine:
 def in_a_round(client: Client, seconds: float) -> str:
     """A run in the middle of a round that takes so long."""
     run_id = client.submit("ledger", "g", {"rounds": 2, "seconds": seconds}).id
-    until(lambda: "beat_at" in (client._store.fields(run_id) or {}), "the middle of the round")
+    until(
+        lambda: "beat_at" in (client._store.reads.fields(run_id) or {}), "the middle of the round"
+    )
     return run_id
 
 

@@ -34,7 +34,7 @@ def test_a_warm_shutdown_drains_one_round_and_nothing_waits_for_a_lease(
     with workers(1, settings) as [first]:
         run = client.submit("ledger", "g", {"rounds": 2, "seconds": 4.0})
         until(
-            lambda: "progress" in (client._store.fields(run.id) or {}),
+            lambda: "progress" in (client._store.reads.fields(run.id) or {}),
             "the round to be under way: one merely claimed is given back",
         )
         first.terminate()

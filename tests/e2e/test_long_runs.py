@@ -48,7 +48,7 @@ def test_no_signal_is_lost_or_taken_twice_while_a_run_renews_and_its_workers_are
     run = client.submit("bounded_collector", "g")
 
     def taken() -> int:
-        return client._store.signal_counts(run.id, ["item"])["item"][0]
+        return client._store.signals.counts_of(run.id, ["item"])["item"][0]
 
     for sent in (0, 700):
         for each in range(sent, sent + 350):  # half of them come before the worker does

@@ -117,7 +117,10 @@ def test_a_warm_shutdown_commits_the_round_in_flight_and_leaves_the_rest_to_othe
 ) -> None:
     with one_place(settings, pool) as [worker]:
         run = client.submit("ledger", "g", {"rounds": 2, "seconds": 3.0})
-        until(lambda: "beat_at" in (client._store.fields(run.id) or {}), "the middle of the round")
+        until(
+            lambda: "beat_at" in (client._store.reads.fields(run.id) or {}),
+            "the middle of the round",
+        )
         worker.terminate()
         assert worker.process.wait(30) == 0
         after = client.get(run.id)
@@ -202,7 +205,10 @@ def test_a_child_told_to_end_is_a_loss_and_no_failure_of_its_round(
     """Service managers send SIGTERM to all processes of a service."""
     with one_place(settings, "prefork", PERDURE_LEASE_SECONDS=LONG_LEASE):
         run = client.submit("ledger", "g", {"rounds": 1, "seconds": 1.5})
-        until(lambda: "beat_at" in (client._store.fields(run.id) or {}), "the middle of the round")
+        until(
+            lambda: "beat_at" in (client._store.reads.fields(run.id) or {}),
+            "the middle of the round",
+        )
         child = process_of(client, run.id)
         assert child is not None
         os.kill(child, signal.SIGTERM)

@@ -43,7 +43,7 @@ def two_rounds(client: Client, seconds: float) -> list[str]:
     """Two runs, each in the middle of a round that takes so long: one in each process, as each plays one at a time."""
     ids = [client.submit("ledger", "g", {"rounds": 2, "seconds": seconds}).id for _ in range(2)]
     until(
-        lambda: all("beat_at" in (client._store.fields(each) or {}) for each in ids),
+        lambda: all("beat_at" in (client._store.reads.fields(each) or {}) for each in ids),
         "two rounds in flight",
     )
     assert len({process_of(client, each) for each in ids}) == 2
@@ -116,10 +116,11 @@ def test_the_leases_of_a_killed_process_are_let_go_at_once(
         assert victim in children(supervisor.pid)
         os.kill(victim, signal.SIGKILL)
         until(
-            lambda: (client._store.fields(ids[0]) or {}).get("attempt") == "2", "the next attempt"
+            lambda: (client._store.reads.fields(ids[0]) or {}).get("attempt") == "2",
+            "the next attempt",
         )
         assert [event.type for event in client.events(ids[0], follow=False)].count("lost") == 1
-        other = client._store.fields(ids[1]) or {}
+        other = client._store.reads.fields(ids[1]) or {}
         assert (other["phase"], other["attempt"]) == ("leased", "1"), (
             "the other process keeps its lease"
         )
@@ -139,7 +140,7 @@ def test_a_message_that_a_dead_process_had_not_yet_claimed_is_sent_again_at_once
     ):
         popped, claimed = [patient.submit("ledger", "g", {"rounds": 1}).id for _ in range(2)]
         assert popped in str(client._store.redis.rpop(queue))
-        claim = engine.store.claim(
+        claim = engine.store.rounds.claim(
             claimed,
             epoch=0,
             step=0,

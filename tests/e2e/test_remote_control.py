@@ -66,7 +66,7 @@ def test_a_revoked_round_is_played_since_runs_are_stopped_by_stop(tmp_path: Path
                     lambda: bool(app.control.ping(["one@here"], timeout=0.5)), "remote control", 60
                 )
                 run = client.submit("ledger", "g", {"rounds": 2}, not_before=5)
-                fields = client._store.fields(run.id) or {}
+                fields = client._store.reads.fields(run.id) or {}
                 message = json.loads(fields["message"])["headers"]["id"]
                 assert app.control.revoke(message, reply=True, timeout=5, destination=["one@here"])
             assert client.wait(run.id, 60).answer == [0, 1]

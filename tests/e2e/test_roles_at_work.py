@@ -101,7 +101,7 @@ def test_each_role_can_do_all_that_it_is_for(
         assert producer.wait(held.id, 60).status is RunStatus.COMPLETED
         with locked.login("worker") as stranger:
             stranger.lpush("perdure.controller", "no message")
-        until(lambda: len(reader._store.dead_letters()) == 1, "a dead letter")
+        until(lambda: len(reader._store.fleet.dead_letters()) == 1, "a dead letter")
         kept = producer.submit("note_taker", "likes tea", submitted_by="ada")
         assert producer.wait(kept.id, 60).answer == []
         assert [note.text for note in admin.notes("user:ada")] == ["likes tea"]

@@ -50,7 +50,7 @@ def test_runs_and_messages_share_the_service_and_a_round_and_its_message_are_one
             client.wait(run_id, 30)
         assert {worker["handover"] for worker in client.workers()} == {"fused"}
     assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
-    assert client._store.counts()["due"] == 0
+    assert client._store.lists.counts()["due"] == 0
 
 
 def test_a_malformed_message_goes_to_the_dead_letters_and_the_worker_lives(
@@ -75,9 +75,9 @@ def test_a_malformed_message_goes_to_the_dead_letters_and_the_worker_lives(
         run = client.submit("ledger", "g", {"rounds": ROUNDS})
         client.wait(run.id, 20)
         assert exact(client, run.id, ROUNDS)
-        until(lambda: len(client._store.dead_letters()) == len(malformed), "all letters")
+        until(lambda: len(client._store.fleet.dead_letters()) == len(malformed), "all letters")
         assert worker.process.poll() is None
-    assert "no header 'id'" in [letter["why"] for letter in client._store.dead_letters()]
+    assert "no header 'id'" in [letter["why"] for letter in client._store.fleet.dead_letters()]
 
 
 def test_a_master_that_another_has_replaced_is_left_long_before_it_is_told(

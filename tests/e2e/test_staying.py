@@ -107,7 +107,7 @@ def test_what_a_killed_worker_had_is_played_by_another(client: Client, settings:
     unmade = [
         run_id
         for run_id in lost
-        if client._store.some_fields([run_id], ["message"]) == [{"message": ""}]
+        if client._store.reads.some_fields([run_id], ["message"]) == [{"message": ""}]
     ]
     assert unmade, "no run had stayed"
     with workers(1, settings):
@@ -143,12 +143,12 @@ def test_a_failed_round_of_a_run_that_stayed_brings_its_message(
         and first.prefetched.claim is not None
         and first.prefetched.claim.carried_over
     )
-    assert client._store.some_fields([run_id], ["message"]) == [{"message": ""}]
+    assert client._store.reads.some_fields([run_id], ["message"]) == [{"message": ""}]
     assert engine.rounds.run(run_id, 0, 1, fast.handoff(first.prefetched.claim)).word == "waiting"
-    (stored,) = client._store.some_fields([run_id], ["message"])
+    (stored,) = client._store.reads.some_fields([run_id], ["message"])
     until(
         lambda: (
-            client._store.sweep(lease=20_000, max_losses=3, jitter=0.5).report
+            client._store.fleet.sweep(lease=20_000, max_losses=3, jitter=0.5).report
             == [(run_id, "woken")]
         ),
         "the retry is sent",

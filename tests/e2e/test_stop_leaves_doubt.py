@@ -42,7 +42,7 @@ def test_a_stop_leaves_nothing_in_doubt_of_a_round_that_was_not_begun(client: Cl
     run = client.submit("heeds", "plain")
     store, rounds = client._store, runtime_of(client).rounds
     rounds.run(run.id, 0, 0)
-    claim = store.claim(
+    claim = store.rounds.claim(
         run.id,
         epoch=0,
         step=1,

@@ -116,7 +116,7 @@ def test_a_round_whose_process_died_has_failed() -> None:
                 worker.ready()
                 run = client.submit("ledger", "go", {"rounds": 1, "seconds": 3})
                 until(
-                    lambda: "progress" in (client._store.fields(run.id) or {}),
+                    lambda: "progress" in (client._store.reads.fields(run.id) or {}),
                     "the round to be under way",
                 )
                 (child,) = (

@@ -172,7 +172,8 @@ def test_when_nobody_sweeps_although_workers_were_there_just_now_the_silence_is_
     def has_beaten_since() -> bool:
         until = silent_until(client)
         return (
-            until > before and int((client._store.fields(run.id) or {}).get("beat_at", "0")) > until
+            until > before
+            and int((client._store.reads.fields(run.id) or {}).get("beat_at", "0")) > until
         )
 
     until(has_beaten_since, "a beat after the silence")

@@ -188,7 +188,7 @@ def script(engine: Runtime, client: Client, look: Callable[[], None]) -> None:
     client.pause_flow("ledger", reason="a pause", requested_by="ann")
     look()
     client.unpause_flow("ledger")
-    engine.store.ask_provider(
+    engine.store.rounds.ask_provider(
         "refused", "golden.example", "golden-9", wait=1000, first=1000, longest=2000
     )
     look()
@@ -207,7 +207,7 @@ def script(engine: Runtime, client: Client, look: Callable[[], None]) -> None:
 def lose_its_worker(engine: Runtime) -> None:
     """Claim the run, then sweep as if the lease were long over: the run is freed and sent again."""
     store = engine.store
-    store.claim(
+    store.rounds.claim(
         "golden-9",
         epoch=0,
         step=0,
@@ -225,14 +225,14 @@ def transitions(store: Store) -> Iterator[None]:
     new_run(store, "golden-21")
     granted = claim(store, "golden-21")
     yield
-    store.extend([("golden-21", granted.token, '{"done": 1, "total": 2, "text": "half"}')])
+    store.rounds.extend([("golden-21", granted.token, '{"done": 1, "total": 2, "text": "half"}')])
     yield
     assert stay(store, granted) is not None
     yield
-    store.extend([("golden-21", hash_of(store, "golden-21")["token"], "")])
+    store.rounds.extend([("golden-21", hash_of(store, "golden-21")["token"], "")])
     yield
     stop(store, "graceful", run_id="golden-21")
-    store.extend([("golden-21", hash_of(store, "golden-21")["token"], "")])
+    store.rounds.extend([("golden-21", hash_of(store, "golden-21")["token"], "")])
     yield
     new_run(store, "golden-22")
     fail_round(store, claim(store, "golden-22"))
@@ -240,7 +240,7 @@ def transitions(store: Store) -> Iterator[None]:
     new_run(store, "golden-23", fields={"deadline": str(clock(store) + 1000)})
     new_run(store, "golden-24")
     claim(store, "golden-24", owner="golden-worker")
-    store.release_dead_lease("golden-24", epoch=0, step=0, process="golden-worker")
+    store.rounds.release_dead_lease("golden-24", epoch=0, step=0, process="golden-worker")
     yield
     new_run(store, "golden-25")
     commit(store, claim(store, "golden-25"), "damaged", error="damaged")

@@ -18,7 +18,7 @@ STOPS = {"none": "none", "stop_requested": "requested", "stopped": "stopped"}
 def difference(store: Store, w: World) -> str:
     """Where the server differs from the model, in words; "" where it does not."""
     for place, run in enumerate(w.runs):
-        found = store.fields(f"r{place}")
+        found = store.reads.fields(f"r{place}")
         if (found is None) != (run is None):
             return f"run {place}: the real server has {found and found['phase']}, the model {run and run.phase}"
         if run is not None and found is not None:
@@ -159,7 +159,7 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     )
     seen["heard"] = int(found.get("heard", 0))
     seen["generation"] = int(found.get("generation", 0))
-    seen["mail"] = store.signal_counts(f"r{place}", ["paid"])["paid"]
+    seen["mail"] = store.signals.counts_of(f"r{place}", ["paid"])["paid"]
     seen["wait"] = int(found.get("wait", -1))
     seen["over"] = tuple(sorted(int(name[3:]) for name in found if name.startswith("o:~")))
     seen["wait until"] = None if seen["wait"] in seen["over"] else ticks(found.get("wait_until"))
@@ -201,7 +201,7 @@ def _real_topic(store: Store) -> dict[str, Any]:
     mail: dict[str, list[str]] = {}
     for run_id in ("r0", "r1"):
         box: dict[str, str] = store.redis.hgetall(store.keys.mailbox(run_id))
-        if store.fields(run_id) is not None:
+        if store.reads.fields(run_id) is not None:
             numbers = range(1, int(box.get("paid:last", 0)) + 1)
             mail[run_id] = [box[f"paid:known:{number}"] for number in numbers]
     return {

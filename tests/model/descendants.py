@@ -127,7 +127,7 @@ class Descendants:
         for leaf in leaves:
             self._claim(before, leaf)
         walk, start = position
-        step = self.store.reconcile_children(self.id(run), walk, start, most=1)
+        step = self.store.family.reconcile(self.id(run), walk, start, most=1)
         if step.word == "more":
             group, place = str(step.start).split()
             self.walks.setdefault((run, int(group[2:]), int(place)), (step.walk, step.start))
@@ -150,7 +150,7 @@ class Descendants:
         if in_round:
             self._claim(before, run)
         mode = "now" if now else "graceful"
-        self.store.request_stop(self.id(run), op=self._operation(), mode=mode, only=only)
+        self.store.runs.request_stop(self.id(run), op=self._operation(), mode=mode, only=only)
 
     def _take_up(self, before: Tree, run: int) -> None:
         does = runs.retry if before.runs[run].phase == "errored" else runs.resume
@@ -174,7 +174,7 @@ class Descendants:
         for number, run in enumerate(after.runs):
             if run.phase != "leased":
                 self.claims.pop(number, None)
-            is_there = self.store.fields(self.id(number)) is not None
+            is_there = self.store.reads.fields(self.id(number)) is not None
             if is_there != (run.phase != "none"):
                 return f"run {number} was {'' if is_there else 'not '}started"
             model = run._replace(does="", person=False, free=False)

@@ -39,10 +39,10 @@ class Relatives:
         self.walk = self._walk()
 
     def _walk(self) -> str | None:
-        return (self.store.fields(PARENT) or {}).get("walk")
+        return (self.store.reads.fields(PARENT) or {}).get("walk")
 
     def _epoch(self) -> str:
-        return (self.store.fields(PARENT) or {}).get("epoch", "")
+        return (self.store.reads.fields(PARENT) or {}).get("epoch", "")
 
     def _id(self, place: int) -> str:
         return child_id(self.store, place, GROUP, PARENT)
@@ -97,7 +97,7 @@ class Relatives:
             word, *detail = start_children(self.store, run_id=PARENT, group=GROUP, first=first)
             self.callers.append(caller if again else Caller())
             return f"stale {detail[0]}" if word == "stale" else word
-        step = self.store.reconcile_children(PARENT, caller.walk, caller.start, most=1)
+        step = self.store.family.reconcile(PARENT, caller.walk, caller.start, most=1)
         if step.word == "start":
             self.callers.append(Caller(("starts", step.first, True), step=step))
             return f"start {step.first}"
@@ -153,7 +153,7 @@ class Relatives:
 
     def life(self, place: int) -> str:
         """How a child is, in the model's words."""
-        fields = self.store.fields(self._id(place))
+        fields = self.store.reads.fields(self._id(place))
         if fields is None:
             return "none"
         phase = fields["phase"]
@@ -168,7 +168,7 @@ class Relatives:
     def difference(self, family: Family) -> str:
         """Where the children differ from the model's, in words; "" where they do not."""
         store = self.store
-        fields, group = store.fields(PARENT) or {}, group_of(store, GROUP, PARENT)
+        fields, group = store.reads.fields(PARENT) or {}, group_of(store, GROUP, PARENT)
         ends = [
             "held" if f"held:{place}" in group else group.get(f"end:{place}", "").partition(" ")[0]
             for place in range(self.config.children)

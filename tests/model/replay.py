@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.worker.store import Claim, PrefetchRequest, Store
-from perdure.worker.store import transitions as store_module
 from tests.model.configurations import Config
 from tests.model.moves import Move, act, possible
 from tests.model.relatives import Relatives
@@ -197,19 +196,19 @@ class Replay:
         return "lost" if how == "lost" else self._again(w, place, runs.parts(text)[1:], how)
 
     def _hand_on(self, w: World, place: int) -> str:
-        return self.store.redirect_round(_id(place), queue=self.apart, to="able", by="ignorant")[0]
+        return self.store.rounds.redirect(_id(place), queue=self.apart, to="able", by="ignorant")[0]
 
     def _leave(self, w: World) -> None:
-        self.store.withdraw("able")
+        self.store.fleet.withdraw("able")
 
     def _come(self, w: World | None) -> None:
-        self.store.announce("able", {"lists": [self.apart]}, runs.clock(self.store), 0)
+        self.store.fleet.announce("able", {"lists": [self.apart]}, runs.clock(self.store), 0)
 
     def _again(self, w: World, place: int, pair: tuple[int, int], how: str) -> str:
         process = self.name("p")
 
         def ask() -> Any:
-            return self.store.claim(
+            return self.store.rounds.claim(
                 _id(place), epoch=pair[0], step=pair[1], claim=f"{process}.0", owner=process, lease=self.config.lease * self.config.tick,
                 known=("other",) if how == "ignorant" else (FLOW,), back=self.config.delay * self.config.tick, back_max=2 * self.config.delay * self.config.tick,
             )  # fmt: skip
@@ -334,14 +333,14 @@ class Replay:
             return "passes"
         if self.config.children:
             return "passes" if self.family.is_joined(slot.step) else "parks"
-        taken, last = self.store.signal_counts(_id(slot.run), ["paid"])["paid"]
+        taken, last = self.store.signals.counts_of(_id(slot.run), ["paid"])["paid"]
         seen = sum(each != OVER for each in slot.seen)
         there = self.config.waits[number][0] == "signal" and taken + seen < last
         return "passes" if there else "parks"
 
     def _hear(self, w: World, place: int) -> str:
         """What the round finds is read as a context reads it."""
-        return f"hears {self.store.signal_counts(_id(w.slots[place].run), ['paid'])['paid'][1]}"
+        return f"hears {self.store.signals.counts_of(_id(w.slots[place].run), ['paid'])['paid'][1]}"
 
     def _say(self, w: World, place: int) -> str:
         return self._signal(w, place, wakes=False)
@@ -361,7 +360,7 @@ class Replay:
     def _listen(self, w: World, place: int) -> str:
         granted = self.processes[place].granted
         assert granted is not None
-        return self.store.take_topic(
+        return self.store.signals.take_topic(
             _id(w.slots[place].run),
             topic=TOPIC,
             token=granted.token,
@@ -370,7 +369,7 @@ class Replay:
 
     def _wake(self, w: World, number: int) -> str:
         place, epoch, step = w.wakers[number]
-        word, _ = self.store.wake(
+        word, _ = self.store.signals.wake(
             _id(place), epoch=epoch, step=step, message=runs.named(_id(place), epoch, step)
         )
         if word != "moved":
@@ -469,27 +468,27 @@ class Replay:
 
     def _forfeit(self, w: World, place: int) -> str:
         slot = w.slots[place]
-        return self.store.release_dead_lease(
+        return self.store.rounds.release_dead_lease(
             _id(slot.run), epoch=slot.epoch, step=slot.step, process=self.processes.pop(place).name
         )[0]
 
     def _forfeit_other(self, w: World, place: int) -> str:
         run = w.runs[place]
         assert run is not None
-        return self.store.release_dead_lease(
+        return self.store.rounds.release_dead_lease(
             _id(place), epoch=run.epoch, step=run.step, process=self.name("other")
         )[0]
 
     def _beat(self, w: World, place: int) -> str:
         granted = self.processes[place].granted
         assert granted is not None
-        return self.store.extend([(_id(w.slots[place].run), granted.token, "")])[0]
+        return self.store.rounds.extend([(_id(w.slots[place].run), granted.token, "")])[0]
 
     def _intend(self, w: World, place: int) -> str:
         slot, granted = w.slots[place], self.processes[place].granted
         assert granted is not None
         key = f"{_id(slot.run)}:{slot.step}:command"
-        return self.store.intend(
+        return self.store.rounds.intend(
             _id(slot.run),
             epoch=slot.epoch,
             step=slot.step,
@@ -501,7 +500,7 @@ class Replay:
     def _record(self, w: World, place: int) -> str:
         slot, granted = w.slots[place], self.processes[place].granted
         assert granted is not None
-        word, value = self.store.record_result(
+        word, value = self.store.rounds.record_result(
             _id(slot.run),
             nonce=granted.fields["nonce"],
             step=slot.step,
@@ -543,12 +542,12 @@ class Replay:
             if name == "stop":
                 mode = "graceful" if option == "only" else option
                 only = option == "only"
-                return " ".join(store.request_stop(run_id, op=op, mode=mode, only=only)[:2])
+                return " ".join(store.runs.request_stop(run_id, op=op, mode=mode, only=only)[:2])
             if name == "retry":
-                return _words(store.retry(run_id, **named))
+                return _words(store.runs.retry(run_id, **named))
             answer = {"answer": '"yes"', "more": "null"}.get(option)
             return _words(
-                store.resume(
+                store.runs.resume(
                     run_id,
                     interrupt=seen.get("i_id"),
                     answer=answer,
@@ -565,7 +564,7 @@ class Replay:
         return self.submit(place, nonce)
 
     def _delete(self, w: World, place: int) -> str:
-        words = self.store.delete(_id(place))
+        words = self.store.runs.delete(_id(place))
         if words == ["ok"]:
             self.deleted[place] += 1  # a submission after it is another one
             self.clients = [
@@ -607,7 +606,7 @@ class Replay:
             for place, epoch, step in w.made
         }
         delays["lease"], hurried = config.lease * config.tick, [] if soon is None else [_id(soon)]
-        swept = self.store.sweep(
+        swept = self.store.fleet.sweep(
             jitter=JITTER,
             lengths=lengths,
             made=made,
@@ -692,8 +691,8 @@ def _made(
 
     rules = Rules()
     state = config.initial(rules)[0 if config.deletes else config.starts.index(start)]
-    real, made, kept = Replay(store, config), list[Move](), store_module.PAUSED_LOOK
-    store_module.PAUSED_LOOK = config.hold * config.tick
+    real, made, kept = Replay(store, config), list[Move](), store.paused_look
+    store.paused_look = config.hold * config.tick
     try:
         real.begin(start)
         for choose in choices:
@@ -717,5 +716,5 @@ def _made(
             )
             assert not difference_found, f"{difference_found}\n{told}"
     finally:
-        store_module.PAUSED_LOOK = kept
+        store.paused_look = kept
     return made

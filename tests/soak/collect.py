@@ -69,7 +69,7 @@ def collect(
 
 def left(client: Client) -> dict[str, int]:
     """Return the size of each set of runs that are not at rest."""
-    counts = client._store.counts()
+    counts = client._store.lists.counts()
     follow_ups: Any = client._store.redis.zcard(client._store.keys.follow_ups)
     return {**{name: counts[name] for name in AT_WORK}, "follow_ups": follow_ups}
 

@@ -44,15 +44,15 @@ def commit_with(store: Store, granted: Claim, kind: str, **artifacts: str) -> tu
 def test_a_round_that_is_done_keeps_its_artifacts_whole(store: Store, kind: str) -> None:
     new_run(store)
     assert commit_with(store, claim(store), kind)[0] == "ok"
-    assert {name: store.artifact("r", name) for name in TEXTS} == TEXTS
-    assert store.artifacts("r") == {name: len(text.encode()) for name, text in TEXTS.items()}
+    assert {name: store.reads.artifact("r", name) for name in TEXTS} == TEXTS
+    assert store.reads.artifacts("r") == {name: len(text.encode()) for name, text in TEXTS.items()}
 
 
 @pytest.mark.parametrize("kind", ["pause_here", "failed", "give_back"])
 def test_a_round_that_is_not_done_keeps_none(store: Store, kind: str) -> None:
     new_run(store)
     assert commit_with(store, claim(store), kind)[0] == "ok"
-    assert store.artifacts("r") == {}
+    assert store.reads.artifacts("r") == {}
 
 
 def test_a_fenced_round_keeps_none(store: Store) -> None:
@@ -60,22 +60,22 @@ def test_a_fenced_round_keeps_none(store: Store) -> None:
     zombie = claim(store)
     sweep_after(store, LEASE)
     assert commit_with(store, zombie, "next") == ("fenced", "")
-    assert store.artifacts("r") == {}
+    assert store.reads.artifacts("r") == {}
 
 
 def test_artifacts_of_several_rounds_stand_beside_each_other(store: Store) -> None:
     new_run(store)
     commit_with(store, claim(store), "next", first="1")
     commit_with(store, claim(store), "next", second="2")
-    assert store.artifacts("r") == {"first": 1, "second": 1}
+    assert store.reads.artifacts("r") == {"first": 1, "second": 1}
 
 
 def test_what_is_not_there_is_none(store: Store) -> None:
     new_run(store)
     assert (
-        store.artifact("r", "page-1") is None
-        and store.artifact("nobody", "page-1") is None
-        and store.artifacts("nobody") == {}
+        store.reads.artifact("r", "page-1") is None
+        and store.reads.artifact("nobody", "page-1") is None
+        and store.reads.artifacts("nobody") == {}
     )
 
 
@@ -115,7 +115,7 @@ def test_a_deleted_run_takes_them_along(store: Store) -> None:
     new_run(store)
     commit_with(store, claim(store), "next")
     stop(store)
-    assert store.delete("r") == ["ok"]
+    assert store.runs.delete("r") == ["ok"]
     assert store.redis.exists(store.keys.artifacts("r")) == 0
 
 
@@ -138,17 +138,17 @@ def test_a_new_run_has_the_artifacts_of_its_submission_from_the_beginning(
     stored = store.redis.hgetall(store.keys.artifacts("r"))
     assert stored == given
     assert store.redis.hget(store.keys.run("r"), "files/a") is None
-    file = store.file("r", "a")
+    file = store.reads.file("r", "a")
     assert file is not None and file.content == bytes(range(256))
 
 
 def test_a_refused_submission_stores_no_artifacts(store: Store) -> None:
     new_run(store)
     assert submit(store, nonce="another", artifacts={"a": "b"}) == ("exists", "r")
-    assert store.artifacts("r") == {}
+    assert store.reads.artifacts("r") == {}
 
 
 def test_what_is_left_of_a_run_can_be_deleted(store: Store) -> None:
     store.redis.hset(store.keys.artifacts("r"), "page-1", "of somebody else")
-    assert store.delete("r") == ["ok"]
+    assert store.runs.delete("r") == ["ok"]
     assert submit(store) == ("ok", "r")

@@ -75,13 +75,13 @@ def test_a_commit_drops_the_oldest_turns_and_none_of_its_own(
     store: Store, commit: Commit, forget: int | None, left: list[str]
 ) -> None:
     commit(store, two_turns(store), ("three",), **({} if forget is None else {"forget": forget}))
-    assert store.memory("r") == left
+    assert store.reads.memory("r") == left
 
 
 @PATHS
 def test_a_commit_that_adds_no_turn_may_drop_some(store: Store, commit: Commit) -> None:
     commit(store, two_turns(store), (), forget=2)
-    assert store.memory("r") == [] and not store.redis.exists(store.keys.memory("r"))
+    assert store.reads.memory("r") == [] and not store.redis.exists(store.keys.memory("r"))
 
 
 @PATHS
@@ -90,7 +90,7 @@ def test_a_repeated_commit_drops_nothing_more(store: Store, commit: Commit) -> N
     commit(store, granted, ("three",), forget=1)
     before = everything(store)
     commit(store, granted, ("three",), forget=1)
-    assert everything(store) == before and store.memory("r") == ["two", "three"]
+    assert everything(store) == before and store.reads.memory("r") == ["two", "three"]
 
 
 @PATHS
@@ -111,7 +111,7 @@ def test_nothing_is_dropped_if_a_key_is_of_a_wrong_type(store: Store, commit: Co
 @pytest.mark.parametrize("text", ["many", "-1", "1.5"])
 def test_a_bound_that_is_no_count_drops_nothing(store: Store, commit: Commit, text: Any) -> None:
     commit(store, two_turns(store), ("three",), forget=text, keep_events=text)
-    assert store.memory("r") == ["one", "two", "three"] and len(events(store)) == 3
+    assert store.reads.memory("r") == ["one", "two", "three"] and len(events(store)) == 3
 
 
 @PATHS
@@ -130,7 +130,7 @@ def test_a_commit_without_a_bound_drops_no_event(store: Store) -> None:
     for number in range(3 * BLOCK):
         store.redis.xadd(store.keys.events("r"), {"type": f"other {number}"})
     plain(store, granted, ("three",))
-    assert len(store.events("r", count=1_000)) == 3 * BLOCK + 3
+    assert len(store.events.read("r", count=1_000)) == 3 * BLOCK + 3
 
 
 @pytest.mark.parametrize("kind", ["renew", "other"])
@@ -186,8 +186,10 @@ def test_a_renewal_takes_what_its_round_used_and_leaves_every_other_signal(store
         signal(store, payload=str(number))
     signal(store, "other")
     commit_next(store, granted, "Controller", (), {"generation": 1, "take": "paid 1"})
-    assert store.signal_counts("r", ["paid", "other"]) == {"paid": (1, 3), "other": (0, 1)}
-    assert [found and found[3] for found in store.signals("r", [("paid", 2), ("paid", 3)])] == [
+    assert store.signals.counts_of("r", ["paid", "other"]) == {"paid": (1, 3), "other": (0, 1)}
+    assert [
+        found and found[3] for found in store.signals.stored("r", [("paid", 2), ("paid", 3)])
+    ] == [
         "2",
         "3",
     ]
@@ -217,7 +219,7 @@ def test_a_stop_that_was_asked_for_meets_the_renewed_run(store: Store) -> None:
 def test_only_a_round_that_is_done_drops_turns(store: Store) -> None:
     granted = two_turns(store)
     assert fail_round(store, granted, forget=1)[0] == "ok"
-    assert store.memory("r") == ["one", "two"]
+    assert store.reads.memory("r") == ["one", "two"]
 
 
 @PATHS
@@ -225,7 +227,7 @@ def test_turns_are_dropped_although_the_events_are_gone(store: Store, commit: Co
     granted = two_turns(store)
     store.redis.delete(store.keys.events("r"))
     commit(store, granted, ("three",), forget=1)
-    assert store.memory("r") == ["two", "three"] and len(events(store)) == 1
+    assert store.reads.memory("r") == ["two", "three"] and len(events(store)) == 1
 
 
 @PATHS
@@ -242,4 +244,4 @@ def test_a_round_that_used_a_signal_takes_it_without_a_renewal_too(store: Store)
     granted = claim(store)
     signal(store)
     commit_next(store, granted, "Controller", (), {"take": "paid 1"})
-    assert store.signal_counts("r", ["paid"]) == {"paid": (1, 1)}
+    assert store.signals.counts_of("r", ["paid"]) == {"paid": (1, 1)}

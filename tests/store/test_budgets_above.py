@@ -50,7 +50,7 @@ def tree(store: Store, name: str = "tokens", run_id: str = "r") -> str | None:
 def raise_limit(
     store: Store, op: str = "add-1", run_id: str = "r", add: str = FIVE, **options: str
 ) -> list[str]:
-    return store.raise_limit(run_id, op=op, add=add, **options)
+    return store.runs.raise_limit(run_id, op=op, add=add, **options)
 
 
 # The charge

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from perdure.worker.store import ClaimRefused, Store
-from perdure.worker.store.transitions import SweepReply
+from perdure.worker.store.replies import SweepReply
 from tests.support.runs import (
     RETENTION,
     advance,
@@ -46,7 +46,9 @@ def kept(store: Store) -> list[tuple[str, float]]:
 
 def calls(store: Store, **options: object) -> list[tuple[str, int]]:
     """The calls that a sweep is told to make."""
-    swept: SweepReply = store.sweep(**{"lease": 4_000, "max_losses": 3, "jitter": 0.0, **options})  # type: ignore[arg-type]
+    swept: SweepReply = store.fleet.sweep(
+        **{"lease": 4_000, "max_losses": 3, "jitter": 0.0, **options}
+    )  # type: ignore[arg-type]
     return swept.calls
 
 
@@ -64,7 +66,7 @@ def is_quarantined_by_its_round(store: Store) -> None:
 
 def is_quarantined_by_a_sweep(store: Store) -> None:
     fields = hash_of(store)
-    assert store.quarantine(
+    assert store.rounds.quarantine(
         "r", epoch="0", step="0", message=fields["message"], error="unplayable"
     ) == ["ok"]
 
@@ -154,7 +156,7 @@ def test_a_sweep_is_told_of_a_call_that_is_late_and_another_when_that_one_has_ha
     assert calls(store) == [], "that sweep is at it"
     advance(store, AGAIN + LATE)
     assert calls(store) == [("r", 0)]
-    store.called("r", 0)
+    store.fleet.called("r", 0)
     advance(store, AGAIN + LATE)
     assert calls(store) == [] and kept(store) == []
 
@@ -166,8 +168,8 @@ def test_what_is_struck_off_is_one_end_and_not_the_next(store: Store) -> None:
     assert retry(store) == ["queued"]
     take(store)
     completes(store)
-    store.called("r", 0)
-    store.called("r", 0)
+    store.fleet.called("r", 0)
+    store.fleet.called("r", 0)
     assert [name for name, _ in kept(store)] == ["r 1"]
 
 
@@ -175,7 +177,7 @@ def test_a_commit_that_is_repeated_keeps_no_second_call(store: Store) -> None:
     new_run(store, **ASKED)
     granted = claim(store)
     assert commit_end(store, granted) == ("ok", "completed")
-    store.called("r", 0)
+    store.fleet.called("r", 0)
     assert commit_end(store, granted) == ("ok", "completed")
     assert kept(store) == []
 
@@ -183,7 +185,7 @@ def test_a_commit_that_is_repeated_keeps_no_second_call(store: Store) -> None:
 def test_a_run_that_is_deleted_calls_nobody(store: Store) -> None:
     new_run(store, **ASKED)
     completes(store)
-    assert store.delete("r") == ["ok"]
+    assert store.runs.delete("r") == ["ok"]
     assert kept(store) == []
 
 

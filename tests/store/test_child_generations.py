@@ -59,7 +59,7 @@ def test_the_children_of_a_run_that_was_stopped_alone_go_on_below_a_stopped_tree
     store: Store,
 ) -> None:
     middle, leaf = generations(store)
-    store.request_stop(middle, op="alone", mode="graceful", only=True)
+    store.runs.request_stop(middle, op="alone", mode="graceful", only=True)
     stop(store)
     reconcile(store)
     assert phases(store, "r", middle, leaf) == ["stopped", "stopped", "queued"]
@@ -92,7 +92,7 @@ def test_such_a_stop_has_no_name_if_it_was_asked_without_one(store: Store) -> No
     stop(store)
     reconcile(store)
     assert hash_of(store, middle)["stop_by"] == "parent r"
-    store.request_stop(middle, op="no name", mode="graceful")
+    store.runs.request_stop(middle, op="no name", mode="graceful")
     assert "stop_by" not in hash_of(store, middle)
     assert commit_next(store, granted) == ("ok", "stopped")
     assert end_of(store, 0) == "bad stopped 1\n"
@@ -134,7 +134,7 @@ def test_a_walk_goes_on_behind_a_group_that_is_there_no_more(store: Store) -> No
     reconcile(store)
     assert phase(store, other) == "stopped"
     resume(store)
-    step = store.reconcile_children("r", most=1)
+    step = store.family.reconcile("r", most=1)
     assert (step.word, step.start) == ("more", f"{GROUP} 1")
     commit_next(store, claim(store, epoch=1), options={"take": "", "joined": GROUP})
     assert hash_of(store)["groups"] == "0.1"

@@ -68,7 +68,7 @@ def done(store: Store, kind: str = "next", step: int = 0, **options: Any) -> lis
     if kind == "end":
         more = {"fields": {"answer": "1", "output": "{}"}}
     granted = claim(store, step=step)
-    reply = store.commit_and_fetch("r", **by(granted), kind=kind, **options, **more)
+    reply = store.rounds.commit_and_fetch("r", **by(granted), kind=kind, **options, **more)
     assert reply.word == "ok"
     return list(reply.follow_ups)
 
@@ -199,7 +199,7 @@ def test_a_stop_of_a_child_by_a_person_is_held_back_too(store: Store) -> None:
 def test_what_is_gone_is_told_since_nobody_can_mend_it(store: Store) -> None:
     first, _ = family(store, hold=1)
     fail_child(store, first)
-    assert store.delete(first) == ["ok"]
+    assert store.runs.delete(first) == ["ok"]
     group = group_of(store)
     assert (group["held"], "held:0" in group, group["bad"]) == ("0", False, "1")
     assert end_of(store, 0) == "bad gone 1\n"
@@ -209,7 +209,7 @@ def test_what_is_gone_is_told_since_nobody_can_mend_it(store: Store) -> None:
 
 
 def stop_alone(store: Store, op: str = "alone", **options: Any) -> list[str]:
-    return store.request_stop("r", op=op, mode="graceful", only=True, **options)
+    return store.runs.request_stop("r", op=op, mode="graceful", only=True, **options)
 
 
 def test_children_go_on_when_their_parent_is_stopped_alone(store: Store) -> None:
@@ -355,7 +355,7 @@ def test_a_child_moves_between_the_lists_of_children(store: Store, end: str) -> 
 def test_a_deleted_child_leaves_its_list(store: Store) -> None:
     first, _ = family(store)
     end_child(store, first)
-    assert store.delete(first) == ["ok"]
+    assert store.runs.delete(first) == ["ok"]
     assert store.redis.zscore(store.keys.index("completed:children"), first) is None
 
 
@@ -413,7 +413,7 @@ def test_starts_and_ends_of_children_are_counted_for_metrics(store: Store) -> No
         "queued": "0", "started": "3", "completed": "1", "errored": "1", "stopped": "1",
     }  # fmt: skip
     resume(store, run_id=third)
-    store.delete(third)
+    store.runs.delete(third)
     assert children_counted(store, flow)["stopped"] == "1", "these counts only grow"
 
 

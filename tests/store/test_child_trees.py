@@ -155,7 +155,7 @@ def test_a_stop_now_takes_the_lease_of_a_child_in_a_round(store: Store) -> None:
 def test_the_end_of_a_parent_stops_its_children(store: Store) -> None:
     ids = family(store, ALL)
     fail_child(store, ids[0])
-    reply = store.commit_and_fetch(
+    reply = store.rounds.commit_and_fetch(
         "r", **by(claim(store)), kind="failed", error="x", delay=0, max_failures=1, fatal=1
     )
     assert (reply.detail, reply.follow_ups) == ("errored", ["r"])
@@ -175,7 +175,7 @@ def test_children_that_are_left_to_themselves_go_on(store: Store) -> None:
 def test_the_round_that_is_done_drops_its_group_and_stops_who_still_runs(store: Store) -> None:
     first, second = family(store, FIRST)
     end_child(store, first)
-    reply = store.commit_and_fetch(
+    reply = store.rounds.commit_and_fetch(
         "r", **by(claim(store)), kind="end", take="", fields={"answer": "1", "output": "{}"}
     )
     assert reply.follow_ups == ["r"]
@@ -190,7 +190,7 @@ def test_a_group_that_nobody_needs_goes_at_once(store: Store, policy: str) -> No
     end_child(store, first)
     if policy == "stop":
         end_child(store, second)
-    reply = store.commit_and_fetch(
+    reply = store.rounds.commit_and_fetch(
         "r",
         **by(claim(store)),
         kind="next",
@@ -329,9 +329,9 @@ def test_a_walk_over_more_children_than_a_caller_makes_steps_for_goes_on_where_i
 def test_a_walk_that_began_before_another_one_was_asked_for_begins_anew(store: Store) -> None:
     first, _ = family(store)
     stop(store)
-    step = store.reconcile_children("r", most=1)
+    step = store.family.reconcile("r", most=1)
     resume(store)
-    assert store.reconcile_children("r", step.walk, step.start).word == "moved"
+    assert store.family.reconcile("r", step.walk, step.start).word == "moved"
     reconcile(store)
     assert phase(store, first) == "waiting"
 
@@ -399,24 +399,24 @@ def test_a_run_that_waits_for_signals_alone_looks_at_nothing(store: Store) -> No
 def test_a_sweep_passes_on_what_its_maker_has_not_done(store: Store) -> None:
     parked(store)
     told = {"lease": LEASE, "max_losses": 3, "jitter": 0.0}
-    assert store.sweep(**told).follow_ups == []
+    assert store.fleet.sweep(**told).follow_ups == []
     later(store, 1_000)
-    assert store.sweep(**told).follow_ups == ["r"]
-    assert store.sweep(**told).follow_ups == []
+    assert store.fleet.sweep(**told).follow_ups == ["r"]
+    assert store.fleet.sweep(**told).follow_ups == []
     assert follow_up(store) == 1_000
 
 
 def test_a_follow_up_of_a_run_that_is_gone_ends(store: Store) -> None:
     parked(store)
     store.redis.delete(store.keys.run("r"))
-    assert store.reconcile_children("r").word == "missing"
+    assert store.family.reconcile("r").word == "missing"
     assert follow_up(store) is None
 
 
 def test_a_follow_up_of_a_damaged_run_ends(store: Store) -> None:
     parked(store)
     store.redis.hset(store.keys.run("r"), "epoch", "x")
-    step = store.reconcile_children("r")
+    step = store.family.reconcile("r")
     assert (step.word, step.start, follow_up(store)) == ("damaged", "epoch", None)
 
 
@@ -434,7 +434,7 @@ def test_a_clock_that_was_set_back_does_not_delay_them(store: Store) -> None:
     parked(store)
     sweep(store)
     later(store, -10 * LEASE)
-    assert store.sweep(lease=LEASE, max_losses=3, jitter=0.0).follow_ups == ["r"]
+    assert store.fleet.sweep(lease=LEASE, max_losses=3, jitter=0.0).follow_ups == ["r"]
 
 
 def test_a_group_expires_with_its_run(store: Store) -> None:
@@ -452,10 +452,10 @@ def test_a_group_expires_with_its_run(store: Store) -> None:
 def test_a_run_is_deleted_with_its_groups_once_its_children_are_stopped(store: Store) -> None:
     family(store)
     stop(store)
-    assert store.delete("r") == ["live", "stopping its children"]
+    assert store.runs.delete("r") == ["live", "stopping its children"]
     reconcile(store)
     group = store.keys.group("r", GROUP)
-    assert store.delete("r") == ["ok"]
+    assert store.runs.delete("r") == ["ok"]
     assert not store.redis.exists(group)
 
 
@@ -465,7 +465,7 @@ def test_the_deletion_of_a_child_is_an_end(store: Store) -> None:
     stop(store)
     reconcile(store)
     for run_id in (first, second):
-        assert store.delete(run_id) == ["ok"]
+        assert store.runs.delete(run_id) == ["ok"]
     assert [end_of(store, place) for place in (0, 1)] == ['ok completed 1\n"42"', "bad gone 2\n"]
 
 
@@ -485,7 +485,7 @@ def test_a_run_whose_children_have_all_ended_has_nothing_to_follow(store: Store)
 def test_the_parent_that_goes_on_without_them_stops_its_children(store: Store) -> None:
     first, second = family(store, FIRST)
     end_child(store, first)
-    reply = store.commit_and_fetch(
+    reply = store.rounds.commit_and_fetch(
         "r",
         **by(claim(store)),
         kind="next",
@@ -639,7 +639,7 @@ def test_of_two_bad_ends_one_is_taken_back(store: Store) -> None:
     resume(store)
     reconcile(store)
     for run_id in (first, second):
-        store.request_stop(run_id, op=f"by hand {run_id}", mode="graceful")
+        store.runs.request_stop(run_id, op=f"by hand {run_id}", mode="graceful")
     assert [end_of(store, place) for place in (0, 1)] == ["bad stopped 1\n", "bad stopped 2\n"]
     resume(store, op="again", run_id=first)
     assert group_of(store)["bad"] == "1"

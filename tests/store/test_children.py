@@ -73,7 +73,7 @@ def test_a_park_writes_the_group_and_asks_for_the_start_of_its_children(store: S
 def test_the_worker_that_parks_is_told_to_start_them(store: Store) -> None:
     new_run(store)
     granted = claim(store)
-    reply = store.commit_and_fetch(
+    reply = store.rounds.commit_and_fetch(
         "r", epoch=0, step=0, token=granted.token, kind="park", wait="0", wait_for=":0.0 1 1 1",
         wait_over="null", look=1, group=GROUP, total=1, limit=1, policy="stop", additions=("{}", "[]"),
     )  # fmt: skip
@@ -191,7 +191,7 @@ def test_no_child_of_a_dropped_group_is_started(store: Store) -> None:
 
 def test_no_child_of_another_life_of_the_parent_is_started(store: Store) -> None:
     parked(store)
-    reply = store.start_children("r", nonce="another", group=GROUP, first=0, children=[])
+    reply = store.family.start("r", nonce="another", group=GROUP, first=0, children=[])
     assert reply[0] == "missing"
     store.redis.delete(store.keys.run("r"))
     assert start_children(store) == ["missing"]
@@ -231,7 +231,7 @@ def test_a_child_that_an_older_copy_of_the_data_did_not_count_is_not_made_again(
 def test_a_queue_that_is_not_ours_starts_nothing(store: Store) -> None:
     parked(store)
     assert start_children(store, 2, queue="elsewhere") == ["unknown_queue", "elsewhere"]
-    assert group_of(store)["started"] == "0" and store.fields(child_id(store, 0)) is None
+    assert group_of(store)["started"] == "0" and store.reads.fields(child_id(store, 0)) is None
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_with_an_outbox_the_caller_publishes_the_children_s_messages(store: Stor
             "message",
         )
     }
-    word, _, to_publish = apart.start_children(
+    word, _, to_publish = apart.family.start(
         "r", nonce="nonce-r", group=GROUP, first=0, children=[(None, fields)]
     )
     assert (word, to_publish) == ("ok", [(told["queue"], "child")])
@@ -326,7 +326,7 @@ def test_a_damaged_child_is_told(store: Store) -> None:
     assert commit(store, claim(store, first), "damaged", error="bad") == ("ok", "errored")
     fields = hash_of(store, second)
     told = {name: fields[name] for name in ("epoch", "step", "message")}
-    assert store.quarantine(second, error="not of its round", **told) == ["ok"]
+    assert store.rounds.quarantine(second, error="not of its round", **told) == ["ok"]
     assert [end_of(store, place) for place in (0, 1)] == [
         "bad errored 1\nbad",
         "bad errored 2\nnot of its round",
@@ -500,7 +500,7 @@ def test_an_end_asks_for_the_last_ones_too(store: Store) -> None:
     store.redis.delete(store.keys.follow_ups)
     end_child(store, child_id(store, 0))
     assert follow_up(store) == 1_000
-    step = store.reconcile_children("r")
+    step = store.family.reconcile("r")
     assert (step.word, step.group, step.first, step.room, step.nonce) == (
         "start",
         GROUP,
@@ -521,10 +521,10 @@ def test_children_are_started_together(store: Store) -> None:
     start_children(store, 16)
     store.redis.delete(store.keys.follow_ups)
     end_child(store, child_id(store, 0))
-    assert store.reconcile_children("r").word == "done"
+    assert store.family.reconcile("r").word == "done"
     assert start_children(store, 1, first=16) == ["full"]
     end_child(store, child_id(store, 1))
-    assert (follow_up(store), store.reconcile_children("r").room) == (1_000, 2)
+    assert (follow_up(store), store.family.reconcile("r").room) == (1_000, 2)
 
 
 def test_only_the_end_that_makes_enough_room_asks_for_more_children(store: Store) -> None:
@@ -548,7 +548,7 @@ def test_a_group_never_waits_for_a_start_that_nobody_makes(store: Store, seed: i
     asked = True
     while asked or live:
         if asked and (not live or random.random() < 0.5):
-            step = store.reconcile_children("r")
+            step = store.family.reconcile("r")
             asked = step.word == "start"
             if asked and random.random() < 0.8:
                 count = random.randint(1, step.room)
@@ -597,18 +597,18 @@ def test_the_plan_of_later_children_is_in_later_texts(store: Store) -> None:
     )
     for started, text in ((0, "plan 1"), (31, "plan 1"), (32, "plan 2"), (64, "plan 3")):
         store.redis.hset(store.keys.group("r", GROUP), "started", started)
-        assert store.reconcile_children("r").plan == ("plan 0", text)
+        assert store.family.reconcile("r").plan == ("plan 0", text)
     store.redis.hdel(store.keys.group("r", GROUP), "plan:0", "plan:3")
-    assert store.reconcile_children("r").plan == ("", "")
+    assert store.family.reconcile("r").plan == ("", "")
 
 
 def test_a_parent_without_a_nonce_has_children_too(store: Store) -> None:
     parked(store)
     store.redis.hdel(store.keys.run("r"), "nonce")
-    step = store.reconcile_children("r")
+    step = store.family.reconcile("r")
     assert (step.word, step.nonce, step.group) == ("start", "", GROUP)
     fields = born(PlannedChild(record(store, "executor")), "r", "", GROUP, 0)
-    reply = store.start_children(
+    reply = store.family.start(
         "r", nonce="", group=GROUP, first=0, children=[(None, {**fields, "message": "m"})]
     )
     assert reply[:2] == ("ok", "1")
@@ -626,7 +626,7 @@ def test_names_that_look_like_a_pattern_are_different_groups(store: Store) -> No
 
 def test_a_child_that_was_stopped_without_a_reason_is_told(store: Store) -> None:
     first, _ = family(store)
-    store.request_stop(first, op="o", mode="graceful")
+    store.runs.request_stop(first, op="o", mode="graceful")
     assert end_of(store, 0) == "bad stopped 1\n"
 
 

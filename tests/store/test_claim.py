@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.worker.store import Claim, ClaimRefused, Store
-from perdure.worker.store.transitions import BETWEEN
+from perdure.worker.store.replies import BETWEEN
 from tests.support.runs import (
     LEASE,
     START,
@@ -180,7 +180,7 @@ def test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_play
     new_run(store)
     store.redis.hset(store.keys.run("r"), "schema", "7")
     asked = {"epoch": 0, "step": 0, "owner": "w1", "lease": LEASE, "known": ("ring",)}
-    refused = store.claim("r", claim="one", schema="6", **asked)
+    refused = store.rounds.claim("r", claim="one", schema="6", **asked)
     assert refused == ClaimRefused("unknown", "ring")
     fields = hash_of(store)
     assert (fields["phase"], fields["token"], fields["attempt"], fields["schema"]) == (
@@ -190,7 +190,7 @@ def test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_play
         "7",
     )
     sweep_after(store, 1_000)
-    assert isinstance(store.claim("r", claim="two", schema="7", **asked), Claim)
+    assert isinstance(store.rounds.claim("r", claim="two", schema="7", **asked), Claim)
 
 
 def test_a_flows_name_is_not_read_as_a_pattern(store: Store) -> None:
@@ -204,7 +204,7 @@ def test_the_wait_for_a_worker_that_knows_the_flow_doubles_up_to_its_bound_and_s
     new_run(store)
 
     def refused() -> int:
-        assert store.claim(
+        assert store.rounds.claim(
             "r",
             epoch=0,
             step=0,

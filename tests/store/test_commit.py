@@ -73,7 +73,7 @@ def test_next_writes_state_memory_event_due_time_and_message_at_once(store: Stor
         "Controller",
         "1",
     )
-    assert store.memory("r") == ["turn"]
+    assert store.reads.memory("r") == ["turn"]
     assert [(event["step"], event["node"]) for event in events(store, kind="committed")] == [
         ("0", "Controller")
     ]
@@ -167,7 +167,7 @@ def test_another_epoch_or_step_is_fenced(store: Store, epoch: int, step: int) ->
     new_run(store)
     granted = claim(store)
     before = everything(store)
-    assert store.commit(
+    assert store.rounds.commit(
         "r", epoch=epoch, step=step, token=granted.token, kind="end", fields={"answer": "1"}
     ) == ("fenced", "")
     assert everything(store) == before
@@ -178,7 +178,9 @@ def test_a_token_that_was_not_granted_is_fenced(store: Store, token: str) -> Non
     new_run(store)
     claim(store)
     before = everything(store)
-    assert store.commit("r", epoch=0, step=0, token=token, kind="end", fields={"answer": "1"}) == (
+    assert store.rounds.commit(
+        "r", epoch=0, step=0, token=token, kind="end", fields={"answer": "1"}
+    ) == (
         "fenced",
         "",
     )
@@ -229,7 +231,7 @@ def test_pause_here_commits_no_step_and_keeps_the_attempt(store: Store) -> None:
         "may I?",
         '{"k":1}',
     )
-    assert events(store, kind="committed") == [] and store.memory("r") == []
+    assert events(store, kind="committed") == [] and store.reads.memory("r") == []
     assert_lawful(store)
 
 
@@ -476,7 +478,7 @@ def test_the_result_of_the_round_that_a_graceful_stop_met_is_kept(store: Store) 
         fields["interrupted_node"],
         fields["in_doubt"],
     ) == ("1", "Executor", "Controller", "")
-    assert store.memory("r") == ["turn"]
+    assert store.reads.memory("r") == ["turn"]
 
 
 @pytest.mark.parametrize("kind", ["pause_here", "failed", "give_back", "damaged"])
@@ -571,7 +573,7 @@ def test_more_additions_and_values_than_luas_stack_holds_are_all_kept(store: Sto
     values = {f"v:{number}": str(number) for number in range(9_000)}
     additions = tuple(f"turn {number}" for number in range(9_000))
     assert commit_next(store, claim(store), "Executor", additions, **values) == ("ok", "continued")
-    assert store.memory("r") == list(additions)
+    assert store.reads.memory("r") == list(additions)
     assert {name: text for name, text in hash_of(store).items() if name.startswith("v:")} == values
 
 
@@ -630,7 +632,7 @@ def test_a_rounds_time_and_an_interrupts_details_are_logged(store: Store) -> Non
 def test_progress_ends_with_its_lease(store: Store) -> None:
     new_run(store)
     granted = claim(store)
-    store.extend([("r", granted.token, "half")])
+    store.rounds.extend([("r", granted.token, "half")])
     assert hash_of(store)["progress"] == "half"
     fail_round(store, granted)
     assert "progress" not in hash_of(store)

@@ -136,7 +136,7 @@ def test_a_damaged_parked_run_that_is_deleted_is_counted_no_more(store: Store) -
     new_run(store)
     parked(store)
     store.redis.hset(store.keys.run("r"), "step", "x")
-    assert store.delete("r") == ["ok"]
+    assert store.runs.delete("r") == ["ok"]
     assert counted(store) == {"moves:submitted:ring": 1, "moves:parked:ring": 1}
 
 
@@ -220,7 +220,7 @@ def test_a_deleted_run_is_counted_no_more_and_has_ended_all_the_same(
     new_run(store)
     deed(store)
     before = counted(store)
-    assert store.delete("r") == ["ok"]
+    assert store.runs.delete("r") == ["ok"]
     assert counted(store) == {
         name: number for name, number in before.items() if not name.startswith("runs:stopped")
     }
@@ -230,7 +230,7 @@ def test_a_damaged_run_that_is_deleted_is_counted_no_more(store: Store) -> None:
     new_run(store)
     claim(store)
     store.redis.hset(store.keys.run("r"), "step", "x")
-    assert store.delete("r") == ["ok"]
+    assert store.runs.delete("r") == ["ok"]
     assert counted(store) == {"moves:submitted:ring": 1}
 
 
@@ -238,7 +238,7 @@ def test_what_is_no_hash_is_deleted_without_a_count(store: Store) -> None:
     new_run(store)
     store.redis.delete(store.keys.run("r"))
     store.redis.set(store.keys.run("r"), "x")
-    assert store.delete("r") == ["ok"]
+    assert store.runs.delete("r") == ["ok"]
     assert counted(store) == {"moves:submitted:ring": 1, "runs:queued:ring": 1}
 
 

@@ -106,46 +106,48 @@ def stopping(store: Store) -> Callable[[], Any]:
 def resuming(store: Store) -> Callable[[], Any]:
     new_run(store)
     stop(store)
-    return lambda: store.resume("r", op="o", epoch=0, step=0, message="m", after="a")
+    return lambda: store.runs.resume("r", op="o", epoch=0, step=0, message="m", after="a")
 
 
 def retrying(store: Store) -> Callable[[], Any]:
     fail_round(store, leased(store), fatal=1)
-    return lambda: store.retry("r", op="o", epoch=0, step=0, message="m", after="a")
+    return lambda: store.runs.retry("r", op="o", epoch=0, step=0, message="m", after="a")
 
 
 def forfeiting(store: Store) -> Callable[[], Any]:
     new_run(store)
     claim(store, claim="host:7.1")
-    return lambda: store.release_dead_lease("r", epoch=0, step=0, process="host:7")
+    return lambda: store.rounds.release_dead_lease("r", epoch=0, step=0, process="host:7")
 
 
 def intending(store: Store) -> Callable[[], Any]:
     granted = leased(store)
     return lambda: [
-        store.intend("r", epoch=0, step=0, token=granted.token, claim=granted.id, key="r:0:k")
+        store.rounds.intend(
+            "r", epoch=0, step=0, token=granted.token, claim=granted.id, key="r:0:k"
+        )
     ]
 
 
 def recording(store: Store) -> Callable[[], Any]:
     granted = leased(store)
-    return lambda: store.record_result(
+    return lambda: store.rounds.record_result(
         "r", nonce=granted.fields["nonce"], step=0, name="charge", value="1"
     )
 
 
 def tracing(store: Store) -> Callable[[], Any]:
     granted = leased(store)
-    return lambda: store.set_trace("r", nonce=granted.fields["nonce"], trace="t")
+    return lambda: store.runs.set_trace("r", nonce=granted.fields["nonce"], trace="t")
 
 
 def asking_a_provider(store: Store) -> Callable[[], Any]:
-    return lambda: store.ask_provider("refused", "p", "r:0:1", first=1_000, longest=60_000)
+    return lambda: store.rounds.ask_provider("refused", "p", "r:0:1", first=1_000, longest=60_000)
 
 
 def deleting(store: Store) -> Callable[[], Any]:
     commit_end(store, leased(store))
-    return lambda: store.delete("r")
+    return lambda: store.runs.delete("r")
 
 
 def submitting(store: Store) -> Callable[[], Any]:
@@ -315,7 +317,7 @@ def test_a_submit_onto_what_is_left_of_another_run_does_not_inherit_it(store: St
     """Its hash is gone (evicted, deleted by hand), its history is not."""
     store.redis.rpush(store.keys.memory("r"), "an old turn")
     answer = submit(store)
-    assert answer[0] == "damaged" or store.memory("r") == []
+    assert answer[0] == "damaged" or store.reads.memory("r") == []
 
 
 CONTROL = ("epoch", "step", "token", "attempt", "created_at", "resend", "retention")
@@ -383,7 +385,7 @@ def test_a_damaged_run_does_not_cost_its_neighbours_their_heartbeat(
     else:
         store.redis.hset(store.keys.run("broken"), field, text)
     later(store, 1_000)
-    first, broken, last = store.extend(leases)
+    first, broken, last = store.rounds.extend(leases)
     assert (first, last) == ("ok", "ok")
     assert due(store, "behind") == clock(store) + LEASE
     assert broken in ("damaged", "lost") or field == "id"
@@ -397,7 +399,7 @@ def test_a_lease_length_that_does_not_read_is_told_and_not_written_over(
     store.redis.hset(store.keys.run("r"), "lease_granted", text)
     before = everything(store)
     later(store, 1_000)
-    assert store.extend([("r", token, "")]) == ["damaged"]
+    assert store.rounds.extend([("r", token, "")]) == ["damaged"]
     assert everything(store) == before
 
 
@@ -407,7 +409,7 @@ def test_a_garbled_round_limit_does_not_cost_the_neighbours_their_heartbeat(stor
         for run_id in ("broken", "behind")
     ]
     store.redis.hset(store.keys.run("broken"), "round_until", "x")
-    assert store.extend(leases)[1] == "ok"
+    assert store.rounds.extend(leases)[1] == "ok"
 
 
 def test_an_interrupt_that_lost_its_id_is_damaged_and_skips_no_approval(store: Store) -> None:

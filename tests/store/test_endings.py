@@ -66,7 +66,7 @@ def test_a_run_that_used_up_its_cycles_is_counted_and_told(store: Store) -> None
     unfinished(store)
     assert store.redis.hget(store.keys.queues, "moves:unfinished:ring") == "1"
     assert [
-        entry["unfinished"] for _, entry in store.events("r") if entry["type"] == "completed"
+        entry["unfinished"] for _, entry in store.events.read("r") if entry["type"] == "completed"
     ] == ["3"]
 
 

@@ -412,7 +412,7 @@ def test_without_a_wish_nothing_is_fetched(store: Store) -> None:
     waiting_run(store)
     new_run(store)
     assert (
-        store.commit_and_fetch(
+        store.rounds.commit_and_fetch(
             "r", epoch=0, step=0, token=claim(store).token, kind="end", fields={"answer": "1"}
         )[2]
         is None

@@ -34,7 +34,7 @@ CHILD = "host:71"
 
 
 def forfeit(store: Store, process: str = CHILD, epoch: int = 0, step: int = 0) -> list[str]:
-    return store.release_dead_lease("r", epoch=epoch, step=step, process=process)
+    return store.rounds.release_dead_lease("r", epoch=epoch, step=step, process=process)
 
 
 def played(store: Store, process: str = CHILD) -> Claim:
@@ -150,7 +150,7 @@ def test_after_the_sweep_the_dead_processs_commit_is_fenced(store: Store) -> Non
 def test_a_beat_that_was_on_its_way_costs_a_lease_and_nothing_else(store: Store) -> None:
     granted = played(store)
     forfeit(store)
-    assert store.extend([("r", granted.token, "")]) == ["ok"]
+    assert store.rounds.extend([("r", granted.token, "")]) == ["ok"]
     assert sweep(store) == []
     assert sweep_after(store, LEASE) == [("r", "freed")]
 

@@ -40,7 +40,7 @@ def apart(store: Store) -> str:
 
 
 def come(store: Store, name: str) -> None:
-    store.announce(ABLE, {"lists": [name]}, clock(store), 0)
+    store.fleet.announce(ABLE, {"lists": [name]}, clock(store), 0)
 
 
 def refuse(store: Store) -> None:
@@ -53,7 +53,7 @@ def refuse(store: Store) -> None:
 
 
 def hand_on(store: Store, name: str, run_id: str = "r") -> str:
-    return store.redirect_round(run_id, queue=name, to=ABLE, by="w1")[0]
+    return store.rounds.redirect(run_id, queue=name, to=ABLE, by="w1")[0]
 
 
 def there(store: Store, name: str) -> list[str]:
@@ -144,7 +144,7 @@ def test_where_no_worker_of_the_list_lives_it_goes_back_to_the_queue_of_all(
     new_run(store)
     refuse(store)
     hand_on(store, apart)
-    store.withdraw(ABLE)
+    store.fleet.withdraw(ABLE)
     assert sweep_after(store, GRACE) == [("r", "resent")]
     assert messages(store) == [message("r", 0, 0)] and there(store, apart) == []
 

@@ -46,11 +46,15 @@ CALLS: dict[str, Callable[[Store, Claim], Any]] = {
     "claim": lambda store, _: [try_claim(store, epoch=0, step=0).word],  # type: ignore[union-attr]
     "commit": commit_next,
     "end": commit_end,
-    "extend": lambda store, granted: store.extend([("r", granted.token, "")]),
+    "extend": lambda store, granted: store.rounds.extend([("r", granted.token, "")]),
     "stop": lambda store, _: stop(store, "now"),
-    "resume": lambda store, _: store.resume("r", op="o", epoch=0, step=0, message="m", after="a"),
-    "retry": lambda store, _: store.retry("r", op="o", epoch=0, step=0, message="m", after="a"),
-    "quarantine": lambda store, _: store.quarantine(
+    "resume": lambda store, _: store.runs.resume(
+        "r", op="o", epoch=0, step=0, message="m", after="a"
+    ),
+    "retry": lambda store, _: store.runs.retry(
+        "r", op="o", epoch=0, step=0, message="m", after="a"
+    ),
+    "quarantine": lambda store, _: store.rounds.quarantine(
         "r", epoch="0", step="0", message="r/0/0", error="e"
     ),
 }
@@ -177,21 +181,21 @@ def test_long_numbers_and_far_times_are_sound(store: Store) -> None:
     damage(store, "created_at", "9" * 14)
     damage(store, "idle", "9" * 15)
     damage(store, "retention", "9" * 15)
-    assert store.examine("r") == ["ok"]
+    assert store.runs.examine("r") == ["ok"]
 
 
 def test_pauses_of_a_wrong_type_are_damaged(store: Store) -> None:
     new_run(store)
     store.redis.set(store.keys.paused, "x")
-    assert store.examine("r")[0] == "damaged"
+    assert store.runs.examine("r")[0] == "damaged"
     assert stop(store, "now")[0] == "damaged"
 
 
 def test_a_queue_that_is_none_is_named(store: Store) -> None:
     new_run(store)
-    assert store.examine("r") == ["ok"]
+    assert store.runs.examine("r") == ["ok"]
     damage(store, "queue", "elsewhere")
-    assert store.examine("r") == ["damaged", "queue"]
+    assert store.runs.examine("r") == ["damaged", "queue"]
 
 
 def test_a_run_whose_history_was_removed_goes_on(store: Store) -> None:

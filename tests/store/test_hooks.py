@@ -7,7 +7,7 @@ from tests.support.runs import claim, commit_next, everything, hash_of, new_run
 
 
 def opened(store: Store, name: str = "paid", digest: str = "d", nonce: str = "nonce-r") -> str:
-    return store.open_hook("r", nonce=nonce, name=name, digest=digest)
+    return store.signals.open_hook("r", nonce=nonce, name=name, digest=digest)
 
 
 def test_a_run_keeps_the_digest_of_each_of_its_hooks(store: Store) -> None:
@@ -37,4 +37,4 @@ def test_another_run_of_its_id_gets_no_hook(store: Store) -> None:
 
 
 def test_all_workers_derive_secrets_from_one_key(store: Store) -> None:
-    assert store.hook_key("first") == store.hook_key("second") == "first"
+    assert store.signals.hook_key("first") == store.signals.hook_key("second") == "first"

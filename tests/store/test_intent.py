@@ -36,7 +36,7 @@ def intend(store: Store, granted: Claim, key: str = KEY) -> str:
     """Ask for leave to begin the command of this key."""
     fields = granted.fields
     epoch, step = int(fields["epoch"]), int(fields["step"])
-    return store.intend(
+    return store.rounds.intend(
         fields["id"],
         epoch=epoch,
         step=step,
@@ -130,7 +130,9 @@ def test_another_epoch_or_step_may_begin_nothing(store: Store, epoch: int, step:
     granted = claim(store)
     before = everything(store)
     assert (
-        store.intend("r", epoch=epoch, step=step, token=granted.token, claim=granted.id, key=KEY)
+        store.rounds.intend(
+            "r", epoch=epoch, step=step, token=granted.token, claim=granted.id, key=KEY
+        )
         == "fenced"
     )
     assert everything(store) == before
@@ -141,7 +143,9 @@ def test_a_token_granted_twice_lets_only_the_claim_begin_that_holds_the_lease(st
     new_run(store)
     granted = claim(store)
     assert (
-        store.intend("r", epoch=0, step=0, token=granted.token, claim="a claim forgotten", key=KEY)
+        store.rounds.intend(
+            "r", epoch=0, step=0, token=granted.token, claim="a claim forgotten", key=KEY
+        )
         == "fenced"
     )
     assert "intent" not in hash_of(store)

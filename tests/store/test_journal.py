@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from perdure.flows.core.errors import FatalError, RoundStopped, UnstorableValue
 from perdure.worker.engine.journal import StoreJournal
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store import Store, StoreUnavailable
+from perdure.worker.store.rounds import RoundTransitions
 from tests.support.runs import LEASE, claim, commit, commit_next, hash_of, new_run, sweep_after
 
 FIRST, SECOND = "r:0:aaaa", "r:0:bbbb"
@@ -82,12 +84,20 @@ def test_the_only_intent_taken_back_leaves_nothing(store: Store) -> None:
     assert not {"intent", "intent_token"} & set(hash_of(store))
 
 
-class Deaf(Store):
+class DeafRounds(RoundTransitions):
     """Does what it is asked, and never hears the answer."""
 
     def intend(self, run_id: str, **named: Any) -> str:
         assert super().intend(run_id, **named) == "ok"
         raise StoreUnavailable("the connection broke")
+
+
+class Deaf(Store):
+    """A store whose transitions of rounds never hear the answer."""
+
+    @cached_property
+    def rounds(self) -> DeafRounds:
+        return DeafRounds(self, self.reads)
 
 
 @pytest.mark.parametrize("earlier", [False, True])
@@ -168,7 +178,9 @@ def test_a_large_result_reaches_every_attempt_whole_and_goes_with_the_round(
     large = "\u20ac" * 1_000
     assert first.record("page", large) == large == first.recorded["page"]
     first.record("charge", "1")
-    assert len(hash_of(store)["o:@page"]) == 16 and store.artifacts("r") == {"once/page-0": 3_000}
+    assert len(hash_of(store)["o:@page"]) == 16 and store.reads.artifacts("r") == {
+        "once/page-0": 3_000
+    }
     lost(store)
     granted = claim(store)
     second = StoreJournal(store, granted, 1_000)
@@ -177,7 +189,9 @@ def test_a_large_result_reaches_every_attempt_whole_and_goes_with_the_round(
     assert second.record("page", large + "!") == large
     assert second.record("charge", large) == "1"
     commit_next(store, granted)
-    assert store.artifacts("r") == {} and not {"once", "o:@page", "o:charge"} & set(hash_of(store))
+    assert store.reads.artifacts("r") == {} and not {"once", "o:@page", "o:charge"} & set(
+        hash_of(store)
+    )
 
 
 @pytest.mark.parametrize("text", [None, "another"])

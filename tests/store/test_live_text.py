@@ -75,7 +75,7 @@ def test_a_round_shows_nothing_in_the_run_that_takes_its_id(store: Store) -> Non
     new_run(store)
     granted = claim(store)
     stop(store, "now")
-    store.delete("r")
+    store.runs.delete("r")
     assert not shown(store, granted) and not store.redis.exists(store.keys.live_text("r"))
     submit(store, nonce="another")
     own = claim(store)
@@ -129,7 +129,7 @@ def test_a_run_whose_id_is_anothers_with_text_at_its_end_is_a_run_of_its_own(sto
     before = hash_of(store, "x:text")
     assert shown(store, granted, "x")
     commit_end(store, granted)
-    assert store.delete("x") == ["ok"]
+    assert store.runs.delete("x") == ["ok"]
     assert hash_of(store, "x:text") == before
     assert store.redis.pttl(store.keys.run("x:text")) == -1
 
@@ -142,4 +142,4 @@ def test_a_deletion_takes_the_text_that_an_earlier_version_has_shown(
     key = store.keys.run("r") + name
     store.redis.xadd(key, {"text": "words"})
     stop(store)
-    assert store.delete("r") == ["ok"] and not store.redis.exists(key)
+    assert store.runs.delete("r") == ["ok"] and not store.redis.exists(key)

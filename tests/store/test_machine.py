@@ -27,7 +27,6 @@ from hypothesis.stateful import (
 )
 
 from perdure.worker.store import Store
-from perdure.worker.store.transitions import PAUSED_LOOK
 from tests.model.comparison import difference
 from tests.model.configurations import Config
 from tests.model.moves import Move, act, possible
@@ -55,7 +54,7 @@ EVERYTHING = Config(
     late=("resume", "resume:answer", "resume:more", "retry"),
     mute=True, again=True, doubles=True, fetches=True, stays=True, unheard=True, beats=True, forfeits=True, hurries=True,
     intents=True, ignorant=True, pauses=True, silence=True, forgetful=True,
-    tick=1, lease=LEASE, grace=2_000, delay=1_000, hold=PAUSED_LOOK, start=3_000, answer_within=2_500, unmade=1_000,
+    tick=1, lease=LEASE, grace=2_000, delay=1_000, hold=Store.paused_look, start=3_000, answer_within=2_500, unmade=1_000,
     max_failures=3, max_losses=2, oldest=100 * FAR, overdue=100 * FAR,
 )  # fmt: skip
 #: The moves of each kind; they are chosen with the same chance, whatever else is possible.
@@ -304,7 +303,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def all_of_it(self) -> None:
         fields, log = hash_of(self.store, RUN), events(self.store, RUN)
-        assert len(self.store.memory(RUN)) == int(fields["step"]), (
+        assert len(self.store.reads.memory(RUN)) == int(fields["step"]), (
             "I2: each commit of this machine adds one turn"
         )
         self.the_state_tells_the_phase(fields)

@@ -35,8 +35,8 @@ def put_aside(store: Store) -> None:
     "write",
     [
         pytest.param(new_run, id="submit"),
-        pytest.param(lambda store: store.announce("w", {}, START, 0), id="announce"),
-        pytest.param(lambda store: store.withdraw("w"), id="withdraw"),
+        pytest.param(lambda store: store.fleet.announce("w", {}, START, 0), id="announce"),
+        pytest.param(lambda store: store.fleet.withdraw("w"), id="withdraw"),
         pytest.param(put_aside, id="dead letter"),
         pytest.param(lambda store: store.pauses.add("flow", None, None), id="pause"),
     ],

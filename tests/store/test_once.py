@@ -37,7 +37,7 @@ def record(
 ) -> tuple[str, str]:
     """Record a result as the round that was granted."""
     fields = granted.fields
-    return store.record_result(
+    return store.rounds.record_result(
         fields["id"],
         nonce=fields["nonce"],
         step=int(fields["step"]),
@@ -139,7 +139,7 @@ def test_a_worker_of_a_deleted_run_records_nothing_in_a_new_run_of_its_id(store:
     new_run(store)
     zombie = claim(store)
     stop(store, "now")
-    store.delete("r")
+    store.runs.delete("r")
     submit(store, nonce="another")
     before = everything(store)
     assert record(store, zombie) == ("stale", "")
@@ -191,7 +191,7 @@ def test_a_name_that_another_begins_with_is_another(store: Store) -> None:
 def test_a_large_result_is_an_artifact_and_the_first_of_its_name_stands(store: Store) -> None:
     granted = recorded(store)
     assert record(store, granted, "charge", "digest", "x" * 500) == ("ok", '"done"')
-    assert store.artifacts("r") == {}
+    assert store.reads.artifacts("r") == {}
     assert record(store, granted, "page", "digest", "x" * 500) == ("large", "digest")
     assert results(hash_of(store)) == {
         "o:charge": '"done"',
@@ -202,7 +202,7 @@ def test_a_large_result_is_an_artifact_and_the_first_of_its_name_stands(store: S
     assert record(store, granted, "page", "another", "y") == ("large", "digest")
     assert record(store, granted, "page", "2") == ("large", "digest")
     assert everything(store) == before
-    assert store.artifact("r", "once/page-0") == "x" * 500
+    assert store.reads.artifact("r", "once/page-0") == "x" * 500
 
 
 @pytest.mark.parametrize("done", [commit_next, commit_end, pause_next])
@@ -215,7 +215,7 @@ def test_only_the_artifacts_of_recorded_results_go_with_the_round(
     record(store, granted, "other", "small")
     assert done(store, granted)[0] == "ok"
     assert results(hash_of(store)) == {}
-    assert store.artifacts("r") == {"page-0": 4, "once/other-0": 4}
+    assert store.reads.artifacts("r") == {"page-0": 4, "once/other-0": 4}
 
 
 def test_a_large_result_of_a_run_that_has_ended_expires_with_it(store: Store) -> None:

@@ -100,27 +100,27 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     fill(store)
     with pytest.raises(StoreUnavailable):
         submit(store, "new")
-    assert store.fields("new") is None
-    assert store.many_fields(["goes on"], ["phase"]) == [{"phase": "leased"}]
+    assert store.reads.fields("new") is None
+    assert store.reads.many_fields(["goes on"], ["phase"]) == [{"phase": "leased"}]
     with pytest.raises(StoreUnavailable):
         signal(store, run_id="is signalled")
     with pytest.raises(StoreUnavailable, match="full"):
         signal_topic(store)
     hook = {"nonce": "nonce-goes on", "name": "paid", "digest": "d"}
-    assert store.open_hook("goes on", **hook) == "ok"
+    assert store.signals.open_hook("goes on", **hook) == "ok"
     round_of = {"token": granted["goes on"].token, "claim": granted["goes on"].id}
-    assert store.take_topic("goes on", topic="order:2", **round_of) == ("ok", "")
-    assert store.signal_counts("goes on", ["paid"]) == {"paid": (0, 1)}
-    assert store.signal_counts("is signalled", ["paid"]) == {"paid": (0, 0)}
+    assert store.signals.take_topic("goes on", topic="order:2", **round_of) == ("ok", "")
+    assert store.signals.counts_of("goes on", ["paid"]) == {"paid": (0, 1)}
+    assert store.signals.counts_of("is signalled", ["paid"]) == {"paid": (0, 0)}
     with pytest.raises(StoreUnavailable):
         start_children(store, run_id="has children", first=1)
     assert group_of(store, run_id="has children")["started"] == "1"
-    assert store.reconcile_children("has children").word == "start"
+    assert store.family.reconcile("has children").word == "start"
     child = child_id(store, 0, run_id="has children")
     assert commit_end(store, claim(store, child)) == ("ok", "completed")
-    assert store.raise_limit("is woken", op="more", add="tokens 1") == ["ok", "parked"]
+    assert store.runs.raise_limit("is woken", op="more", add="tokens 1") == ["ok", "parked"]
     assert wake(store, "is woken") == "queued"
-    assert store.extend(
+    assert store.rounds.extend(
         [(run_id, granted[run_id].token, '{"done":1}') for run_id in ("beats", "stops")]
     ) == ["ok", "ok"]
     notes, fence = NoteRecords(store, Settings()), Fence("goes on", *round_of.values())
@@ -135,10 +135,10 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     assert resume(store, run_id="is answered", answer="1") == ["queued"]
     assert retry(store, run_id="is retried") == ["queued"]
     assert resume(store, run_id="is resumed") == ["queued"]
-    assert store.delete("is deleted") == ["ok"]
+    assert store.runs.delete("is deleted") == ["ok"]
     assert isinstance(try_claim(store, "waits"), Claim)
     assert (
-        store.intend(
+        store.rounds.intend(
             "sets out",
             epoch=0,
             step=0,
@@ -149,25 +149,29 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
         == "ok"
     )
     nonce = granted["sets out"].fields["nonce"]
-    assert store.record_result("sets out", nonce=nonce, step=0, name="charge", value="1") == (
+    assert store.rounds.record_result(
+        "sets out", nonce=nonce, step=0, name="charge", value="1"
+    ) == (
         "ok",
         "1",
     )
-    assert store.set_trace("sets out", nonce=nonce, trace="t") == ("ok", "t")
-    assert store.ask_provider("enter", "p", "sets out:0:1", lease=30_000, longest=5_000) == (
+    assert store.runs.set_trace("sets out", nonce=nonce, trace="t") == ("ok", "t")
+    assert store.rounds.ask_provider("enter", "p", "sets out:0:1", lease=30_000, longest=5_000) == (
         "go",
         0,
     )
-    assert store.ask_provider("refused", "p", "sets out:0:1", first=1_000, longest=60_000) == (
+    assert store.rounds.ask_provider(
+        "refused", "p", "sets out:0:1", first=1_000, longest=60_000
+    ) == (
         "wait",
         1_000,
     )
     assert commit_next(store, granted["sets out"]) == ("ok", "continued")
-    assert store.release_dead_lease(
+    assert store.rounds.release_dead_lease(
         "is forfeited", epoch=0, step=0, process="host:is forfeited"
     ) == ["ok"]
     later(store, 1_000)
-    assert store.extend([("beats", granted["beats"].token, "")]) == ["ok"]
+    assert store.rounds.extend([("beats", granted["beats"].token, "")]) == ["ok"]
     sweep(store)
     later(store, (LEASE - 1_000) // 2)
     sweep(store)
@@ -184,5 +188,5 @@ def test_a_full_server_that_has_forgotten_the_scripts_still_takes_the_beat(store
     token = claim(store).token
     store.redis.script_flush()
     fill(store)
-    assert store.extend([("r", token, "")]) == ["ok"]
+    assert store.rounds.extend([("r", token, "")]) == ["ok"]
     assert stop(store)[0] == "asked"

@@ -27,14 +27,14 @@ Move = Callable[[Store], Any]
 
 
 def submit(store: Store) -> Any:
-    return store.submit(
+    return store.runs.submit(
         "r", record(store), nonce="n", message=message("r", 0, 0), idempotency_key="k", content="c"
     )
 
 
 def claim(step: int, epoch: int = 0, name: str = "c") -> Move:
     def move(store: Store) -> Any:
-        return store.claim(
+        return store.rounds.claim(
             "r",
             epoch=epoch,
             step=step,
@@ -73,7 +73,7 @@ def commit(kind: str, token: int, step: int = 0, epoch: int = 0) -> Move:
 
     def move(store: Store) -> Any:
         named = "failed" if kind == "fatal" else kind
-        return store.commit(
+        return store.rounds.commit(
             "r",
             epoch=epoch,
             step=step,
@@ -89,22 +89,24 @@ def commit(kind: str, token: int, step: int = 0, epoch: int = 0) -> Move:
 def intend(token: int, step: int = 0, epoch: int = 0, claim: str | None = None) -> Move:
     return lambda store: (
         "intend",
-        store.intend("r", epoch=epoch, step=step, token=str(token), claim=claim, key=f"r:{step}:k"),
+        store.rounds.intend(
+            "r", epoch=epoch, step=step, token=str(token), claim=claim, key=f"r:{step}:k"
+        ),
     )
 
 
 def once(name: str, step: int = 0) -> Move:
-    return lambda store: store.record_result(
+    return lambda store: store.rounds.record_result(
         "r", nonce="n", step=step, name=name, value=f'"{name}"'
     )
 
 
 def trace(text: str) -> Move:
-    return lambda store: store.set_trace("r", nonce="n", trace=text)
+    return lambda store: store.runs.set_trace("r", nonce="n", trace=text)
 
 
 def stop(mode: str, op: str = "stop") -> Move:
-    return lambda store: store.request_stop("r", op=op, mode=mode, by="ann")
+    return lambda store: store.runs.request_stop("r", op=op, mode=mode, by="ann")
 
 
 def resume(
@@ -117,13 +119,15 @@ def resume(
             "message": message("r", epoch + 1, step),
             "after": message("r", epoch + 2, step),
         }
-        return store.resume("r", op=op, epoch=epoch, interrupt=interrupt, answer=answer, **sent)
+        return store.runs.resume(
+            "r", op=op, epoch=epoch, interrupt=interrupt, answer=answer, **sent
+        )
 
     return move
 
 
 def retry(epoch: int, op: str = "retry") -> Move:
-    return lambda store: store.retry(
+    return lambda store: store.runs.retry(
         "r",
         op=op,
         epoch=epoch,
@@ -278,7 +282,7 @@ def test_a_beat_and_a_sweep_sent_twice_change_nothing(store: Store) -> None:
     claim(0)(store)
     sweep_after(store, 1_000)
     for repeated in (
-        lambda: store.extend([("r", "1", '{"done":1}')]),
+        lambda: store.rounds.extend([("r", "1", '{"done":1}')]),
         lambda: sweep_after(store, 0),
     ):
         repeated()

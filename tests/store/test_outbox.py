@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from perdure.worker.store import Store
-from perdure.worker.store.transitions import SweepReply
+from perdure.worker.store.replies import SweepReply
 from tests.support.redis_servers import CrashableServer
 from tests.support.runs import (
     GRACE,
@@ -49,7 +49,7 @@ def swept(store: Store, length: int | None = 0, after: int = 0) -> SweepReply:
     """One sweep, told how many messages wait at the broker (None: it does not answer)."""
     advance(store, after)
     told = {} if length is None else lengths(store, length)
-    return store.sweep(lease=LEASE, max_losses=3, jitter=0.0, lengths=told)
+    return store.fleet.sweep(lease=LEASE, max_losses=3, jitter=0.0, lengths=told)
 
 
 def test_no_transition_touches_a_list(store: Store) -> None:
@@ -71,7 +71,7 @@ def test_a_message_that_is_redirected_is_published_by_the_caller(store: Store) -
     new_run(store)
     try_claim(store, known=("other",))
     apart = store.keys.queue_of_set("controller", "a")
-    assert store.redirect_round("r", queue=apart, to="able", by="w1") == (
+    assert store.rounds.redirect("r", queue=apart, to="able", by="w1") == (
         "ok",
         [(apart, message("r", 0, 0))],
     )

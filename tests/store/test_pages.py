@@ -75,7 +75,7 @@ def traffic(store: Store) -> Callable[[], None]:
             run_id = going.pop(chance.randrange(len(going)))
             commit_end(store, claim(store, run_id))
             if chance.random() < 0.5:
-                store.delete(run_id)
+                store.runs.delete(run_id)
 
     return move
 
@@ -138,7 +138,7 @@ def test_entries_come_in_the_order_of_score_and_member_from_any_position(
     expected.sort(reverse=not oldest_first)
     after = None if position is None else f"{float(position[0])}:{position[1]}"
     count = data.draw(st.integers(1, 40))
-    entries = store.entries(spans, count, after, oldest_first)
+    entries = store.lists.entries(spans, count, after, oldest_first)
     assert entries == [(member, float(score)) for score, member in expected[:count]]
 
 
@@ -245,7 +245,7 @@ def test_the_leases_of_a_process_are_found_while_others_come_and_go(
             commit_end(store, granted)
 
     between(move)
-    assert sorted(run_id for run_id, _, _ in client._store.held_by("host:1")) == ids
+    assert sorted(run_id for run_id, _, _ in client._store.lists.held_by("host:1")) == ids
 
 
 def inbox_pages(client: Client, **filters: Any) -> Iterator[list[str]]:
@@ -307,13 +307,13 @@ def test_a_page_of_the_inbox_reads_a_bounded_number_of_runs(
     monkeypatch.setattr("perdure.worker.client.waiting_runs.LOOKED_AT", 10)
     ids = asked_of_each(store, ["ann"] * 40 + ["bob"] * own)
     read: list[int] = []
-    many_fields = client._store.many_fields
+    many_fields = client._store.reads.many_fields
 
     def counted(run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
         read.append(len(run_ids))
         return many_fields(run_ids, names)
 
-    monkeypatch.setattr(client._store, "many_fields", counted)
+    monkeypatch.setattr(client._store.reads, "many_fields", counted)
     found = []
     for page in inbox_pages(client, submitted_by="bob"):
         assert sum(read) <= 10

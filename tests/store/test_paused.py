@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from perdure.worker.store import Claim, ClaimRefused, Store
 from perdure.worker.store.tables import BATCH
-from perdure.worker.store.transitions import PAUSED_LOOK
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -47,7 +46,7 @@ def test_a_run_of_a_paused_flow_waits_without_lease_or_attempt(store: Store) -> 
         "0",
     )
     assert "owner" not in fields and "claim_id" not in fields
-    assert due(store) == START + PAUSED_LOOK
+    assert due(store) == START + Store.paused_look
     assert_lawful(store)
 
 
@@ -69,7 +68,7 @@ def test_the_round_in_flight_finishes_and_the_next_is_held(store: Store) -> None
     new_run(store)
     granted = claim(store)
     store.pauses.add("ring")
-    assert store.extend([("r", granted.token, "")]) == ["ok"]
+    assert store.rounds.extend([("r", granted.token, "")]) == ["ok"]
     assert commit_next(store, granted) == ("ok", "continued")
     assert try_claim(store) == ClaimRefused("paused", "ring")
     assert hash_of(store)["step"] == "1"
@@ -179,7 +178,7 @@ def test_a_flow_paused_again_before_its_runs_were_offered_holds_them(store: Stor
 def test_runs_are_found_by_the_sweep_where_unpausing_broke_off(store: Store) -> None:
     held(store)
     store.redis.hdel(store.keys.paused, "ring")  # and then its process died
-    assert sweep_after(store, PAUSED_LOOK - 1) == []
+    assert sweep_after(store, Store.paused_look - 1) == []
     assert sweep_after(store, 1) == [("r", "woken")]
     assert claim(store).attempt == 1
 
@@ -187,8 +186,8 @@ def test_runs_are_found_by_the_sweep_where_unpausing_broke_off(store: Store) -> 
 def test_while_a_flow_is_paused_no_message_is_sent_for_its_held_runs(store: Store) -> None:
     held(store)
     for _ in range(10):
-        assert sweep_after(store, 2 * PAUSED_LOOK) == [("r", "in_line")]
-        assert PAUSED_LOOK // 2 <= due_in(store) <= 3 * PAUSED_LOOK // 2
+        assert sweep_after(store, 2 * Store.paused_look) == [("r", "in_line")]
+        assert Store.paused_look // 2 <= due_in(store) <= 3 * Store.paused_look // 2
         assert_lawful(store)
     assert messages(store) == []
     assert store.pauses.remove("ring") == 1

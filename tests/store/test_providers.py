@@ -18,7 +18,7 @@ def ask(store: Store, what: str, holder: str = "a", **named: int) -> tuple[str, 
         "enter": {"lease": 30_000, "longest": 5_000},
         "refused": {"first": 1_000, "longest": 60_000},
     }.get(what, {})
-    return store.ask_provider(what, "p", holder, **{**times, **named})
+    return store.rounds.ask_provider(what, "p", holder, **{**times, **named})
 
 
 def test_a_provider_that_refused_nobody_is_open(store: Store) -> None:

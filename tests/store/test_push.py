@@ -89,7 +89,7 @@ def test_commit_and_the_message_for_the_next_step_are_one_effect(store: Store) -
     commit_next(store, granted)
     commit_next(store, granted)
     assert messages(store, "executor") == ["r/0/1"]
-    assert store.commit("r", epoch=0, step=0, token="9", kind="next", message="forged") == (
+    assert store.rounds.commit("r", epoch=0, step=0, token="9", kind="next", message="forged") == (
         "fenced",
         "",
     )

@@ -43,7 +43,7 @@ Damage = Callable[[str], str]
 
 def quarantine(store: Store, **other: str) -> list[str]:
     named = {"epoch": "0", "step": "0", "message": message("r", 0, 0), "error": "damaged", **other}
-    return store.quarantine("r", **named)  # type: ignore[arg-type]
+    return store.rounds.quarantine("r", **named)  # type: ignore[arg-type]
 
 
 def test_a_queued_run_with_that_message_is_ended_and_named(store: Store) -> None:
@@ -109,7 +109,7 @@ def sweeper(store: Store, fused: SameServerPublisher) -> Sweeper:
 
 def submit(store: Store, fused: SameServerPublisher, run_id: str, **fields: str) -> str:
     text = fused.message("controller", run_id, 0, 0).text
-    assert store.submit(run_id, record(store, **fields), nonce=run_id, message=text)[0] == "ok"
+    assert store.runs.submit(run_id, record(store, **fields), nonce=run_id, message=text)[0] == "ok"
     return text
 
 

@@ -19,13 +19,13 @@ def test_many_runs_are_read_like_few(store: Store, monkeypatch: pytest.MonkeyPat
     key = store.keys.run("r3")
     store.redis.hset(key, mapping={"goal": "", "labels": 'ü "\\ / \n\0\udcff', "none": "false"})
     asked = ["r0", "gone", *ids, "r0"]
-    found = store.many_fields(asked, NAMES)
-    assert found == store.some_fields(asked, NAMES)
+    found = store.reads.many_fields(asked, NAMES)
+    assert found == store.reads.some_fields(asked, NAMES)
     assert found[1] == {}
     assert found[5] == {
         "phase": "queued", "labels": 'ü "\\ / \n\0\udcff', "none": "false", "goal": "",
     }  # fmt: skip
-    assert store.many_fields([], NAMES) == []
+    assert store.reads.many_fields([], NAMES) == []
 
 
 def test_a_key_that_is_no_hash_has_no_fields_and_hides_no_others(store: Store) -> None:
@@ -33,7 +33,7 @@ def test_a_key_that_is_no_hash_has_no_fields_and_hides_no_others(store: Store) -
         new_run(store, run_id)
     store.redis.set(store.keys.run("bad"), "text")
     before = everything(store)
-    found = store.many_fields(["r1", "bad", "r2"], ["phase"])
+    found = store.reads.many_fields(["r1", "bad", "r2"], ["phase"])
     assert found == [{"phase": "queued"}, {}, {"phase": "queued"}]
     assert everything(store) == before
     store.redis.delete(store.keys.run("bad"))

@@ -87,7 +87,7 @@ def test_what_was_acknowledged_is_on_the_replica(pair: Watched, store: Store) ->
     assert retry(store)[0] == "queued"
     assert on_replica(pair, store)["phase"] == "queued"
     stop(store, op="stop-2")
-    assert store.delete("r")[0] == "ok"
+    assert store.runs.delete("r")[0] == "ok"
     assert on_replica(pair, store) == {}
 
 
@@ -114,8 +114,8 @@ def test_what_the_replica_did_not_get_in_time_is_done_and_not_acknowledged(
         with pytest.raises(NotReplicated, match="request_stop"):
             stop(store, op="stop-2")
         with pytest.raises(NotReplicated, match="delete_run"):
-            store.delete("r")
-        assert store.fields("r") is None
+            store.runs.delete("r")
+        assert store.reads.fields("r") is None
 
 
 def test_an_operation_sent_again_writes_nothing_and_is_still_not_acknowledged_before_the_replica_has_it(
@@ -185,4 +185,4 @@ def test_an_error_of_the_transition_is_told_as_without_waiting(pair: Watched, st
             submit(store)
     finally:
         store.redis.config_set("min-replicas-to-write", "0")
-    assert store.fields("r") is None
+    assert store.reads.fields("r") is None

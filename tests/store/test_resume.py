@@ -99,7 +99,7 @@ def test_a_resume_of_a_step_that_was_committed_since_is_stale(store: Store) -> N
         "message": message("r", 1, 0),
         "after": message("r", 2, 0),
     }
-    assert store.resume("r", op="late", **late) == ["stale"]
+    assert store.runs.resume("r", op="late", **late) == ["stale"]
     assert everything(store) == before
     assert resume(store) == ["queued"]
     assert isinstance(try_claim(store), Claim)
@@ -237,13 +237,13 @@ def test_a_stop_after_a_resume_is_seen_anew(store: Store) -> None:
     new_run(store)
     granted = claim(store)
     stop(store, op="s1")
-    store.extend([("r", granted.token, "")])
+    store.rounds.extend([("r", granted.token, "")])
     commit_next(store, granted)
     resume(store)
     granted = claim(store)
     later(store, 50)
     assert stop(store, op="s2")[3] == "0", "nobody has seen it yet"
-    store.extend([("r", granted.token, "")])
+    store.rounds.extend([("r", granted.token, "")])
     assert hash_of(store)["stop_seen_at"] == str(START + 50)
 
 
@@ -341,7 +341,9 @@ def test_a_resume_is_told_to_those_who_follow_the_events(store: Store) -> None:
 
 
 def test_a_resume_of_no_run_is_missing(store: Store) -> None:
-    assert store.resume("nobody", op="o", epoch=0, step=0, message="m", after="a") == ["missing"]
+    assert store.runs.resume("nobody", op="o", epoch=0, step=0, message="m", after="a") == [
+        "missing"
+    ]
     assert everything(store) == {}
 
 

@@ -101,7 +101,7 @@ def test_a_retry_keeps_the_run_and_its_next_end_counts_from_then(store: Store) -
 def test_an_idempotency_key_holds_as_long_as_its_run(store: Store) -> None:
     commit_end(store, play_on(store))
     assert submit(store, "other", idempotency_key="k", content="c") == ("existing", "r")
-    store.delete("r", "k")
+    store.runs.delete("r", "k")
     assert submit(store, "other", idempotency_key="k", content="c") == ("ok", "other")
 
 
@@ -121,10 +121,10 @@ def test_delete_removes_an_ended_run_altogether(store: Store, end: str) -> None:
         fail_round(store, granted, fatal=1)
     else:
         stop(store, "now")
-    assert store.delete("r", "k") == ["ok"]
+    assert store.runs.delete("r", "k") == ["ok"]
     left = everything(store)
     assert set(left) - set(before) <= {store.keys.queues}
-    assert store.delete("r", "k") == ["missing"]
+    assert store.runs.delete("r", "k") == ["missing"]
     assert everything(store) == left
 
 
@@ -134,7 +134,7 @@ def test_delete_leaves_an_idempotency_key_that_another_run_has_by_now(store: Sto
     stop(store)
     store.redis.delete(store.keys.idempotency("k"))
     new_run(store, "other", idempotency_key="k", content="c")
-    assert store.delete("r", "k") == ["ok"]
+    assert store.runs.delete("r", "k") == ["ok"]
     assert store.redis.get(store.keys.idempotency("k")) == "c other"
 
 
@@ -158,17 +158,17 @@ def test_delete_of_a_live_run_is_refused(store: Store, live: str) -> None:
         if live == "interrupted":
             pause_here(store, granted)
     before = everything(store)
-    assert store.delete("r") == ["live", live]
+    assert store.runs.delete("r") == ["live", live]
     assert everything(store) == before
 
 
 def test_nothing_comes_back_from_a_deleted_run(store: Store) -> None:
     granted = play_on(store)
     stop(store, "now")
-    store.delete("r", "k")
+    store.runs.delete("r", "k")
     before = everything(store)
     assert commit_next(store, granted)[0] == "missing"
-    assert store.extend([("r", granted.token, '{"done":1}')]) == ["lost"]
+    assert store.rounds.extend([("r", granted.token, '{"done":1}')]) == ["lost"]
     assert stop(store) == ["missing"]
     assert everything(store) == before and sweep_after(store, 60_000) == []
 
@@ -180,7 +180,7 @@ def test_a_zombie_of_a_deleted_run_cannot_commit_into_a_new_run_of_the_same_id(
     new_run(store)
     zombie = by_token_alone(claim(store, owner="w1"))
     stop(store, "now")
-    store.delete("r")
+    store.runs.delete("r")
     submit(store, nonce="another")
     claim(store, owner="w2")
     assert commit_end(store, zombie)[0] != "ok", "only the newest token commits"
@@ -202,5 +202,5 @@ def test_a_damaged_run_that_is_deleted_is_neither_due_nor_listed(store: Store, a
         pause_here(store, claim(store))
     store.redis.hdel(store.keys.run("r"), "epoch")
     assert due(store) is not None and indexes(store) == ["interrupted" if asks else "live"]
-    assert store.delete("r") == ["ok"]
+    assert store.runs.delete("r") == ["ok"]
     assert due(store) is None and indexes(store) == []

@@ -115,7 +115,7 @@ def test_a_retry_of_a_step_that_was_committed_since_is_stale(store: Store) -> No
     commit_next(store, claim(store))
     fail_round(store, claim(store), fatal=1)
     before = everything(store)
-    assert store.retry(
+    assert store.runs.retry(
         "r", op="late", epoch=0, step=0, message=message("r", 1, 0), after=message("r", 2, 0)
     ) == ["stale"]
     assert everything(store) == before
@@ -188,7 +188,9 @@ def test_a_run_that_errored_under_dead_workers_can_be_retried(store: Store) -> N
 
 
 def test_a_retry_of_no_run_is_missing(store: Store) -> None:
-    assert store.retry("nobody", op="o", epoch=0, step=0, message="m", after="a") == ["missing"]
+    assert store.runs.retry("nobody", op="o", epoch=0, step=0, message="m", after="a") == [
+        "missing"
+    ]
     assert everything(store) == {}
 
 
@@ -200,4 +202,4 @@ def test_a_retry_with_fields_names_the_content_that_they_were_made_from(
     fail_round(store, claim(store), fatal=1)
     digest = "another" if changed else hash_of(store)["digest"]
     named: dict[str, Any] = {"message": "r/1/0", "after": "r/2/0", "digest": digest}
-    assert store.retry("r", op="o", epoch=0, step=0, **named) == [word]
+    assert store.runs.retry("r", op="o", epoch=0, step=0, **named) == [word]

@@ -26,7 +26,7 @@ def test_no_call_fails_because_the_server_forgets_its_scripts(store: Store) -> N
     flusher.start()
     try:
         for _ in range(CALLS):
-            store.examine(run)
+            store.runs.examine(run)
     finally:
         over.set()
         flusher.join()

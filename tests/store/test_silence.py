@@ -43,7 +43,7 @@ def test_a_spared_round_that_beats_and_commits_was_never_robbed(store: Store) ->
     granted = claim(store)
     silence(store, 10 * LEASE)
     advance(store, 500)
-    assert store.extend([("r", granted.token, "")]) == ["ok"]
+    assert store.rounds.extend([("r", granted.token, "")]) == ["ok"]
     assert commit_next(store, granted) == ("ok", "continued")
 
 
@@ -53,7 +53,7 @@ def test_a_beat_in_the_millisecond_of_the_sweep_that_spared_it_is_a_beat(store: 
     sweep(store)
     granted = claim(store)
     assert silence(store, LEASE + 500) == [("r", "spared")]
-    assert store.extend([("r", granted.token, "")]) == ["ok"]
+    assert store.rounds.extend([("r", granted.token, "")]) == ["ok"]
     assert silence(store, LEASE + 500) == [("r", "spared")]
     assert commit_next(store, granted) == ("ok", "continued")
 
@@ -127,7 +127,7 @@ def test_a_dead_workers_lease_lasts_no_longer_for_a_clock_that_was_ahead_and_is_
     sweep(store)
     granted = claim(store)
     later(store, 300_000)
-    store.extend([("r", granted.token, "")])
+    store.rounds.extend([("r", granted.token, "")])
     sweep(store)
     later(store, -299_000)
     assert sweep(store) == [("r", "in_line")] and due_in(store) == LEASE
@@ -160,7 +160,7 @@ def test_a_second_silence_spares_the_rounds_that_beat_in_between(store: Store) -
     for _ in range(2):
         assert silence(store, 2 * LEASE) == [("r", "spared")]
         advance(store, 1_000)
-        store.extend([("r", granted.token, "")])
+        store.rounds.extend([("r", granted.token, "")])
     assert hash_of(store)["losses"] == "0"
 
 
@@ -203,11 +203,11 @@ def test_a_round_past_its_own_limit_is_not_spared_for_ever_though_its_worker_bea
     token = claim(store).token
     while clock(store) < START + 13_000:
         advance(store, 1_000)
-        store.extend([("r", token, "")])
+        store.rounds.extend([("r", token, "")])
     words = [word for _, word in silence(store, LEASE)]
     for _ in range(30):
         advance(store, 500)
-        store.extend([("r", token, "")])
+        store.rounds.extend([("r", token, "")])
         words += [word for _, word in sweep(store)]
     assert words.count("spared") <= 1, "spared once"
     assert "overran" in words, "a round that hangs is freed at last"

@@ -57,7 +57,7 @@ def test_the_round_is_committed_and_the_next_one_leased_in_one_write(store: Stor
         "w1.next",
         str(START + 10 + LEASE),
     ) and due(store) == START + 10 + LEASE
-    assert store.memory("r") == ["turn"] and [
+    assert store.reads.memory("r") == ["turn"] and [
         event["step"] for event in events(store, kind="committed")
     ] == ["0"]
     assert messages(store) == [] and fields["message"] == "", (
@@ -85,23 +85,23 @@ def test_what_its_worker_knows_of_the_next_round_is_what_the_hash_says(
     new_run(store, fields=extra)
     granted = claim(store)
     for step in range(1, 11):
-        store.record_result("r", nonce="nonce-r", step=step - 1, name="paid", value="1")
-        store.intend(
+        store.rounds.record_result("r", nonce="nonce-r", step=step - 1, name="paid", value="1")
+        store.rounds.intend(
             "r", epoch=0, step=step - 1, token=granted.token, claim=granted.id, key="a key"
         )
-        store.extend([("r", granted.token, '{"left": 3}')], claims=[granted.id])
+        store.rounds.extend([("r", granted.token, '{"left": 3}')], claims=[granted.id])
         later(store, 7)
         granted = stayed(store, granted, next_claim=f"w1.{step}", **{"v:sum": str(step)})
         told = {name: text for name, text in granted.fields.items() if name != "beat_at"}
         assert told == {name: text for name, text in hash_of(store).items() if name != "beat_at"}
-        assert (granted.turns, granted.newest) == (step, store.memory("r")[-8:])
+        assert (granted.turns, granted.newest) == (step, store.reads.memory("r")[-8:])
 
 
 def test_a_message_that_is_written_already_is_kept(store: Store) -> None:
     """Where no template makes messages, Celery has built it."""
     new_run(store)
     granted = claim(store)
-    stayed = store.commit_and_continue(
+    stayed = store.rounds.commit_and_continue(
         "r", epoch=0, step=0, token=granted.token, claim=granted.id, next_claim="w1.next", queue=granted.fields["queue"],
         message=message("r", 0, 1), fields={},
     )  # fmt: skip
@@ -137,7 +137,7 @@ def test_a_commit_repeated_is_granted_the_same_again(store: Store) -> None:
     later(store, 5)
     before = everything(store)
     assert stay(store, first) == once
-    assert everything(store) == before and store.memory("r") == ["turn"]
+    assert everything(store) == before and store.reads.memory("r") == ["turn"]
 
 
 def test_a_commit_repeated_after_another_took_the_run_up_is_granted_nothing(store: Store) -> None:
@@ -229,4 +229,4 @@ def test_more_values_and_turns_than_luas_stack_holds_are_all_kept(store: Store) 
     stayed(
         store, claim(store), additions=tuple(f"turn {number}" for number in range(9_000)), **values
     )
-    assert values.items() <= hash_of(store).items() and len(store.memory("r")) == 9_000
+    assert values.items() <= hash_of(store).items() and len(store.reads.memory("r")) == 9_000

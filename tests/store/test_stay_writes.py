@@ -67,10 +67,10 @@ def test_a_round_that_stays_leaves_what_any_commit_leaves(store: Store) -> None:
             "message": f"{run_id}/0/1",
         }
         if run_id == "queued":
-            assert store.commit(run_id, kind="next", **of_run, **told) == ("ok", "continued")
+            assert store.rounds.commit(run_id, kind="next", **of_run, **told) == ("ok", "continued")
         else:
             assert (
-                store.commit_and_continue(
+                store.rounds.commit_and_continue(
                     run_id, next_claim="w1.next", queue=fields["queue"], **of_run, **told
                 )
                 is not None
@@ -83,7 +83,7 @@ def test_a_round_that_stays_leaves_what_any_commit_leaves(store: Store) -> None:
         left.append(
             (
                 values,
-                store.memory(run_id),
+                store.reads.memory(run_id),
                 store.redis.hgetall(store.keys.artifacts(run_id)),
                 events(store, run_id),
             )
@@ -149,7 +149,7 @@ def test_the_lease_of_a_round_that_was_spared_can_be_spared_again(store: Store) 
 def test_a_limit_that_only_the_worker_knew_ends_with_the_round_that_stays(store: Store) -> None:
     new_run(store)
     granted = claim(store)
-    store.extend([("r", granted.token, "")], limits=[5_000])
+    store.rounds.extend([("r", granted.token, "")], limits=[5_000])
     granted.fields["round_until"] = hash_of(store)["round_until"]
     stayed = stay(store, granted)
     assert (
@@ -215,7 +215,7 @@ def test_a_round_that_leaves_a_text_asks_for_the_type_of_what_keeps_it(store: St
     }
     queue = store.keys.queue("controller")
     assert (
-        store.commit_and_continue(
+        store.rounds.commit_and_continue(
             "r", next_claim="w1.next", queue=queue, artifacts={"report": "long"}, **of_run
         )
         is None

@@ -267,6 +267,6 @@ def test_a_run_submitted_again_under_the_id_of_a_deleted_one_has_heard_nothing(
     granted = under_way(store)
     signal(store, "say")
     commit_end(store, granted, options={**HEED, "insist": 1})
-    store.delete("r")
+    store.runs.delete("r")
     submit(store, nonce="another")
     assert "mailbox" not in claim(store).fields

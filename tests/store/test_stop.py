@@ -160,9 +160,11 @@ def test_now_may_follow_graceful(store: Store) -> None:
 def test_a_second_graceful_stop_keeps_who_asked_first(store: Store) -> None:
     new_run(store)
     claim(store)
-    store.request_stop("r", op="one", mode="graceful", by="ann", reason="enough")
+    store.runs.request_stop("r", op="one", mode="graceful", by="ann", reason="enough")
     later(store, 50)
-    assert store.request_stop("r", op="two", mode="graceful", by="bob", reason="me too")[:3] == [
+    assert store.runs.request_stop("r", op="two", mode="graceful", by="bob", reason="me too")[
+        :3
+    ] == [
         "asked",
         "leased",
         str(START),

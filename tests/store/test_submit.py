@@ -157,7 +157,9 @@ def test_a_fork_begins_at_its_step_with_its_turns_and_artifacts(store: Store) ->
         store, fields={"turns": "450"}, step=16, turns=turns, artifacts=artifacts
     ) == ("ok", "r")  # fmt: skip
     assert hash_of(store)["step"] == "16" and messages(store) == ["r/0/16"]
-    assert store.memory("r") == turns and store.artifacts("r") == dict.fromkeys(artifacts, 1)
+    assert store.reads.memory("r") == turns and store.reads.artifacts("r") == dict.fromkeys(
+        artifacts, 1
+    )
     assert [event["step"] for event in events(store)] == ["16"]
     granted = claim(store, step=16)
     assert (granted.turns, granted.fields["step"]) == (450, "16")
@@ -167,4 +169,4 @@ def test_a_fork_begins_at_its_step_with_its_turns_and_artifacts(store: Store) ->
 def test_a_fork_that_is_submitted_again_with_its_nonce_has_its_turns_once(store: Store) -> None:
     for _ in range(2):
         assert submit(store, step=2, turns=["one", "two"], fields={"turns": "2"}) == ("ok", "r")
-    assert store.memory("r") == ["one", "two"]
+    assert store.reads.memory("r") == ["one", "two"]

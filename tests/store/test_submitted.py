@@ -24,7 +24,7 @@ def client(any_server: CrashableServer, prefix: str) -> Iterator[Client]:
 
 
 def listed(store: Store, name: str = "ann") -> list[str]:
-    return [run_id for run_id, _ in store.submitted(name, 100)]
+    return [run_id for run_id, _ in store.lists.submitted(name, 100)]
 
 
 def new(

@@ -388,7 +388,7 @@ def test_rounds_that_ignore_their_limit_are_bounded_as_failures_are(store: Store
         token = claim(store).token
         for _ in range(6):
             advance(store, 1_000)
-            store.extend([("r", token, "")])
+            store.rounds.extend([("r", token, "")])
         words += sweep(store, max_failures=3)
         sweep_after(store, 1_000)
     assert [word for _, word in words] == ["overran", "overran", "errored"]
@@ -468,7 +468,11 @@ def test_the_sweep_executes_nothing_and_commits_nothing(store: Store) -> None:
     claim(store)
     for _ in range(6):
         sweep_after(store, 60_000, max_losses=1)
-    assert events(store, kind="committed") == [] and at(store) == (0, 0) and store.memory("r") == []
+    assert (
+        events(store, kind="committed") == []
+        and at(store) == (0, 0)
+        and store.reads.memory("r") == []
+    )
 
 
 def test_an_ended_run_leaves_its_index_when_its_keys_are_gone(store: Store) -> None:

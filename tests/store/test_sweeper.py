@@ -71,7 +71,7 @@ def test_a_worker_that_could_not_be_announced_is_announced_soon(
     own_server.kill()
     sweeper.start()
     own_server.restart()
-    until(lambda: [name for name, _, _ in store.workers()] == ["me"], "the announcement")
+    until(lambda: [name for name, _, _ in store.fleet.workers()] == ["me"], "the announcement")
 
 
 def test_a_worker_is_announced_each_heartbeat_however_rarely_it_sweeps(
@@ -79,8 +79,8 @@ def test_a_worker_is_announced_each_heartbeat_however_rarely_it_sweeps(
 ) -> None:
     sweeper, store = rarely_sweeps
     sweeper.start()
-    [(_, first, _)] = store.workers()
-    until(lambda: store.workers()[0][1] > first, "the next announcement")
+    [(_, first, _)] = store.fleet.workers()
+    until(lambda: store.fleet.workers()[0][1] > first, "the next announcement")
 
 
 def test_one_look_in_a_while_is_enough_for_all_sweepers(store: Store) -> None:
@@ -142,14 +142,14 @@ def test_the_worker_that_swept_last_sweeps_when_the_next_run_is_due(
 
 def test_a_sweep_says_when_the_next_run_is_due(store: Store) -> None:
     options: Any = {"lease": LEASE, "max_losses": 3, "jitter": 0.0}
-    assert store.sweep(**options).due_in is None
+    assert store.fleet.sweep(**options).due_in is None
     new_run(store)
     claim(store)
     later(store, 100)
-    assert store.sweep(**options).due_in == LEASE - 100
-    assert store.sweep(**options, every=10).due_in is None, "another one has just swept"
+    assert store.fleet.sweep(**options).due_in == LEASE - 100
+    assert store.fleet.sweep(**options, every=10).due_in is None, "another one has just swept"
     store.redis.zadd(store.keys.due, {"r": "inf"})
-    assert store.sweep(**options).due_in == LEASE, "at most a lease, whatever is stored"
+    assert store.fleet.sweep(**options).due_in == LEASE, "at most a lease, whatever is stored"
 
 
 def test_a_sweep_says_that_a_run_beyond_its_batch_is_due_now(store: Store) -> None:
@@ -157,17 +157,17 @@ def test_a_sweep_says_that_a_run_beyond_its_batch_is_due_now(store: Store) -> No
         new_run(store, run_id)
         claim(store, run_id)
     later(store, LEASE + 5)
-    assert store.sweep(lease=LEASE, max_losses=3, jitter=0.0, batch=1).due_in == 0
+    assert store.fleet.sweep(lease=LEASE, max_losses=3, jitter=0.0, batch=1).due_in == 0
 
 
 def test_a_sweep_sweeps_again_once_its_interval_has_passed(store: Store) -> None:
     new_run(store)
     options: Any = {"lease": LEASE, "max_losses": 3, "jitter": 0.0}
-    store.sweep(**options)
+    store.fleet.sweep(**options)
     swept = []
     for milliseconds in (9, 1):
         later(store, milliseconds)
-        swept.append(store.sweep(**options, every=10).due_in is not None)
+        swept.append(store.fleet.sweep(**options, every=10).due_in is not None)
     assert swept == [False, True]
 
 

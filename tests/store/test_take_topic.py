@@ -36,7 +36,7 @@ from tests.support.topic_runs import TOPIC, end, expiry, fail, holder, mail, roo
 def listen(store: Store, granted: Claim, run_id: str = "r", **other: Any) -> tuple[str, str]:
     """The round of this claim takes the topic for its run."""
     fence = {"token": granted.token, "claim": granted.id or None}
-    return store.take_topic(run_id, **{"topic": TOPIC, **fence, **other})
+    return store.signals.take_topic(run_id, **{"topic": TOPIC, **fence, **other})
 
 
 def listening(store: Store, run_id: str = "r") -> Claim:
@@ -240,7 +240,7 @@ def test_a_round_of_a_run_that_has_ended_takes_no_topic(store: Store, how: str) 
     else:
         stop(store, "now")
     if how == "deleted":
-        store.delete("r")
+        store.runs.delete("r")
     assert listen(store, granted) == ("missing" if how == "deleted" else "fenced", "")
     assert room(store) == {}
 
@@ -269,7 +269,7 @@ def test_the_ends_of_a_run_that_listened_are_those_of_one_that_was_submitted_so(
     assert listen(store, end_again) == ("ok", "")
     stop(store, "now")
     assert signal_topic(store)[:2] == ["ok", "r"]
-    store.delete("r")
+    store.runs.delete("r")
     assert room(store) == {"before": "r nonce-r"}
 
 

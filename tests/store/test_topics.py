@@ -58,7 +58,7 @@ def test_a_signal_has_its_own_payload_and_sender_whatever_the_sender_is_called(
     holder(store)
     signal_topic(store, payload='"over its topic"', by=by)
     signal(store, payload='"itself"', by=by)
-    read = store.signals("r", [("paid", number) for number in (1, 2, 3)])
+    read = store.signals.stored("r", [("paid", number) for number in (1, 2, 3)])
     assert [(each.by, each.payload) for each in read if each is not None] == [
         (by, '"waited"'), (by, '"over its topic"'), (by, '"itself"')
     ]  # fmt: skip
@@ -80,7 +80,7 @@ def test_signals_that_come_before_the_run_are_in_its_mailbox_when_it_is_made(sto
     assert signal_topic(store, payload='"d"') == ["waiting", "3"]
     holder(store)
     assert (mail(store), mail(store, name="sent")) == (['"a"', '"d"'], ['"b\\nc"'])
-    assert store.signals("r", [("paid", 1)])[0][:3] == (1, START, "ann")
+    assert store.signals.stored("r", [("paid", 1)])[0][:3] == (1, START, "ann")
     assert [(each["name"], each["number"]) for each in events(store, kind="signalled")] == [
         ("paid", "1"),
         ("sent", "1"),
@@ -147,7 +147,7 @@ def test_another_live_run_cannot_take_a_topic(store: Store) -> None:
         store.redis.delete(store.keys.run("x"))
         assert submit(store, "s", topic=TOPIC) == ("taken", "r")
         go_on() if phase(store) == "queued" else None
-    assert (store.fields("s"), room(store)) == (None, before)
+    assert (store.reads.fields("s"), room(store)) == (None, before)
 
 
 def test_a_live_run_holds_its_topic_in_each_phase(store: Store) -> None:
@@ -210,7 +210,7 @@ def test_a_run_that_has_expired_holds_nothing(store: Store) -> None:
 def test_a_deleted_run_holds_nothing(store: Store) -> None:
     holder(store)
     stop(store)
-    store.delete("r")
+    store.runs.delete("r")
     assert room(store) == {"before": "r nonce-r"}
     assert expiry(store) == clock(store) + RETENTION
     new_run(store)
@@ -317,7 +317,7 @@ def test_a_key_of_another_run_under_the_same_id_is_not_known(store: Store) -> No
     holder(store)
     signal_topic(store, **sent)
     stop(store)
-    store.delete("r")
+    store.runs.delete("r")
     new_run(store, nonce="another-nonce")
     signal(store, **sent)
     assert signal_topic(store, **sent) == ["waiting", "1"]
@@ -328,7 +328,7 @@ def test_a_topic_of_a_wrong_type_is_left_alone(store: Store) -> None:
     store.redis.set(key, "x")
     assert signal_topic(store) == ["damaged", key]
     assert submit(store, topic=TOPIC) == ("damaged", key)
-    assert store.fields("r") is None
+    assert store.reads.fields("r") is None
     store.redis.delete(key)
     holder(store)
     store.redis.delete(key)
@@ -422,7 +422,7 @@ def test_a_message_that_a_run_has_heard_starts_no_other_run(store: Store) -> Non
     assert submit(store, "s", topic=TOPIC, said="other") == ("taken", "r")
     commit_end(store, claim(store, step=1))
     assert submit(store, "s", topic=TOPIC, said="k") == ("heard", "r")
-    assert store.fields("s") is None and room(store)["before"].startswith(before["run"])
+    assert store.reads.fields("s") is None and room(store)["before"].startswith(before["run"])
     assert submit(store, "s", topic=TOPIC, said="other") == ("ok", "s")
     assert submit(store, "t", topic=TOPIC, said="k") == ("heard", "r"), "one before the holder"
 

@@ -21,7 +21,7 @@ FIRST, SECOND = (f"00-{number:032x}-{number:016x}-01" for number in (1, 2))
 
 
 def keep(store: Store, trace: str, nonce: str = "nonce-r") -> tuple[str, str]:
-    return store.set_trace("r", nonce=nonce, trace=trace)
+    return store.runs.set_trace("r", nonce=nonce, trace=trace)
 
 
 def test_the_first_trace_stands_and_is_what_everybody_gets(store: Store) -> None:
@@ -50,8 +50,8 @@ def test_a_trace_comes_with_every_claim_and_no_round_ends_it(store: Store) -> No
 def test_a_worker_of_a_deleted_run_gives_no_trace_to_a_new_run_of_its_id(store: Store) -> None:
     new_run(store)
     commit_end(store, claim(store))
-    store.delete("r")
-    assert keep(store, FIRST) == ("missing", "") and store.fields("r") is None
+    store.runs.delete("r")
+    assert keep(store, FIRST) == ("missing", "") and store.reads.fields("r") is None
     submit(store, nonce="another")
     assert keep(store, FIRST) == ("stale", "") and "trace" not in hash_of(store)
 
@@ -61,7 +61,7 @@ def test_a_loss_says_when_the_attempt_was_claimed(store: Store) -> None:
     later(store, 500)
     claim(store, owner="w1")
     sweep_after(store, LEASE)
-    entries, fields = store.newest_events("r", 2, ["trace", "span", "flow"])
+    entries, fields = store.events.newest("r", 2, ["trace", "span", "flow"])
     assert [entry["type"] for _, entry in entries] == ["lost", "submitted"]
     assert (entries[0][1]["claimed_at"], entries[0][1]["at"]) == (
         str(START + 500),
@@ -71,4 +71,4 @@ def test_a_loss_says_when_the_attempt_was_claimed(store: Store) -> None:
 
 
 def test_of_a_run_that_is_gone_nothing_is_told(store: Store) -> None:
-    assert store.newest_events("nobody", 2, ["trace"]) == ([], {})
+    assert store.events.newest("nobody", 2, ["trace"]) == ([], {})

@@ -28,7 +28,7 @@ def histories(prefix: str) -> Iterator[Histories]:
             Store(f"redis://127.0.0.1:{port}", prefix, now=START) for port in pair.servers
         )
         new_run(master)
-        until(lambda: replica.fields("r") is not None, "the run on the replica")
+        until(lambda: replica.reads.fields("r") is not None, "the run on the replica")
         with pair.client(pair.servers[1]) as client:
             client.replicaof("NO", "ONE")
         yield Histories(master, replica)
@@ -62,8 +62,10 @@ def test_a_heartbeat_of_the_history_that_was_lost_extends_nobody_elses_lease(
     forgotten, granted = claim(histories.lost), claim(histories.surviving)
     before = hash_of(histories.surviving)["lease_until"]
     histories.surviving.now = START + 1000
-    assert histories.surviving.extend([("r", forgotten.token, "")], claims=[forgotten.id]) == [
-        "lost"
-    ]
+    assert histories.surviving.rounds.extend(
+        [("r", forgotten.token, "")], claims=[forgotten.id]
+    ) == ["lost"]
     assert hash_of(histories.surviving)["lease_until"] == before
-    assert histories.surviving.extend([("r", granted.token, "")], claims=[granted.id]) == ["ok"]
+    assert histories.surviving.rounds.extend([("r", granted.token, "")], claims=[granted.id]) == [
+        "ok"
+    ]

@@ -95,7 +95,7 @@ def test_a_message_of_another_round_is_not_taken(store: Store, granted: Claim) -
 
 def test_a_living_worker_keeps_its_lease_whatever_is_brought(store: Store, granted: Claim) -> None:
     sweep_after(store, LEASE)
-    store.extend([("r", granted.token, "")], claims=[granted.id])
+    store.rounds.extend([("r", granted.token, "")], claims=[granted.id])
     assert sweep(store, made={"r": made(store)}) == [("r", "in_line")]
     assert due(store) == clock(store) + LEASE == int(hash_of(store)["lease_until"])
     assert commit_next(store, granted) == ("ok", "continued")

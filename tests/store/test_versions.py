@@ -57,22 +57,24 @@ def interrupted(store: Store) -> None:
 #: A way through the transitions, and the phase that it ends in.
 WAYS: dict[str, tuple[str, Callable[[Store], Any]]] = {
     "claimed": ("leased", claim),
-    "beaten": ("leased", lambda store: store.extend([("r", claim(store).token, "{}")])),
+    "beaten": ("leased", lambda store: store.rounds.extend([("r", claim(store).token, "{}")])),
     "intended": (
         "leased",
-        lambda store: store.intend(
+        lambda store: store.rounds.intend(
             "r", epoch=0, step=0, token=claim(store).token, claim=None, key="k"
         ),
     ),
     "recorded": (
         "queued",
-        lambda store: store.record_result("r", nonce="nonce-r", step=0, name="charge", value="1"),
+        lambda store: store.rounds.record_result(
+            "r", nonce="nonce-r", step=0, name="charge", value="1"
+        ),
     ),
     "forfeited": (
         "leased",
         lambda store: (
             claim(store, claim="h:1.1"),
-            store.release_dead_lease("r", epoch=0, step=0, process="h:1"),
+            store.rounds.release_dead_lease("r", epoch=0, step=0, process="h:1"),
         ),
     ),
     "committed": ("queued", lambda store: commit_next(store, claim(store))),
@@ -85,7 +87,7 @@ WAYS: dict[str, tuple[str, Callable[[Store], Any]]] = {
     "found damaged": ("errored", lambda store: commit(store, claim(store), "damaged", error="e")),
     "quarantined": (
         "errored",
-        lambda store: store.quarantine(
+        lambda store: store.rounds.quarantine(
             "r", epoch="0", step="0", message=message("r", 0, 0), error="e"
         ),
     ),
@@ -124,7 +126,7 @@ def test_fields_that_this_version_does_not_know_are_kept_byte_for_byte(
 
 
 def claim_as_older(store: Store) -> Any:
-    return store.claim(
+    return store.rounds.claim(
         "r",
         epoch=0,
         step=0,
@@ -157,9 +159,9 @@ def test_an_older_client_removes_no_run_whose_phase_it_does_not_know(
     new_run(store, fields={"schema": schema})
     store.redis.hset(store.keys.run("r"), "phase", "sleeping")
     before = everything(store)
-    answer = store.delete("r", schema="1")
+    answer = store.runs.delete("r", schema="1")
     if schema == "1":
-        assert answer == ["ok"] and store.fields("r") is None
+        assert answer == ["ok"] and store.reads.fields("r") is None
     else:
         assert answer == ["newer", "2"] and everything(store) == before
 
@@ -170,7 +172,7 @@ def test_an_older_client_removes_a_newer_run_that_has_ended(
 ) -> None:
     new_run(store, fields={"schema": "2"})
     end(*((store,) if end is errored else (store, claim(store))))
-    assert store.delete("r", schema="1") == ["ok"]
+    assert store.runs.delete("r", schema="1") == ["ok"]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,7 @@ def test_an_older_sweep_lets_go_of_no_run_that_only_a_newer_worker_can_read(
     store.redis.hset(store.keys.run("r"), field, text)
     before = hash_of(store)
     advance(store, GRACE)
-    [(_, word)] = store.sweep(lease=LEASE, max_losses=3, jitter=0.0, schema="1").report
+    [(_, word)] = store.fleet.sweep(lease=LEASE, max_losses=3, jitter=0.0, schema="1").report
     assert hash_of(store) == before
     assert (word, due(store)) == (
         ("damaged", None) if schema == "1" else ("in_line", clock(store) + LEASE)

@@ -75,7 +75,7 @@ def test_the_events_say_what_a_run_waited_for_and_what_came(store: Store) -> Non
         "number": "1",
         "by": "ann",
     }
-    found = store.signals("r", [("paid", 1)])[0]
+    found = store.signals.stored("r", [("paid", 1)])[0]
     assert found == (1, clock(store), "ann", "1")
 
 
@@ -133,7 +133,7 @@ def test_a_message_of_another_round_wakes_nobody(store: Store) -> None:
     parked(store)
     signal(store)
     for epoch, step in ((1, 0), (0, 1)):
-        assert store.wake("r", epoch=epoch, step=step, message="m")[0] == "moved"
+        assert store.signals.wake("r", epoch=epoch, step=step, message="m")[0] == "moved"
     assert phase(store) == "parked"
 
 
@@ -158,7 +158,7 @@ def test_with_an_outbox_the_message_is_the_callers_to_publish(
     parked(store)
     signal(store)
     epoch, step, text = made(store)
-    word, told = store.wake("r", epoch=int(epoch), step=int(step), message=text)
+    word, told = store.signals.wake("r", epoch=int(epoch), step=int(step), message=text)
     assert (word, told) == ("queued", [(store.keys.queue("controller"), text)])
     store.close()
 
@@ -203,7 +203,7 @@ def test_a_time_that_has_passed_is_recorded_for_every_attempt_of_the_step(store:
 def test_a_time_out_is_recorded_once_and_beside_other_results(store: Store) -> None:
     new_run(store)
     granted = claim(store)
-    store.record_result("r", nonce=granted.fields["nonce"], step=0, name="charge", value="7")
+    store.rounds.record_result("r", nonce=granted.fields["nonce"], step=0, name="charge", value="7")
     park(store, granted, "1", PAID, 1_000)
     assert sweep_after(store, 1_000) == [("r", "unmade")]
     assert sweep_and_bring(store, 1_000) == [("r", "woken")]
@@ -268,8 +268,8 @@ def test_the_commit_takes_what_its_round_used_and_leaves_the_rest(store: Store) 
     for payload in ("1", "2", "3"):
         signal(store, payload=payload)
     assert commit_next(store, claim(store), "Controller", options={"take": "paid 2"})[0] == "ok"
-    assert store.signal_counts("r", ["paid"]) == {"paid": (2, 3)}
-    left = store.signals("r", [("paid", 1), ("paid", 2), ("paid", 3)])
+    assert store.signals.counts_of("r", ["paid"]) == {"paid": (2, 3)}
+    left = store.signals.stored("r", [("paid", 1), ("paid", 2), ("paid", 3)])
     assert [each and each[3] for each in left] == [None, None, "3"]
 
 
@@ -280,7 +280,7 @@ def test_a_repeated_commit_takes_nothing_more(store: Store) -> None:
     first = commit_next(store, granted, "Controller", options={"take": "paid 1"})
     signal(store)
     assert commit_next(store, granted, "Controller", options={"take": "paid 1"}) == first
-    assert store.signal_counts("r", ["paid"]) == {"paid": (1, 2)}
+    assert store.signals.counts_of("r", ["paid"]) == {"paid": (1, 2)}
 
 
 def test_what_a_step_waited_for_ends_with_it(store: Store) -> None:
@@ -294,7 +294,7 @@ def test_signals_of_all_names_have_one_order(store: Store) -> None:
     new_run(store)
     for name in ("b", "a", "b"):
         signal(store, name)
-    found = store.signals("r", [("a", 1), ("b", 1), ("b", 2)])
+    found = store.signals.stored("r", [("a", 1), ("b", 1), ("b", 2)])
     assert [each and each[0] for each in found] == [2, 1, 3]
 
 
@@ -312,7 +312,7 @@ def test_a_full_mailbox_refuses_and_stores_nothing(store: Store) -> None:
     new_run(store)
     assert [signal(store, most=2)[0] for _ in range(3)] == ["ok", "ok", "full"]
     assert [signal(store, name, names=2)[0] for name in ("a", "b", "a")] == ["ok", "full", "ok"]
-    assert store.signal_counts("r", ["paid", "b"]) == {"paid": (0, 2), "b": (0, 0)}
+    assert store.signals.counts_of("r", ["paid", "b"]) == {"paid": (0, 2), "b": (0, 0)}
 
 
 def entry_size(store: Store, name: str = "paid") -> int:
@@ -405,7 +405,7 @@ def test_a_deleted_run_leaves_no_mailbox(store: Store) -> None:
     parked(store)
     signal(store)
     stop(store)
-    assert store.delete("r") == ["ok"]
+    assert store.runs.delete("r") == ["ok"]
     assert list(store.redis.scan_iter(f"{store.keys.run('r')}*")) == []
 
 

@@ -58,7 +58,7 @@ def test_a_call_that_is_interrupted_leaves_no_answer_for_the_next(store: Store) 
     Interrupted.armed = True
     with pytest.raises(KeyboardInterrupt):
         submit(store, "other")
-    assert store.examine(run) == ["ok"]
+    assert store.runs.examine(run) == ["ok"]
     assert phase(store, "other") == "queued", "it was sent, and carried out"
 
 
@@ -128,7 +128,7 @@ def test_a_connection_that_was_closed_while_nobody_used_it_is_no_failure(named: 
     with redis.Redis.from_url(named.url.partition("&")[0]) as other:
         for connection in connections(named):
             other.client_kill_filter(_id=connection)
-    assert named.examine("r") == ["ok"]
+    assert named.runs.examine("r") == ["ok"]
     assert set(connections(named)).isdisjoint(before[1])
 
 
@@ -137,7 +137,7 @@ def test_a_server_that_restarted_between_two_calls_is_no_failure() -> None:
         store = Store(own.url, resends=0)
         new_run(store)
         own.restart()
-        assert store.examine("r") == ["ok"]
+        assert store.runs.examine("r") == ["ok"]
         store.close()
 
 
@@ -150,7 +150,7 @@ def test_what_is_sent_again_is_bounded_and_told_at_debug(caplog: pytest.LogCaptu
             caplog.at_level(logging.DEBUG, "perdure.store"),
             pytest.raises(StoreUnavailable, match="no answer from the state server"),
         ):
-            store.examine("r")
+            store.runs.examine("r")
         store.close()
     again = [
         record.getMessage().partition(" after: ")[0]
@@ -171,12 +171,12 @@ def test_an_answer_that_is_an_error_costs_no_connection(named: Store) -> None:
 
 def test_undecodable_bytes_travel_as_they_are(named: Store) -> None:
     assert ask(named, "ECHO", "caf\udce9") == "caf\udce9"
-    assert named.fields("caf\udce9") is None
+    assert named.reads.fields("caf\udce9") is None
 
 
 def test_threads_that_come_and_go_leave_no_connection_behind(named: Store) -> None:
     for _ in range(50):
-        thread = threading.Thread(target=lambda: named.examine("r"))
+        thread = threading.Thread(target=lambda: named.runs.examine("r"))
         thread.start()
         thread.join()
     assert len(connections(named)) == 1
@@ -187,7 +187,7 @@ def test_a_closed_store_has_no_connections(named: Store) -> None:
 
     def call() -> None:
         together.wait()
-        named.examine("r")
+        named.runs.examine("r")
 
     threads = [threading.Thread(target=call) for _ in range(8)]
     for thread in threads:
@@ -207,11 +207,11 @@ def test_five_hundred_threads_at_once_each_get_their_answer(
     """Reads that wait, so that each holds a connection while all others do, and transitions beside them."""
     store = Store(any_server.url, prefix)
     new_run(store)
-    [(newest, _)] = store.events("r")
+    [(newest, _)] = store.events.read("r")
     found: list[object] = []
 
     def call() -> None:
-        found.append((store.examine("r"), store.events("r", newest, block=1_000)))
+        found.append((store.runs.examine("r"), store.events.read("r", newest, block=1_000)))
 
     threads = [threading.Thread(target=call) for _ in range(500)]
     for thread in threads:

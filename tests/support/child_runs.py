@@ -64,7 +64,7 @@ def start_children(
     **fields: str,
 ) -> list[str]:
     """Start children, and return the words of the reply. Their role is another than their parent's."""
-    nonce = hash_of(store, run_id)["nonce"] if store.fields(run_id) else "gone"
+    nonce = hash_of(store, run_id)["nonce"] if store.reads.fields(run_id) else "gone"
     children = []
     for place in range(first, first + count):
         child = PlannedChild({**record(store, role), **fields})
@@ -72,7 +72,7 @@ def start_children(
         child_id = child_of(run_id, nonce, group, place)[0]
         epoch = 1 if "i_id" in told else 0
         children.append((deadline, {**told, "message": named(child_id, epoch, 0)}))
-    word, detail, _ = store.start_children(
+    word, detail, _ = store.family.start(
         run_id, nonce=nonce, group=group, first=first, children=children
     )
     return [word, detail] if detail else [word]
@@ -125,10 +125,10 @@ def follow_up(store: Store, run_id: str = "r") -> int | None:
 
 def reconcile(store: Store, run_id: str = "r", **options: Any) -> list[ChildrenStep]:
     """Every step of one caller, up to the last one."""
-    steps = [store.reconcile_children(run_id, **options)]
+    steps = [store.family.reconcile(run_id, **options)]
     while steps[-1].word in ("more", "moved"):
         last = steps[-1]
-        steps.append(store.reconcile_children(run_id, last.walk, last.start, **options))
+        steps.append(store.family.reconcile(run_id, last.walk, last.start, **options))
     return steps
 
 

@@ -114,9 +114,9 @@ class Lab:
 
     def claim(self) -> Claim:
         """The run's message taken from its list, and claimed by a process that plays it for ever."""
-        seen = self.store.fields(HURT) or {}
+        seen = self.store.reads.fields(HURT) or {}
         self.store.redis.lrem(seen["queue"], -1, seen["message"])
-        granted = self.store.claim(
+        granted = self.store.rounds.claim(
             HURT,
             epoch=int(seen["epoch"]),
             step=int(seen["step"]),
@@ -129,7 +129,7 @@ class Lab:
         return granted
 
     def commit(self, granted: Mapping[str, str], kind: str, **options: Any) -> tuple[str, str]:
-        return self.store.commit(
+        return self.store.rounds.commit(
             HURT,
             epoch=int(granted["epoch"]),
             step=int(granted["step"]),
@@ -172,7 +172,9 @@ class Lab:
             granted = {**self.claim().fields, "token": self.token()}
             self.write_down(granted)
             if phase == "leased":
-                self.store.extend([(HURT, granted["token"], '{"done":1,"total":2,"text":""}')])
+                self.store.rounds.extend(
+                    [(HURT, granted["token"], '{"done":1,"total":2,"text":""}')]
+                )
                 assert process_of(self.client, HURT) == 7
             else:
                 self.commit(
@@ -185,7 +187,7 @@ class Lab:
                 )
         if phase == "stopped":
             self.client.request_stop(HURT)
-        found = (self.store.fields(HURT) or {})["phase"]
+        found = (self.store.reads.fields(HURT) or {})["phase"]
         assert found == phase, f"it is {found}"
 
     def write_down(self, granted: Mapping[str, str]) -> None:
@@ -198,7 +200,7 @@ class Lab:
         self.store.redis.hset(self.store.keys.artifacts(HURT), "page", "a text")
 
     def token(self) -> str:
-        return (self.store.fields(HURT) or {})["token"]
+        return (self.store.reads.fields(HURT) or {})["token"]
 
     def in_phase(self, phase: str) -> Held:
         """The server made to hold such a run; what it holds then."""
@@ -251,7 +253,7 @@ def damages(value: bytes, other: bytes | None, chance: random.Random) -> dict[st
 def transitions(lab: Lab) -> dict[str, Callable[[], Any]]:
     """Every transition, called as somebody would who saw the run before it was damaged."""
     store = lab.store
-    seen = store.fields(HURT) or {}
+    seen = store.reads.fields(HURT) or {}
     epoch, step, token = int(seen["epoch"]), int(seen["step"]), seen["token"]
     message = seen["message"]
     following = {
@@ -268,19 +270,19 @@ def transitions(lab: Lab) -> dict[str, Callable[[], Any]]:
     }
 
     def commit(kind: str, **options: Any) -> Callable[[], Any]:
-        return lambda: store.commit(
+        return lambda: store.rounds.commit(
             HURT, epoch=epoch, step=step, token=token, kind=kind, idempotency_key="mine", **options
         )
 
     def swept() -> list[str]:
         return [
             word
-            for run_id, word in store.sweep(lease=LEASE, max_losses=3, jitter=0.0).report
+            for run_id, word in store.fleet.sweep(lease=LEASE, max_losses=3, jitter=0.0).report
             if run_id == HURT
         ] or ["not due"]
 
     def claimed() -> list[str]:
-        answer = store.claim(
+        answer = store.rounds.claim(
             HURT,
             epoch=epoch,
             step=step,
@@ -307,19 +309,21 @@ def transitions(lab: Lab) -> dict[str, Callable[[], Any]]:
         "commit give_back": commit("give_back"),
         "commit damaged": commit("damaged", error="boom"),
         "intend": lambda: [
-            store.intend(
+            store.rounds.intend(
                 HURT, epoch=epoch, step=step, token=token, claim=None, key=f"{HURT}:{step}:k"
             )
         ],
-        "record once": lambda: store.record_result(
+        "record once": lambda: store.rounds.record_result(
             HURT, nonce=seen["nonce"], step=step, name="charge", value="1"
         ),
-        "keep trace": lambda: store.set_trace(HURT, nonce=seen["nonce"], trace="t"),
-        "extend": lambda: store.extend([(HURT, token, "")]),
-        "forfeit": lambda: store.release_dead_lease(HURT, epoch=epoch, step=step, process="host:7"),
-        "stop": lambda: store.request_stop(HURT, op="o1", mode="graceful"),
-        "stop now": lambda: store.request_stop(HURT, op="o2", mode="now"),
-        "resume": lambda: store.resume(
+        "keep trace": lambda: store.runs.set_trace(HURT, nonce=seen["nonce"], trace="t"),
+        "extend": lambda: store.rounds.extend([(HURT, token, "")]),
+        "forfeit": lambda: store.rounds.release_dead_lease(
+            HURT, epoch=epoch, step=step, process="host:7"
+        ),
+        "stop": lambda: store.runs.request_stop(HURT, op="o1", mode="graceful"),
+        "stop now": lambda: store.runs.request_stop(HURT, op="o2", mode="now"),
+        "resume": lambda: store.runs.resume(
             HURT,
             op="o3",
             epoch=epoch,
@@ -329,10 +333,10 @@ def transitions(lab: Lab) -> dict[str, Callable[[], Any]]:
             interrupt=seen.get("i_id"),
             answer="1",
         ),
-        "retry": lambda: store.retry(
+        "retry": lambda: store.runs.retry(
             HURT, op="o4", epoch=epoch, step=step, message="m", after="a", idempotency_key="mine"
         ),
-        "quarantine": lambda: store.quarantine(
+        "quarantine": lambda: store.rounds.quarantine(
             HURT,
             epoch=str(epoch),
             step=str(step),
@@ -340,7 +344,7 @@ def transitions(lab: Lab) -> dict[str, Callable[[], Any]]:
             error="e",
             idempotency_key="mine",
         ),
-        "examine": lambda: store.examine(HURT),
+        "examine": lambda: store.runs.examine(HURT),
         "sweep": swept,
     }
 

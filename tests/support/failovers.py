@@ -139,7 +139,7 @@ class Load:
             except RunNotFound:
                 self.told.lost.append(run_id)
         until(
-            lambda: self.client._store.counts()["live"] == 0,
+            lambda: self.client._store.lists.counts()["live"] == 0,
             "the end of all runs that the master knows",
             120,
         )

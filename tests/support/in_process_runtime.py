@@ -52,7 +52,7 @@ def sweeping(client: Client, settings: Settings) -> Iterator[None]:
 def play(engine: Runtime, run_id: str) -> list[str]:
     """Play rounds as long as the run is queued; what each came to."""
     words: list[str] = []
-    while (fields := engine.store.fields(run_id) or {})["phase"] in ("queued", "waiting"):
+    while (fields := engine.store.reads.fields(run_id) or {})["phase"] in ("queued", "waiting"):
         if fields["phase"] == "queued":
             words.append(engine.rounds.run(run_id, int(fields["epoch"]), int(fields["step"])).word)
         else:

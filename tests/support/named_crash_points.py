@@ -16,6 +16,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from perdure.worker.ids import process_name
 from perdure.worker.messaging.callbacks import Callbacks
 from perdure.worker.settings import Settings
 from perdure.worker.store import CommitReply, Store
+from perdure.worker.store.rounds import RoundTransitions
 
 #: Where a process dies: after the intent was written; in the command, before and after the effect; before and after the commit.
 POINTS = ("intended", "begun", "done", "committing", "committed")
@@ -118,7 +120,7 @@ class Mortal(ControllerExecutorFlow):
         return self._charge(context)
 
 
-class MortalStore(Store):
+class MortalRounds(RoundTransitions):
     """Dies around the transitions of the round that charges."""
 
     charging = False
@@ -136,6 +138,14 @@ class MortalStore(Store):
         if self.charging:
             die_at("committed")
         return answer
+
+
+class MortalStore(Store):
+    """A store whose process dies around the transitions of the round that charges."""
+
+    @cached_property
+    def rounds(self) -> MortalRounds:
+        return MortalRounds(self, self.reads)
 
 
 class MortalCalls(Callbacks):
@@ -157,7 +167,7 @@ def play(run_id: str) -> None:
     engine.store = MortalStore(str(settings.redis_url), settings.prefix)
     engine.callbacks = MortalCalls(engine.app, engine.store, owns_app=True)
     while True:
-        fields = engine.store.fields(run_id) or {}
+        fields = engine.store.reads.fields(run_id) or {}
         if fields.get("phase") != "queued":
             return
         engine.rounds.run(run_id, int(fields["epoch"]), int(fields["step"]))

@@ -18,6 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from perdure.worker.app import engine_of, make_app
 from perdure.worker.ids import process_name
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.store import Claim, ClaimRefused, CommitReply, Store
+from perdure.worker.store.rounds import RoundTransitions
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver
 from tests.support.waits import WORK
@@ -80,8 +82,8 @@ class HappeningCounter(Counter[str]):
         super().__setitem__(name, count)
 
 
-class CountedStore(Store):
-    """A store whose writes of rounds are points."""
+class CountedRounds(RoundTransitions):
+    """Transitions of rounds whose writes are points."""
 
     def claim(self, *args: Any, **named: Any) -> Claim | ClaimRefused:
         pass_point("before claim")
@@ -108,10 +110,18 @@ class CountedStore(Store):
         return reply
 
 
+class CountedStore(Store):
+    """A store whose writes of rounds are points."""
+
+    @cached_property
+    def rounds(self) -> CountedRounds:
+        return CountedRounds(self, self.reads)
+
+
 def play(engine: Runtime, run_id: str) -> None:
     """Play the run as long as it is queued."""
     while True:
-        fields = engine.store.fields(run_id) or {}
+        fields = engine.store.reads.fields(run_id) or {}
         if fields.get("phase") != "queued":
             return
         engine.rounds.run(run_id, int(fields["epoch"]), int(fields["step"]))
@@ -249,14 +259,16 @@ def _bury(driver: Driver, player: MortalPlayer, tale: Tale, process: str) -> Non
     tale.at, tale.happened = points[-1], player.effects()
     tale.open = _open(player.lines())
     tale.begun = frozenset(each[7:] for each in points if each.startswith("before "))
-    fields = store.fields(run_id) or {}
+    fields = store.reads.fields(run_id) or {}
     history = driver.client.transcript(run_id)["history"]
     recorded = {name[2:] for name in fields if name.startswith("o:")}
     tale.stored = frozenset({turn["command"]["name"] for turn in history if turn.get("command")})
     tale.stored |= recorded
     if fields["phase"] == "leased":
         epoch, step = int(fields["epoch"]), int(fields["step"])
-        assert store.release_dead_lease(run_id, epoch=epoch, step=step, process=process) == ["ok"]
+        assert store.rounds.release_dead_lease(run_id, epoch=epoch, step=step, process=process) == [
+            "ok"
+        ]
         driver.sweeper.sweep()
 
 

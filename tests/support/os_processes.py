@@ -18,7 +18,7 @@ from tests.support.redis_servers import until
 
 def process_of(client: Client, run_id: str) -> int | None:
     """The process that plays the run's round; None where none does."""
-    claim = (client._store.fields(run_id) or {}).get("claim_id")
+    claim = (client._store.reads.fields(run_id) or {}).get("claim_id")
     return None if claim is None else int(claim.rpartition(".")[0].rpartition(":")[2])
 
 

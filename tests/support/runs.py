@@ -60,7 +60,7 @@ class Fetches:
         self.fetched: Prefetched | None = None
 
     def commit(self, run_id: str, **given: Any) -> tuple[str, str]:
-        word, detail, self.fetched, _ = self.store.commit_and_fetch(
+        word, detail, self.fetched, _ = self.store.rounds.commit_and_fetch(
             run_id, fetch=self.wish, **given
         )
         return word, detail
@@ -87,7 +87,7 @@ def submit(
     role: str = "controller",
     **options: Any,
 ) -> tuple[str, str]:
-    """Submit a run; ``fields`` are added to its hash, ``fetchable``: with messages like Celery's; the other options are Store.submit's."""
+    """Submit a run; ``fields`` are added to its hash, ``fetchable``: with messages like Celery's; the other options are those of store.runs.submit."""
     extra = dict(options.pop("fields", {}))
     epoch, step = 0, options.get("step", 0)
     if options.get("phase") == "interrupted":
@@ -97,7 +97,9 @@ def submit(
         extra["goal"] = FETCHED
     fields = record(store, role, **extra)
     text = _like({**fields, "id": run_id}, epoch, step)
-    return store.submit(run_id, fields, nonce=nonce or f"nonce-{run_id}", message=text, **options)
+    return store.runs.submit(
+        run_id, fields, nonce=nonce or f"nonce-{run_id}", message=text, **options
+    )
 
 
 def new_run(store: Store, run_id: str = "r", **options: Any) -> str:
@@ -111,18 +113,18 @@ def handed_on(client: Client, count: int, flow: str = "ledger") -> tuple[str, li
     store = client._store
     queue = store.keys.queue_of_set("controller", "0a")
     able = {"role": "controller", "lists": [queue], "flows": {flow: {}}}
-    store.announce("able", able, store.time(), 0)
+    store.fleet.announce("able", able, store.time(), 0)
     ids = [client.submit(flow, "x", inputs={"rounds": 1}).id for _ in range(count)]
     for run_id in ids:
         assert store.redis.rpop(store.keys.queue("controller")) is not None
         assert isinstance(try_claim(store, run_id, known=("other",)), ClaimRefused)
-        assert store.redirect_round(run_id, queue=queue, to="able", by="w1")[0] == "ok"
+        assert store.rounds.redirect(run_id, queue=queue, to="able", by="w1")[0] == "ok"
     return queue, ids
 
 
 def hash_of(store: Store, run_id: str = "r") -> dict[str, str]:
     """The run's hash, which must be there."""
-    fields = store.fields(run_id)
+    fields = store.reads.fields(run_id)
     assert fields is not None, f"run {run_id} has no hash"
     return fields
 
@@ -153,7 +155,7 @@ def try_claim(
     if epoch is None or step is None:
         now_epoch, now_step = at(store, run_id)
         epoch, step = now_epoch if epoch is None else epoch, now_step if step is None else step
-    return store.claim(
+    return store.rounds.claim(
         run_id,
         epoch=epoch,
         step=step,
@@ -183,7 +185,8 @@ def commit(store: Store | Fetches, granted: Claim, kind: str, **options: Any) ->
     fields = granted.fields
     if kind in ("give_back", "park") and not fields["message"]:
         options["own"] = _message(granted, 0, 0)
-    return store.commit(
+    rounds = store if isinstance(store, Fetches) else store.rounds
+    return rounds.commit(
         fields["id"], epoch=int(fields["epoch"]), step=int(fields["step"]), token=granted.token, claim=granted.id or None, kind=kind,
         idempotency_key=fields.get("idem"), **options,
     )  # fmt: skip
@@ -223,7 +226,7 @@ def stay(
     """The round is done, ``node`` is next, and the run is to stay: the claim of its next round; None: there is something else to it."""
     changed = _next(store, granted, node, additions, fields)
     run = Record(granted.fields)
-    stayed = store.commit_and_continue(
+    stayed = store.rounds.commit_and_continue(
         run.id, epoch=run.epoch, step=run.step, token=granted.token, claim=granted.id, next_claim=next_claim, queue=changed["queue"],
         fields=changed, additions=additions, mailbox=granted.fields.get("mailbox"),
         forget=forget, keep_events=keep_events, data=data,
@@ -270,7 +273,7 @@ def signal(
     store: Store, name: str = "paid", payload: str = "1", run_id: str = "r", **options: Any
 ) -> list[str]:
     """Somebody sends the run a signal."""
-    return store.signal(
+    return store.signals.send(
         run_id,
         name=name,
         payload=payload,
@@ -287,7 +290,7 @@ def signal_topic(
 ) -> list[str]:
     """Somebody sends a signal to the run that holds the topic, or will hold it within an hour."""
     bounds = {"most": 1_000, "names": 64, "size": 1 << 26, "most_waiting": 100}
-    return store.signal_topic(
+    return store.signals.send_to_topic(
         topic,
         name=name,
         payload=payload,
@@ -303,7 +306,7 @@ def next_message(store: Store) -> tuple[str, str]:
 def wake(store: Store, run_id: str = "r") -> str:
     """Its sender brings the message of the run that has waited for it."""
     epoch, step, text = made(store, run_id)
-    return store.wake(run_id, epoch=int(epoch), step=int(step), message=text)[0]
+    return store.signals.wake(run_id, epoch=int(epoch), step=int(step), message=text)[0]
 
 
 def pause_next(
@@ -381,7 +384,7 @@ def fail_round(
 
 
 def stop(store: Store, mode: str = "graceful", op: str = "stop-1", run_id: str = "r") -> list[str]:
-    return store.request_stop(run_id, op=op, mode=mode, by="ann", reason="enough")
+    return store.runs.request_stop(run_id, op=op, mode=mode, by="ann", reason="enough")
 
 
 def resume(
@@ -391,7 +394,7 @@ def resume(
     seen = hash_of(store, run_id)
     epoch = int(seen["epoch"]) if epoch is None else epoch
     options = {"interrupt": seen.get("i_id"), **options}
-    return store.resume(run_id, op=op, epoch=epoch, **_messages(seen, epoch), **options)
+    return store.runs.resume(run_id, op=op, epoch=epoch, **_messages(seen, epoch), **options)
 
 
 def retry(
@@ -400,14 +403,14 @@ def retry(
     """Retry as a client does that has just looked."""
     seen = hash_of(store, run_id)
     epoch = int(seen["epoch"]) if epoch is None else epoch
-    return store.retry(
+    return store.runs.retry(
         run_id, op=op, epoch=epoch, idempotency_key=seen.get("idem"), **_messages(seen, epoch)
     )
 
 
 def sweep(store: Store, **options: Any) -> list[tuple[str, str]]:
     """One sweep; a clock set forward by hand is a silence to it, ``sweep_after`` is not."""
-    return store.sweep(**{"lease": LEASE, "max_losses": 3, "jitter": 0.0, **options}).report
+    return store.fleet.sweep(**{"lease": LEASE, "max_losses": 3, "jitter": 0.0, **options}).report
 
 
 def clock(store: Store) -> int:
@@ -478,7 +481,9 @@ def due(store: Store, run_id: str = "r") -> int | None:
 
 def events(store: Store, run_id: str = "r", kind: str | None = None) -> list[dict[str, str]]:
     """The events of the run, oldest first, without their ids."""
-    return [entry for _, entry in store.events(run_id) if kind is None or entry["type"] == kind]
+    return [
+        entry for _, entry in store.events.read(run_id) if kind is None or entry["type"] == kind
+    ]
 
 
 def indexes(store: Store, run_id: str = "r") -> list[str]:

@@ -31,7 +31,7 @@ def heard_or_refused(store: Store, cases: Iterable[int]) -> Counter[str]:
                 stored += word == "ok"
                 told["refused"] += word != "ok"
             elif step == "look" and not ended:
-                heard = store.signal_counts(run_id, ["say"])["say"][1]
+                heard = store.signals.counts_of(run_id, ["say"])["say"][1]
             elif not ended:
                 took = {"take": f"say {heard}"} if heard else {}
                 word = commit_end(store, granted, options={**HEED, **took})[0]

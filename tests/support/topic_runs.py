@@ -17,9 +17,9 @@ def holder(store: Store, run_id: str = "r", **options: Any) -> str:
 
 def mail(store: Store, run_id: str = "r", name: str = "paid") -> list[str]:
     """The payloads of the run's unread signals of one name, in their order."""
-    (taken, last) = store.signal_counts(run_id, [name])[name]
+    (taken, last) = store.signals.counts_of(run_id, [name])[name]
     unread = [(name, place) for place in range(taken + 1, last + 1)]
-    found = store.signals(run_id, unread) if unread else []
+    found = store.signals.stored(run_id, unread) if unread else []
     return [each[3] for each in found if each is not None]
 
 

@@ -24,14 +24,14 @@ def scanned(store: Store, *run_ids: str) -> dict[str, int]:
     """What the runs and their histories say of themselves: all but what only a sweep knows."""
     found: Counter[str] = Counter()
     for run_id in run_ids:
-        fields = store.fields(run_id)
+        fields = store.reads.fields(run_id)
         assert fields is not None, f"run {run_id} has no hash"
         flow, status = fields["flow"], status_of(fields).value
         if status not in ENDED:
             found[f"runs:{status}:{flow}"] += 1
         if fields["phase"] == "parked":
             found[f"runs:parked:{flow}"] += 1
-        for _, event in store.events(run_id):
+        for _, event in store.events.read(run_id):
             if event["type"] in ENDED:
                 found[f"runs:{event['type']}:{flow}"] += 1
             elif event["type"] in ("submitted", "parked", "signalled"):

@@ -21,7 +21,7 @@ def real_time(settings: Settings) -> Iterator[Store]:
 
 
 def ids_of(store: Store, run_id: str = "r") -> list[str]:
-    return [entry_id for entry_id, _ in store.events(run_id, count=100_000)]
+    return [entry_id for entry_id, _ in store.events.read(run_id, count=100_000)]
 
 
 def finish(store: Store, run_id: str = "r") -> None:

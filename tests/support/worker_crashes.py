@@ -75,7 +75,7 @@ def in_flight(client: Client) -> bool:
 
 
 def committed(client: Client, ids: list[str]) -> int:
-    return sum(int((fields or {}).get("step", "0")) for fields in client._store.records(ids))
+    return sum(int((fields or {}).get("step", "0")) for fields in client._store.reads.records(ids))
 
 
 def staying(client: Client, ids: list[str]) -> int:
@@ -84,14 +84,14 @@ def staying(client: Client, ids: list[str]) -> int:
     Those that were thrown away, which nobody plays, are left out.
     """
     dropped, found = client._store.redis.hgetall(f"{client._store.keys.prefix}:test:dropped"), 0
-    for fields in client._store.records(ids):
+    for fields in client._store.reads.records(ids):
         if (
             fields is None
             or fields["phase"] != "leased"
             or f"{fields['id']} {fields['epoch']} {fields['step']}" in dropped
         ):
             continue
-        newest = client._store.events(fields["id"])[-1][1]
+        newest = client._store.events.read(fields["id"])[-1][1]
         found += (
             newest["type"] == "committed"
             and fields["queued_at"] < newest["at"] == fields["claimed_at"]
@@ -171,7 +171,7 @@ def kill_groups_and_throw_messages(
         )
         assert lost > 0, "leases must have lapsed"
         assert [run_id for run_id in ids if not exact(client, run_id, rounds)] == []
-        assert client._store.counts()["due"] == 0
+        assert client._store.lists.counts()["due"] == 0
         gone_all = f"{sum(thrown.values())} messages and {sum(dropped.values())} fetched rounds thrown away"
         faults = f"{kills} kills ({hit} in flight; {hit_staying} rounds that stayed), {gone_all}, {lost} leases lapsed"
         print(f"{runs} runs exact, none due; {faults}")

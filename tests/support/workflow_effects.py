@@ -97,7 +97,7 @@ def play_one(driver: Driver, before_its_commit: bool = False) -> bool:
             raise Killed
         driver.engine.rounds.run(*message)
     except Killed:
-        driver.engine.store.release_dead_lease(
+        driver.engine.store.rounds.release_dead_lease(
             run_id, epoch=epoch, step=step, process=process_name()
         )
         driver.sweeper.sweep()

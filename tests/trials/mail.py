@@ -146,7 +146,9 @@ def time_outs(size: int) -> Figures:
                 for _ in range(TOGETHER)
             ]
             driver.play()
-            ends = [float(ground.client._store.fields(each)["wait_until"]) / 1000 for each in ids]
+            ends = [
+                float(ground.client._store.reads.fields(each)["wait_until"]) / 1000 for each in ids
+            ]
 
             def signal(ids: list[str] = ids, ends: list[float] = ends) -> None:
                 for run_id, end in sorted(zip(ids, ends, strict=True), key=itemgetter(1)):
@@ -179,8 +181,10 @@ def _play_all(driver: Any, ids: list[str]) -> None:
                 driver.engine.rounds.run(*message)
             except Lost:
                 run_id, epoch, step = message
-                store.release_dead_lease(run_id, epoch=epoch, step=step, process=process_name())
-        return all((store.fields(each) or {})["phase"] == "completed" for each in ids)
+                store.rounds.release_dead_lease(
+                    run_id, epoch=epoch, step=step, process=process_name()
+                )
+        return all((store.reads.fields(each) or {})["phase"] == "completed" for each in ids)
 
     until(ended, "the end of all racers", 60)
 

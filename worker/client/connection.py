@@ -105,7 +105,7 @@ class ClientConnection:
             self._store.close()
 
     def _record(self, run_id: str) -> Record:
-        fields = self._store.fields(run_id) if validation.is_run_id(run_id) else None
+        fields = self._store.reads.fields(run_id) if validation.is_run_id(run_id) else None
         if fields is None:
             raise not_found(run_id)
         return Record(fields)
@@ -117,7 +117,7 @@ class ClientConnection:
             The name, or None if the run names no submitter or does not exist.
         """
         return (
-            self._store.some_fields([run_id], ["submitted_by"])[0].get("submitted_by")
+            self._store.reads.some_fields([run_id], ["submitted_by"])[0].get("submitted_by")
             if validation.is_run_id(run_id)
             else None
         )
@@ -130,7 +130,9 @@ class ClientConnection:
         """
         titles = {}
         names = (*TITLE_FIELDS, "flow", "submitted_by")
-        for run_id, fields in zip(run_ids, self._store.some_fields(run_ids, names), strict=True):
+        for run_id, fields in zip(
+            run_ids, self._store.reads.some_fields(run_ids, names), strict=True
+        ):
             if fields and submitter in (None, fields.get("submitted_by")):
                 with suppress(DamagedRun):
                     titles[run_id] = title_of(fields), fields.get("flow", "")

@@ -75,7 +75,7 @@ class RunControl(RunLimits):
         validation.flag(children, "children")
         is_valid_id = validation.is_run_id(run_id)
         reply = (
-            self._store.request_stop(
+            self._store.runs.request_stop(
                 run_id,
                 op=operation(),
                 mode=mode,
@@ -148,7 +148,7 @@ class RunControl(RunLimits):
                 check_enough(question, raised_limits, more)
             text = text or "null"  # needed too for a stopped run, which then asks no more
         message = self._message(record, 1)
-        reply = self._store.resume(
+        reply = self._store.runs.resume(
             run_id,
             op=operation(),
             epoch=record.epoch,
@@ -233,7 +233,7 @@ class RunControl(RunLimits):
                 return self.get(run_id)
         message = self._message(record, 1)
         reset_fields = counting_anew(record)
-        reply = self._store.retry(
+        reply = self._store.runs.retry(
             run_id,
             op=operation(),
             epoch=record.epoch,
@@ -275,7 +275,7 @@ class RunControl(RunLimits):
         """
         retried = 0
         for group in record.fields.get(GROUPS, "").split():
-            for place in self._store.failed_children(record.id, group, only_held):
+            for place in self._store.family.failed(record.id, group, only_held):
                 child_id, _ = child_of(record.id, record.fields.get("nonce", ""), group, place)
                 try:
                     self.retry(child_id)
@@ -311,7 +311,7 @@ class RunControl(RunLimits):
             raise not_found(run_id)
         if tree:
             self._delete_below(run_id)
-        reply = self._store.delete(run_id, idempotency_key(self._store, run_id), SCHEMA)
+        reply = self._store.runs.delete(run_id, idempotency_key(self._store, run_id), SCHEMA)
         # The run existed a moment ago. So the reply "missing" means that our own call was sent
         # again after a lost reply.
         if reply[0] == "live" and reply[1] == STOPPING_CHILDREN:
@@ -319,7 +319,7 @@ class RunControl(RunLimits):
                 f"run {run_id} has child runs that are being stopped; delete it in a moment"
             )
         if reply[0] == "live":
-            status = status_of({**(self._store.fields(run_id) or {}), "phase": reply[1]})
+            status = status_of({**(self._store.reads.fields(run_id) or {}), "phase": reply[1]})
             raise InvalidTransition(f"run {run_id} is {status.value}; stop it before deleting it")
         if reply[0] == "newer":
             raise InvalidTransition(

@@ -56,7 +56,7 @@ def hear(
         found = records.with_events(after, text_after, block)
         batches = {run_id: _parse(*entries) for run_id, entries in found.items()}
         told = [run_id for run_id, batch in batches.items() if batch.events]
-        oldest = store.oldest_events(told) if told else {}
+        oldest = store.events.oldest(told) if told else {}
         for run_id, batch in batches.items():
             if batch.events and is_trimmed(after[run_id], batch.events[0], oldest.get(run_id)):
                 batch.events.insert(0, Event.trimmed(batch.events[0]))
@@ -97,7 +97,7 @@ def read_stream(
 
 def _read_alone(store: Store, run_id: str, after: str) -> EventBatch:
     try:
-        return _parse(store.events(run_id, after))
+        return _parse(store.events.read(run_id, after))
     except DamagedRun:
         return EventBatch(damaged=True)
 

@@ -23,7 +23,7 @@ class Fleet(RunReads, ClientApi):
         now = self._store.time()
         return [
             WorkerInfo(*each).status(now, self.settings.heartbeat_seconds)
-            for each in self._store.workers()
+            for each in self._store.fleet.workers()
         ]
 
     def flows(self) -> dict[str, FlowInfo]:

@@ -98,7 +98,7 @@ def moment_of(
 def read_fork(store: Store, record: Record, moment: ForkPoint, values: dict[str, Any]) -> Fork:
     """Return what a fork takes over from a run that is as it was before a step."""
     gone = min(record.forgotten, moment.turns)
-    stored = store.memory(record.id, 0, moment.turns - gone) if moment.turns > gone else []
+    stored = store.reads.memory(record.id, 0, moment.turns - gone) if moment.turns > gone else []
     turns = unpack_turns(record.id, stored)
     follows = record.fields.get(FOLLOWS)
     artifacts = _artifacts(store, record, turns, values)
@@ -195,7 +195,7 @@ def _artifacts(
     for turn in turns:
         command = turn.command
         named.append([turn.observation, command and [dict(command.args), dict(command.extras)]])
-    own_names = store.artifacts(record.id)
+    own_names = store.reads.artifacts(record.id)
     artifacts: dict[str, str] = {}
     text = canonical(named)
     while text:
@@ -221,7 +221,7 @@ def _own_artifacts(store: Store, record: Record, text: str, names: Set[str]) -> 
     return {
         name: found
         for name in sorted(wanted)
-        if (found := store.artifact(record.id, name)) is not None
+        if (found := store.reads.artifact(record.id, name)) is not None
     }
 
 
@@ -235,7 +235,7 @@ def _artifacts_below(store: Store, record: Record, texts: Set[str]) -> dict[str,
         for prefix in ("", BYTES, TYPE):
             whole = artifact_name(prefix, name)
             child, _, own = whole.partition("/")
-            if (found := store.artifact(child, own)) is not None:
+            if (found := store.reads.artifact(child, own)) is not None:
                 artifacts[whole] = found
     return artifacts
 

@@ -44,7 +44,7 @@ class InboxReads(RunReads):
         damaged: list[str] = []
         while batch := list(islice(later, limit)):
             for entry, fields in zip(
-                batch, self._store.records([run_id for _, run_id in batch]), strict=True
+                batch, self._store.reads.records([run_id for _, run_id in batch]), strict=True
             ):
                 # answered or deleted since the index was read
                 if fields is None or fields.get("phase") != "interrupted":
@@ -65,7 +65,7 @@ class InboxReads(RunReads):
         roots = sorted({waiting.root for waiting in waits if waiting.root is not None})
         if not roots:
             return waits
-        read = self._store.some_fields(roots, ["flow"])
+        read = self._store.reads.some_fields(roots, ["flow"])
         flow_of = {run_id: fields.get("flow") for run_id, fields in zip(roots, read, strict=True)}
         return [
             waiting

@@ -52,7 +52,7 @@ class RunLimits(RunReads, ClientApi):
                     f"run {run_id}: expected at most {MOST_ADDED:,.0f} to add to {name}, "
                     f"got {amount:,}"
                 )
-        reply = self._store.raise_limit(
+        reply = self._store.runs.raise_limit(
             run_id,
             op=operation(),
             add="\n".join(f"{name} {millionths(amount)}" for name, amount in more.items()),

@@ -46,7 +46,9 @@ class MergedRuns:
         taken: list[tuple[str, float]] = []
         while len(taken) < count:
             wanted = count - len(taken)
-            entries = self._store.entries(self._spans, wanted, self._after, self._oldest_first)
+            entries = self._store.lists.entries(
+                self._spans, wanted, self._after, self._oldest_first
+            )
             if entries:
                 run_id, score = entries[-1]
                 self._after = f"{score}:{run_id}"

@@ -136,7 +136,7 @@ def _context(
     gone = record.forgotten
 
     def load(start: int, stop: int) -> list[Turn]:
-        stored = client._store.memory(record.id, max(0, start - gone), max(0, stop - gone))
+        stored = client._store.reads.memory(record.id, max(0, start - gone), max(0, stop - gone))
         return unpack_turns(record.id, stored)
 
     def artifact(name: str) -> str:

@@ -43,7 +43,7 @@ def read_turns(client: ClientConnection, run_id: str, start: int = 0) -> list[Tu
     Raises:
         DamagedRun: One of them cannot be read.
     """
-    return unpack_turns(run_id, client._store.memory(run_id, start))
+    return unpack_turns(run_id, client._store.reads.memory(run_id, start))
 
 
 #: Seconds of one blocking read for new events, after which the caller's timeout is checked again.
@@ -145,7 +145,7 @@ class RunReads(ClientConnection, RunResults):
             )
             if left <= 0:
                 raise still(run, timeout or 0.0, self.why(run_id))
-            entries = self._store.events(run_id, last, block=max(1, round(left * 1000)))
+            entries = self._store.events.read(run_id, last, block=max(1, round(left * 1000)))
             last = entries[-1][0] if entries else last
 
     def events(self, run_id: str, after: str | None = None, follow: bool = True) -> Iterator[Event]:
@@ -163,7 +163,7 @@ class RunReads(ClientConnection, RunResults):
         validation.limit(limit)
         validation.after(before, "before")
         self._record(run_id)
-        return [Event.of(*entry) for entry in self._store.latest_events(run_id, limit, before)]
+        return [Event.of(*entry) for entry in self._store.events.latest(run_id, limit, before)]
 
     def _events(
         self, run_id: str, after: str | None, follow: bool, may_be_trimmed: bool
@@ -173,10 +173,10 @@ class RunReads(ClientConnection, RunResults):
             block = None if ended or not follow else round(EVENT_BLOCK * 1000)
             if may_be_trimmed and last is not None:
                 if block is not None:
-                    self._store.events(run_id, last, block, count=1)
-                entries, oldest = self._store.events_and_oldest(run_id, last)
+                    self._store.events.read(run_id, last, block, count=1)
+                entries, oldest = self._store.events.read_with_oldest(run_id, last)
             else:
-                entries, oldest = self._store.events(run_id, last, block), None
+                entries, oldest = self._store.events.read(run_id, last, block), None
             before = last
             for number, (last, entry) in enumerate(entries):
                 event = Event.of(last, entry)
@@ -188,7 +188,7 @@ class RunReads(ClientConnection, RunResults):
                 continue
             if not follow or ended:
                 return
-            fields = self._store.fields(run_id)
+            fields = self._store.reads.fields(run_id)
             ended = fields is None or status_of(fields).ended
 
     def stream(
@@ -216,7 +216,7 @@ class RunReads(ClientConnection, RunResults):
                 continue
             if not follow or ended:
                 return
-            fields = self._store.fields(run_id)
+            fields = self._store.reads.fields(run_id)
             ended = fields is None or status_of(fields).ended
 
     def transcript(self, run_id: str) -> Transcript:
@@ -226,7 +226,9 @@ class RunReads(ClientConnection, RunResults):
         run = WholeRun(
             **vars(Run.of(record)), options=_options(record), values=public(record.values)
         )
-        turns = unpack_turns(run_id, self._store.memory(run_id))[: record.turns - record.forgotten]
+        turns = unpack_turns(run_id, self._store.reads.memory(run_id))[
+            : record.turns - record.forgotten
+        ]
         return {
             "run": run.to_dict(),
             "history": [_turn(turn) for turn in turns],
@@ -248,7 +250,7 @@ class RunReads(ClientConnection, RunResults):
         place, last = validation.offset(cursor)
         parent = self._record(run_id).fields
         groups = parent.get(GROUPS, "").split()
-        ids = self._store.children(run_id, parent.get("nonce", ""), groups)
+        ids = self._store.family.children(run_id, parent.get("nonce", ""), groups)
         if last and ids[place - 1 : place] != [last]:
             # The oldest children are gone with the events of their start, and the others have moved
             # up. If the last one is gone too, so are those before it.
@@ -259,7 +261,7 @@ class RunReads(ClientConnection, RunResults):
         while place < end and len(found) < limit:
             page = ids[place : min(end, place + limit - len(found))]
             place += len(page)
-            for child_id, fields in zip(page, self._store.records(page), strict=True):
+            for child_id, fields in zip(page, self._store.reads.records(page), strict=True):
                 try:
                     if fields is not None and wanted.fits(fields):
                         found.append(Run.of(Record(fields)))
@@ -284,14 +286,14 @@ class RunReads(ClientConnection, RunResults):
 
     def artifacts(self, run_id: str) -> dict[str, int]:
         self._record(run_id)
-        return self._store.artifacts(run_id)
+        return self._store.reads.artifacts(run_id)
 
     def artifact(self, run_id: str, name: str) -> str:
         validation.text(name, "name")
         self._record(run_id)
-        text = self._store.artifact(run_id, name)
+        text = self._store.reads.artifact(run_id, name)
         if text is None:
-            names = ", ".join(self._store.artifacts(run_id))
+            names = ", ".join(self._store.reads.artifacts(run_id))
             raise ArtifactNotFound(
                 f"run {run_id} has no artifact {name!r}; "
                 f"{f'it has {names}' if names else 'it has none'}"
@@ -300,7 +302,7 @@ class RunReads(ClientConnection, RunResults):
 
     def files(self, run_id: str) -> list[FileReference]:
         self._record(run_id)
-        return self._store.files(run_id)
+        return self._store.reads.files(run_id)
 
     def file(self, run_id: str, name: str) -> File:
         validation.text(name, "name")
@@ -308,12 +310,12 @@ class RunReads(ClientConnection, RunResults):
         if not child:
             self._record(run_id)
         # A fork has copies of the files of child runs that its turns name.
-        file = self._store.file(run_id, name)
+        file = self._store.reads.file(run_id, name)
         if file is None and child:
             self._record(child)
-            file = self._store.file(child, own_name)
+            file = self._store.reads.file(child, own_name)
         if file is None:
-            names = ", ".join(each.name for each in self._store.files(child or run_id))
+            names = ", ".join(each.name for each in self._store.reads.files(child or run_id))
             raise ArtifactNotFound(
                 f"run {child or run_id} has no file {own_name!r}; "
                 f"{f'it has {names}' if names else 'it has none'}"

@@ -50,8 +50,8 @@ def _sum_of(counters: Mapping[str, str], prefix: str) -> int:
 
 def _of_one(store: Store, submitter: str) -> dict[str, int]:
     counts = {status.value: 0 for status in RunStatus}
-    ids = [run_id for run_id, _ in store.submitted(submitter, MOST_OF_ONE)]
-    for fields in store.many_fields(ids, ["phase", "started_at", "submitted_by"]):
+    ids = [run_id for run_id, _ in store.lists.submitted(submitter, MOST_OF_ONE)]
+    for fields in store.reads.many_fields(ids, ["phase", "started_at", "submitted_by"]):
         if fields.get("submitted_by") != submitter:
             continue
         try:

@@ -254,7 +254,7 @@ class RunScan:
         ]
         if not self._names:
             return [ScannedRun(run_id, score, {}) for run_id, score in entries]
-        read = self._store.many_fields([run_id for run_id, _ in entries], self._names)
+        read = self._store.reads.many_fields([run_id for run_id, _ in entries], self._names)
         return [
             ScannedRun(run_id, score, fields)
             for (run_id, score), fields in zip(entries, read, strict=True)
@@ -269,7 +269,7 @@ class RunScan:
         ids = [candidate.run_id for candidate in candidates]
         matching: list[Run] = []
         gone: list[str] = []
-        for run_id, fields in zip(ids, self._store.records(ids), strict=True):
+        for run_id, fields in zip(ids, self._store.reads.records(ids), strict=True):
             if fields is None:
                 gone.append(run_id)
                 continue
@@ -279,7 +279,7 @@ class RunScan:
             except DamagedRun:
                 self.damaged.append(run_id)
         if gone and self._own is not None:
-            self._store.forget_submitted(self._own, gone)
+            self._store.lists.forget_submitted(self._own, gone)
         return matching
 
     def leave_out(self, run_ids: Iterable[str]) -> None:

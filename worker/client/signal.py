@@ -83,14 +83,14 @@ class RunSignals(RunReads, ClientApi):
         }
         if topic is not None:
             keep_ms = max(1, round((validation.KEPT if keep is None else keep) * 1000))
-            reply = self._store.signal_topic(
+            reply = self._store.signals.send_to_topic(
                 topic, keep=keep_ms, most_waiting=MOST_WAITING, size_waiting=SIZE_WAITING, **signal
             )
             return self._receipt_of_topic(topic, name, key, reply)
         assert run_id is not None
         if not validation.is_run_id(run_id):
             raise not_found(run_id)
-        return self._receipt(run_id, name, key, self._store.signal(run_id, **signal))
+        return self._receipt(run_id, name, key, self._store.signals.send(run_id, **signal))
 
     def _signal_by_hook(
         self, run_id: str, name: str, secret: str, payload: Any, key: str | None
@@ -104,7 +104,7 @@ class RunSignals(RunReads, ClientApi):
         known = ""
         if RUN_ID.fullmatch(run_id) and validation.is_run_id(run_id) and is_name(name):
             try:
-                [fields] = self._store.some_fields([run_id], [f"h:{name}", "phase"])
+                [fields] = self._store.reads.some_fields([run_id], [f"h:{name}", "phase"])
                 if fields.get("phase") != "completed":
                     known = fields.get(f"h:{name}", "")
             except DamagedRun:
@@ -175,6 +175,8 @@ class RunSignals(RunReads, ClientApi):
         If this process dies first, a worker's sweeper queues the run.
         """
         message = self._message_for(task, queue, run_id, int(epoch), int(step))
-        _, to_publish = self._store.wake(run_id, epoch=int(epoch), step=int(step), message=message)
+        _, to_publish = self._store.signals.wake(
+            run_id, epoch=int(epoch), step=int(step), message=message
+        )
         if to_publish:
             self._connection.publisher.publish(to_publish)

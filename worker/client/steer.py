@@ -82,13 +82,13 @@ class RunSteering(RunValues, Steering):
 
     def _reply(self, run_id: str, name: str, number: int) -> SignalReply:
         # The phase is read first: a run that completes replies before.
-        (found,) = self._store.some_fields([run_id], ["phase", ARRIVED])
+        (found,) = self._store.reads.some_fields([run_id], ["phase", ARRIVED])
         if not validation.is_run_id(run_id) or "phase" not in found:
             raise not_found(run_id)
-        text = self._store.reply(run_id, name, number)
+        text = self._store.signals.reply(run_id, name, number)
         if text is not None:
             return SignalReply(run_id, name, number, True, json.loads(text))
-        newest = self._store.signal_counts(run_id, [name])[name][1] if ARRIVED in found else 0
+        newest = self._store.signals.counts_of(run_id, [name])[name][1] if ARRIVED in found else 0
         if number > newest:
             raise InvalidInput(f"run {run_id} has got no signal {number} of {name!r}")
         if found["phase"] == "completed":

@@ -44,7 +44,7 @@ class StuckRuns(RunReads, ClientApi):
             due_first(self._store, count),
             oldest(self._store, "live", count),
             oldest(self._store, "live:children", count),
-            [run_id for run_id, _ in self._store.listed("errored", count)],
+            [run_id for run_id, _ in self._store.lists.listed("errored", count)],
         ]
         chosen: dict[str, None] = {}
         for source in sources:
@@ -61,13 +61,13 @@ class StuckRuns(RunReads, ClientApi):
 
     def _of(self, submitter: str, run_ids: Sequence[str]) -> list[str]:
         """Return the runs of a submitter among others."""
-        read = self._store.many_fields(run_ids, ["submitted_by"])
+        read = self._store.reads.many_fields(run_ids, ["submitted_by"])
         pairs = zip(run_ids, read, strict=True)
         return [run_id for run_id, fields in pairs if fields.get("submitted_by") == submitter]
 
     def queues(self) -> list[QueueInfo]:
         now = self._store.time()
-        workers = [WorkerInfo(*each) for each in self._store.workers()]
+        workers = [WorkerInfo(*each) for each in self._store.fleet.workers()]
         sets = queues_of_sets(self._store.keys, workers, now, self.settings.heartbeat_seconds)
         lengths = self._connection.publisher.lengths(sets) if self._store.outbox else None
         of_sets = lines_of_sets(self._store, sets, lengths)
@@ -78,7 +78,7 @@ class StuckRuns(RunReads, ClientApi):
 
     def dead_letters(self, limit: int = 20) -> list[DeadLetter]:
         validation.limit(limit)
-        return cast(list[DeadLetter], self._store.dead_letters(limit))
+        return cast(list[DeadLetter], self._store.fleet.dead_letters(limit))
 
     def _seen(self, line: QueueLength, of_sets: list[QueueLength], now: int) -> QueueInfo:
         pushed, taken = (int(number(text) or 0) for text in (line.pushed, line.taken))
@@ -112,7 +112,7 @@ class StuckRuns(RunReads, ClientApi):
             run_id, _, _ = stored_round(line.next, self._store.keys.queue(line.role))
         except InvalidMessage:
             return None
-        (fields,) = self._store.some_fields([run_id], ["queued_at"])
+        (fields,) = self._store.reads.some_fields([run_id], ["queued_at"])
         since = number(fields.get("queued_at"))
         return None if since is None else max(0.0, (now - since) / 1000)
 

@@ -149,7 +149,7 @@ class Submitter(Fleet):
             role, run_id, 1 if phase == "interrupted" else 0, submission.step
         )
         with traced_submission(submission.flow, run_id) as root:
-            reply, detail, written = self._store.submit_and_tell(
+            reply, detail, written = self._store.runs.submit_and_tell(
                 run_id,
                 {**fields, **root.fields},
                 nonce=submission_nonce,
@@ -187,7 +187,7 @@ class Submitter(Fleet):
         The reply ``ok`` does not show that, because a submission sent again with its nonce gets it
         too.
         """
-        return not fields or self._store.some_fields([run_id], list(fields)) == [dict(fields)]
+        return not fields or self._store.reads.some_fields([run_id], list(fields)) == [dict(fields)]
 
     def _get_accepted(self, run_id: str) -> Run:
         try:

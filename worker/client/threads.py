@@ -148,8 +148,8 @@ class Threads(Submitter, RunSignals, RunSteering):
         Raises:
             InvalidInput: the thread has no run.
         """
-        newest = self._store.newest_of_topic(topic)
-        fields = {} if newest is None else self._store.some_fields([newest], ["flow"])[0]
+        newest = self._store.signals.newest_of_topic(topic)
+        fields = {} if newest is None else self._store.reads.some_fields([newest], ["flow"])[0]
         if "flow" not in fields:
             raise InvalidInput(f"the thread {thread} has no run yet; name the flow of the first")
         return fields["flow"]
@@ -158,7 +158,7 @@ class Threads(Submitter, RunSignals, RunSteering):
         return self._conversation(topic_of(thread))
 
     def _conversation(self, topic: str) -> list[ThreadMessage]:
-        return thread_messages(self._store, self._store.newest_of_topic(topic))
+        return thread_messages(self._store, self._store.signals.newest_of_topic(topic))
 
 
 def _check_hears_no_files(holder: Run, file: File, thread: str) -> None:

@@ -46,12 +46,14 @@ class TreeReader:
         run, fields = Run.of(record), record.fields
         if depth == 0:
             return RunTree(**vars(run), children=[], more=[], not_read=0)
-        ids = self._store.children(run.id, fields.get("nonce", ""), fields.get(GROUPS, "").split())
+        ids = self._store.family.children(
+            run.id, fields.get("nonce", ""), fields.get(GROUPS, "").split()
+        )
         read, rest = ids[: self._left], ids[self._left :]
         self._left -= len(read)
         listed, more = self._chosen(read)
         children = []
-        for child in self._store.records(listed):
+        for child in self._store.reads.records(listed):
             try:
                 if child is not None:
                     children.append(self.read(Record(child), depth - 1))
@@ -89,8 +91,8 @@ def ids_below(store: Store, run_id: str) -> list[str]:
     """
     found = [run_id]
     for each in found:  # grows
-        (run,) = store.some_fields([each], ("nonce", GROUPS))
-        ids = store.children(each, run.get("nonce", ""), run.get(GROUPS, "").split())
+        (run,) = store.reads.some_fields([each], ("nonce", GROUPS))
+        ids = store.family.children(each, run.get("nonce", ""), run.get(GROUPS, "").split())
         found += [child for child, fields in _fields_of(store, ids, ("id",)) if fields]
     return found[1:]
 
@@ -111,4 +113,4 @@ def _fields_of(
     """Yield each run's id and these fields of it, read in batches."""
     for start in range(0, len(ids), BATCH):
         batch = ids[start : start + BATCH]
-        yield from zip(batch, store.many_fields(batch, names), strict=True)
+        yield from zip(batch, store.reads.many_fields(batch, names), strict=True)

@@ -43,7 +43,7 @@ class RunValues(RunReads):
     def unread(self, run_id: str) -> dict[str, int]:
         if ARRIVED not in self._record(run_id).fields:
             return {}
-        counts = self._store.signal_counts(run_id, self._store.signal_names(run_id))
+        counts = self._store.signals.counts_of(run_id, self._store.signals.names(run_id))
         return {name: last - taken for name, (taken, last) in counts.items() if last > taken}
 
     def values(self, run_id: str) -> dict[str, Any]:

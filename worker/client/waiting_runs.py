@@ -59,7 +59,7 @@ class WaitingRuns:
         elif submitted_by is not None:
             # Of a submitter with few runs, these are read instead of all that wait.
             own = store.keys.submitted(submitted_by)
-            sizes = store.sizes([own, keys[0]])
+            sizes = store.lists.sizes([own, keys[0]])
             keys[0] = own if sizes[0] < sizes[1] else keys[0]
         self._spans = dict.fromkeys(keys, ALWAYS)
 
@@ -83,7 +83,9 @@ class WaitingRuns:
         after, count, left = self.start, FIRST, self._most
         while True:
             wanted = min(count, left)
-            listed = self._store.entries(self._spans, wanted, after or None, oldest_first=True)
+            listed = self._store.lists.entries(
+                self._spans, wanted, after or None, oldest_first=True
+            )
             ends = len(listed) < wanted
             within = listed
             if self.end:
@@ -94,7 +96,7 @@ class WaitingRuns:
                 self.end, ends = f"{listed[-1][1]}:{listed[-1][0]}", True
             if ends:
                 behind = self.end or None
-                self.is_last = behind is None or not self._store.entries(
+                self.is_last = behind is None or not self._store.lists.entries(
                     self._spans, 1, behind, oldest_first=True
                 )
                 yield self._waiting(within), math.inf
@@ -110,7 +112,7 @@ class WaitingRuns:
     def _waiting(self, listed: Sequence[tuple[str, float]]) -> list[Entry]:
         """Return those of some listed runs that wait, and belong to the submitter or the parent."""
         names = ["updated_at", "phase", "submitted_by", "root", "parent"]
-        fields_of = self._store.many_fields([run_id for run_id, _ in listed], names)
+        fields_of = self._store.reads.many_fields([run_id for run_id, _ in listed], names)
         found: dict[Entry, dict[str, str]] = {}
         for (run_id, submitted), fields in zip(listed, fields_of, strict=True):
             # Runs of the submitter's own index may be in any phase. A damaged run has none.
@@ -136,7 +138,7 @@ class WaitingRuns:
                 if parent not in ("", record.id, root)
             }
             parents = sorted(set(above.values()))
-            read = self._store.some_fields(parents, ["parent"])
+            read = self._store.reads.some_fields(parents, ["parent"])
             parent_of = {
                 run_id: fields.get("parent", "")
                 for run_id, fields in zip(parents, read, strict=True)

@@ -23,7 +23,7 @@ from perdure.worker.store.notifications import NotificationRecords
 if TYPE_CHECKING:
     from celery import Celery
 
-    from perdure.worker.store.queries import Queries
+    from perdure.worker.store import Store
 
 JSON = {"json", "application/json"}
 PICKLE = {"pickle", "application/x-python-serialize"}
@@ -237,7 +237,7 @@ def quarantined_runs(inspection: Inspection) -> Finding:
 LATE_SECONDS = 120.0
 
 
-def notifications(inspection: Inspection, store: Queries) -> Finding:
+def notifications(inspection: Inspection, store: Store) -> Finding:
     """Check for notifications that were given up, that fail, or that no worker delivers."""
     check, records = "notifications", NotificationRecords(store)
     unreadable = unknown(

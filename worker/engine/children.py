@@ -128,7 +128,7 @@ class Planner:
                 f"{MOST_PAYERS}, whatever max_depth is"
             )
         counting = {payer.run_id: RUN_FIELDS for payer in payers}
-        for payer, fields in zip(payers, self._store.fields_by_run(counting), strict=True):
+        for payer, fields in zip(payers, self._store.reads.fields_by_run(counting), strict=True):
             if fields.get("nonce", "") != payer.nonce:
                 continue
             above = Record(fields)
@@ -198,7 +198,7 @@ class Planner:
     def _announced(self, name: str, error: Exception) -> Mapping[str, Any]:
         now = self._store.time()
         announced: set[str] = set()
-        for each in self._store.workers():
+        for each in self._store.fleet.workers():
             worker = WorkerInfo(*each)
             if not worker.is_alive(now, self._settings.heartbeat_seconds):
                 continue
@@ -237,7 +237,7 @@ def read_group(store: Store, record: Record, name: str, fields: Mapping[str, str
 
 def _in_full(store: Store, end: Ended) -> Ended:
     """Return a child's end with its answer or error, which was too long for the group."""
-    [fields] = store.some_fields([end.run_id], ["answer", "error"])
+    [fields] = store.reads.some_fields([end.run_id], ["answer", "error"])
     try:
         answer = json.loads(fields["answer"]) if "answer" in fields else None
     except ValueError as error:

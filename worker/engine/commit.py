@@ -116,7 +116,7 @@ class Committer:
                 options["own"] = message.text
         reply = self.retry_while_away(
             record,
-            lambda: self._store.commit_and_fetch(
+            lambda: self._store.rounds.commit_and_fetch(
                 record.id,
                 epoch=record.epoch,
                 step=record.step,

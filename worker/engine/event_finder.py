@@ -131,7 +131,7 @@ class EventFinder:
         if self._wanting({"waiting", "in_doubt"}):
             indexes += WAITING
         # Stopped runs stay, so they may be many. They are searched only after a stop.
-        stops = self._store.stops() if self._wanting({"stopped", "in_doubt"}) else None
+        stops = self._store.fleet.stops() if self._wanting({"stopped", "in_doubt"}) else None
         if stops != self._stops or self._last_search is None:
             indexes += STOPPED if stops is not None else ()
         found = [event for index in indexes for event in self._runs.entered(index, start)]
@@ -188,7 +188,7 @@ class EventFinder:
     ) -> Iterator[Notification]:
         """Yield the notifications of events. Only the runs that a rule fits are read."""
         names = ("flow", "labels", "submitted_by")
-        facts = self._store.some_fields([run_id for run_id, _ in events], names)
+        facts = self._store.reads.some_fields([run_id for run_id, _ in events], names)
         fitting: dict[str, list[str]] = {}
         for (run_id, at), fields in zip(events, facts, strict=True):
             rules = [
@@ -199,7 +199,7 @@ class EventFinder:
             if rules:
                 fitting[run_id] = rules
         for (run_id, rules), stored in zip(
-            fitting.items(), self._store.records(list(fitting)), strict=True
+            fitting.items(), self._store.reads.records(list(fitting)), strict=True
         ):
             try:
                 run = Run.of(Record(stored)) if stored else None

@@ -137,7 +137,7 @@ class Heartbeat:
             None if lease.ends is None else round(1000 * max(0.0, lease.ends - now))
             for lease in leases
         ]
-        replies = self._store.extend(
+        replies = self._store.rounds.extend(
             [(lease.run_id, lease.token, _progress(lease)) for lease in leases],
             limits,
             [lease.claim for lease in leases],

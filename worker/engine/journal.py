@@ -81,7 +81,7 @@ class StoreJournal(Journal):
         """
         claim = self._claim
         with self._reporting_broken():
-            word = self._store.intend(
+            word = self._store.rounds.intend(
                 self._run_id,
                 epoch=int(claim.fields["epoch"]),
                 step=self._step,
@@ -114,7 +114,7 @@ class StoreJournal(Journal):
             )
         nonce = self._claim.fields.get("nonce", "")
         with self._reporting_broken():
-            word, detail = self._store.record_result(
+            word, detail = self._store.rounds.record_result(
                 self._run_id,
                 nonce=nonce,
                 step=self._step,
@@ -176,7 +176,7 @@ class StoreJournal(Journal):
 
     def _large(self, name: str, digest: str) -> str:
         """Return a recorded result that is kept as an artifact."""
-        text = self._store.artifact(self._run_id, f"once/{name}-{self._step}")
+        text = self._store.reads.artifact(self._run_id, f"once/{name}-{self._step}")
         if text is None or digest != self._digest(name, text):
             wrong = "is gone" if text is None else "does not match its digest"
             raise DamagedRun(

@@ -75,7 +75,7 @@ class StoreMailbox(Mailbox):
         }
         fields = {name.removeprefix(prefix): text for name, text in told.items()}
         try:
-            known = fields or self._store.group(self._record.id, name)
+            known = fields or self._store.family.group(self._record.id, name)
             return read_group(self._store, self._record, name, known)
         except (StoreUnavailable, DamagedRun) as error:
             self._broken(error)
@@ -110,10 +110,10 @@ class StoreMailbox(Mailbox):
             )
         run_id, nonce = self._record.id, self._record.fields.get("nonce", "")
         try:
-            key = self._store.hook_key(token_hex(32))
+            key = self._store.signals.hook_key(token_hex(32))
             told = f"{run_id}\n{nonce}\n{name}".encode()
             secret = hmac.new(key.encode(), told, sha256).hexdigest()[:32]
-            word = self._store.open_hook(
+            word = self._store.signals.open_hook(
                 run_id, nonce=nonce, name=name, digest=sha256(secret.encode()).hexdigest()
             )
         except StoreUnavailable as error:
@@ -140,7 +140,7 @@ class StoreMailbox(Mailbox):
         submitter = self._record.fields.get("submitted_by")
         stored = topic if submitter is None else f"{submitter}/{topic}"
         try:
-            word, detail = self._store.take_topic(
+            word, detail = self._store.signals.take_topic(
                 self._record.id,
                 topic=stored,
                 token=self._claim.token,
@@ -205,7 +205,7 @@ class StoreMailbox(Mailbox):
         return found[:most]
 
     def _read_all(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
-        counts = self._store.signal_counts(self._record.id, names)
+        counts = self._store.signals.counts_of(self._record.id, names)
         wanted = [
             (name, number)
             for name, (taken, newest) in counts.items()
@@ -237,7 +237,7 @@ class StoreMailbox(Mailbox):
 
     def _asked(self, names: Sequence[str]) -> list[ReceivedSignal]:
         """Return the next unread signals that the server has."""
-        counts = self._store.signal_counts(self._record.id, names)
+        counts = self._store.signals.counts_of(self._record.id, names)
         wanted = [
             (name, max(taken, self.used.get(name, 0)) + 1)
             for name, (taken, newest) in counts.items()
@@ -250,7 +250,7 @@ class StoreMailbox(Mailbox):
         if not wanted:
             return []
         read = []
-        found = self._store.signals(self._record.id, wanted)
+        found = self._store.signals.stored(self._record.id, wanted)
         for (name, number), stored in zip(wanted, found, strict=True):
             if stored is None:
                 raise DamagedRun(f"{self.where}: signal {number} of {name!r} is missing")

@@ -183,7 +183,7 @@ class NodeRunner:
     def _budgets_above(self, record: Record) -> tuple[BudgetAbove, ...]:
         """Return the budgets of the runs above a run that limit it, read in one exchange."""
         payers = {payer.run_id: fields_above(payer) for payer in record.payers if limits_of(payer)}
-        return budgets_above(record, self._store.fields_by_run(payers)) if payers else ()
+        return budgets_above(record, self._store.reads.fields_by_run(payers)) if payers else ()
 
     def _within_budgets(
         self,

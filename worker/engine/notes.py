@@ -84,7 +84,7 @@ class RunNotes(NoteAccess):
         fields: Mapping[str, str] = self._record.fields
         if VALUE + ONLY in fields:
             try:
-                [fields] = self._store.some_fields([fields["parent"]], FIELDS)
+                [fields] = self._store.reads.some_fields([fields["parent"]], FIELDS)
             except StoreUnavailable as error:
                 self._broken(error)
                 raise

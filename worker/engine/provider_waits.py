@@ -92,7 +92,7 @@ class ProviderWaits(Providers):
     ) -> tuple[str, int]:
         holder = f"{attempt.run_id}:{attempt.step}:{attempt.attempt}"
         try:
-            return self._store.ask_provider(what, provider, holder, **arguments)
+            return self._store.rounds.ask_provider(what, provider, holder, **arguments)
         # No run depends on it: at worst one request more is sent.
         except StoreUnavailable as error:
             logger.warning(

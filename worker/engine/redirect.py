@@ -50,7 +50,7 @@ def differences(
     """
     own, sentences = set(flows), []
     try:
-        now, workers = store.time(), store.workers()
+        now, workers = store.time(), store.fleet.workers()
     except StoreUnavailable:
         return []
     for name, seen_at, info in workers:
@@ -116,7 +116,7 @@ class Redirector:
                 on.
         """
         try:
-            (fields,) = self._store.some_fields([run_id], ("queue", "schema"))
+            (fields,) = self._store.reads.some_fields([run_id], ("queue", "schema"))
             queue, names = self._target(
                 flow, fields.get("queue", ""), fields.get("schema", ""), build
             )
@@ -125,7 +125,7 @@ class Redirector:
             to = ", ".join(names[:NAMED]) + (
                 f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             )
-            word, handed = self._store.redirect_round(run_id, queue=queue, to=to, by=self._owner)
+            word, handed = self._store.rounds.redirect(run_id, queue=queue, to=to, by=self._owner)
             self._publisher.publish(handed)
         except StoreUnavailable as error:
             logger.warning(
@@ -172,7 +172,7 @@ class Redirector:
                 now = self._store.time()
                 self._seen = [
                     (name, info)
-                    for name, beat, info in self._store.workers()
+                    for name, beat, info in self._store.fleet.workers()
                     if now - beat <= self._alive and info.get("lists")
                 ]
                 self._seen_at = time.monotonic()

@@ -64,7 +64,7 @@ def context_of(
     def load(start: int, stop: int) -> list[Turn]:
         try:
             gone = record.forgotten
-            return unpack_turns(record.id, store.memory(record.id, start - gone, stop - gone))
+            return unpack_turns(record.id, store.reads.memory(record.id, start - gone, stop - gone))
         except (DamagedRun, StoreUnavailable) as error:
             broken(error)
             raise
@@ -173,12 +173,12 @@ def _artifact(store: Store, record: Record, name: str) -> str:
     is_call = VALUE + ONLY in record.fields
     readers = [record.id, record.fields["parent"]] if is_call else [record.id]
     for reader in readers:
-        text = store.artifact(reader, name)
+        text = store.reads.artifact(reader, name)
         if text is not None:
             return text
     owner, _, own_name = name.partition("/")
     if own_name and is_below(store, owner, readers[-1]):
-        text = store.artifact(owner, own_name)
+        text = store.reads.artifact(owner, own_name)
         if text is not None:
             return text
     raise KeyError(f"run {record.id} has no artifact {name!r}")

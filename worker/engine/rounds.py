@@ -189,7 +189,7 @@ class RoundRunner:
             )
 
     def _claim(self, run_id: str, epoch: int, step: int) -> Claim | ClaimRefused:
-        return self._store.claim(
+        return self._store.rounds.claim(
             run_id,
             epoch=epoch,
             step=step,

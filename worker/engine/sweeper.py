@@ -163,7 +163,7 @@ class Sweeper:
         self.wake()
         self._thread.join(timeout=self._settings.sweep_seconds + 5)
         try:
-            self._store.withdraw(self._worker)
+            self._store.fleet.withdraw(self._worker)
         except StoreUnavailable as error:
             logger.warning("could not withdraw, the announcement will lapse: %s", error)
 
@@ -211,7 +211,7 @@ class Sweeper:
             soon: Runs to process before they are due, at most one batch.
         """
         self._next_due = math.inf
-        batch = self._store.sweep(
+        batch = self._store.fleet.sweep(
             lease=round(self._settings.lease_seconds * 1000),
             max_losses=self._settings.max_losses,
             max_failures=self._settings.max_attempts,
@@ -268,7 +268,9 @@ class Sweeper:
             for run_id, message in self._made.items()
             if unmade[run_id][-1] == "parked"
         }
-        for run_id, (word, to_publish) in zip(parked, self._store.wake_all(parked), strict=True):
+        for run_id, (word, to_publish) in zip(
+            parked, self._store.signals.wake_all(parked), strict=True
+        ):
             self._publisher.publish(to_publish)
             if word == "queued":
                 del self._made[run_id]
@@ -279,7 +281,7 @@ class Sweeper:
         The sweeper has just published these messages, and would publish them again for ever.
         """
         for run_id, fields in zip(
-            run_ids, self._store.some_fields(run_ids, (*JUDGED, "idem")), strict=True
+            run_ids, self._store.reads.some_fields(run_ids, (*JUDGED, "idem")), strict=True
         ):
             fault = unplayable(fields, run_id)
             if fault is not None:
@@ -287,7 +289,7 @@ class Sweeper:
                     f"run {run_id}, step {fields['step']}: {fault}; it is quarantined. "
                     "Restore the server's data, or retry the run"
                 )
-                [word, *_] = self._store.quarantine(
+                [word, *_] = self._store.rounds.quarantine(
                     run_id,
                     epoch=fields["epoch"],
                     step=fields["step"],
@@ -309,7 +311,7 @@ class Sweeper:
             every = self._settings.heartbeat_seconds
             self._next_announcement = time.monotonic() + min(every, RETRY_SECONDS)
             now = self._store.time()
-            self._store.announce(
+            self._store.fleet.announce(
                 self._worker,
                 self._announcement(),
                 now,
@@ -321,7 +323,9 @@ class Sweeper:
         while self._forfeits:
             forfeit = run_id, epoch, step, process = self._forfeits.popleft()
             try:
-                self._store.release_dead_lease(run_id, epoch=epoch, step=step, process=process)
+                self._store.rounds.release_dead_lease(
+                    run_id, epoch=epoch, step=step, process=process
+                )
             except StoreUnavailable:
                 self._forfeits.appendleft(forfeit)
                 raise
@@ -370,7 +374,7 @@ class Sweeper:
         No exception belongs to such an end, so the line has the error's text.
         """
         try:
-            records = self._store.some_fields(run_ids, ("flow", "error", "current_node"))
+            records = self._store.reads.some_fields(run_ids, ("flow", "error", "current_node"))
         except StoreUnavailable as error:
             # The runs have ended already, and no later sweep reports them.
             logger.error("ended errored: %s (their errors cannot be read: %s)", run_ids, error)

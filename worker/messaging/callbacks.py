@@ -135,7 +135,7 @@ class Callbacks:
         It never raises. If it fails, a sweep tries again.
         """
         try:
-            fields = self._store.fields(run_id)
+            fields = self._store.reads.fields(run_id)
             if (
                 fields is not None
                 and ON_END in fields
@@ -144,7 +144,7 @@ class Callbacks:
             ):
                 self._publish(fields)
             # Else the run was deleted or taken up again before this call. Its next end publishes.
-            self._store.called(run_id, epoch)
+            self._store.fleet.called(run_id, epoch)
         except Exception as error:
             logger.error(
                 "run %s: its on_end is not called yet, a sweep retries it: %s: %s",

@@ -63,7 +63,7 @@ class FollowUps:
             goes_on = True
             while goes_on and most > 0:
                 most -= 1
-                step = self._store.reconcile_children(run_id, walk, start, ended=PASSED_AT_ONCE)
+                step = self._store.family.reconcile(run_id, walk, start, ended=PASSED_AT_ONCE)
                 waiting.extend(each for each in step.follow_ups if each not in waiting)
                 walk, start = (step.walk, step.start) if step.word == "more" else (None, None)
                 goes_on = step.word in ("more", "moved") or (
@@ -112,7 +112,7 @@ class FollowUps:
             message = self._publisher.message(role_of(fields["queue"]), child_id, epoch, 0)
             fields |= {"message": message.text, "task": message.task, "queue": message.queue}
             children.append((child.deadline, fields))
-        word, detail, to_publish = self._store.start_children(
+        word, detail, to_publish = self._store.family.start(
             run_id, nonce=step.nonce, group=step.group, first=step.first, children=children
         )
         self._publisher.publish(to_publish)

@@ -115,7 +115,7 @@ def _ages(
     heads = [(role_of(queue), text) for queue, text in look.heads.items()]
     heads += [(line.role, line.next) for line in of_sets if line.next is not None]
     runs = [(role, text, run_id) for role, text in heads if (run_id := _run_of(text)) is not None]
-    records = client._store.some_fields(
+    records = client._store.reads.some_fields(
         [run_id for _, _, run_id in runs], ("phase", "queued_at", "message")
     )
     ages = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from prometheus_client import Metric
 
@@ -18,38 +19,54 @@ RECOVERIES = ("freed", "delayed", "overran")
 CHILD_EVENTS = ("started", "completed", "errored", "stopped")
 
 
-def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
-    """Yield the Prometheus metrics of runs: their number by status, and counts of events."""
-    counts = _counts(gathered)
-    flows = sorted({*gathered.flows, *(flow for _, flow in counts)})
+@dataclass(frozen=True)
+class FlowCounts:
+    """Counts of runs and their transitions, read as samples of a metric.
 
-    def of(what: str, *label_values: str) -> list[tuple[Labels, float]]:
-        """Return a sample of a count such as ``runs`` for each flow and label value.
+    Attributes:
+        flows: All flows. A flow for which nothing was counted has samples of 0.
+        amounts: The counts, by a name such as ``runs:queued`` and a flow.
+    """
 
-        A sample is 0 if nothing was counted.
-        """
+    flows: list[str]
+    amounts: dict[tuple[str, str], float]
+
+    def sample(self, name: str) -> list[tuple[Labels, float]]:
+        """Return a sample of a count such as ``moves:resent`` for each flow."""
+        return [((flow,), self.amounts.get((name, flow), 0)) for flow in self.flows]
+
+    def sample_by_label(self, what: str, *label_values: str) -> list[tuple[Labels, float]]:
+        """Return a sample of a count such as ``runs`` for each flow and label value."""
         return [
-            ((flow, label_value), counts.get((f"{what}:{label_value}", flow), 0))
-            for flow in flows
+            ((flow, label_value), self.amounts.get((f"{what}:{label_value}", flow), 0))
+            for flow in self.flows
             for label_value in label_values
         ]
 
-    def of_one(name: str) -> list[tuple[Labels, float]]:
-        """Return a sample of a count such as ``moves:resent`` for each flow, 0 if it is missing."""
-        return [((flow,), counts.get((name, flow), 0)) for flow in flows]
 
+def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
+    """Yield the Prometheus metrics of runs: their number by status, and counts of events."""
+    counts = _counts(gathered)
+    yield from _yield_sizes(counts, gathered)
+    yield from _yield_beginnings_and_ends(counts)
+    yield from _yield_recoveries_and_waits(counts)
+    yield from _yield_communication(counts)
+
+
+def _yield_sizes(counts: FlowCounts, gathered: MetricsSnapshot) -> Iterator[Metric]:
+    """Yield how many runs there are, by status and by index."""
     yield gauge(
         "perdure_runs",
         "Runs that have not ended, by flow and status.",
         ("flow", "status"),
-        of("runs", *STATUSES),
+        counts.sample_by_label("runs", *STATUSES),
     )
     yield gauge(
         "perdure_runs_parked",
         "Runs whose node waits for a time, a signal or child runs; "
         "perdure_runs counts them as running, too.",
         ("flow",),
-        of_one("runs:parked"),
+        counts.sample("runs:parked"),
     )
     yield gauge(
         "perdure_runs_listed",
@@ -58,85 +75,97 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
         ("index",),
         [((index,), size) for index, size in gathered.look.listed.items()],
     )
+
+
+def _yield_beginnings_and_ends(counts: FlowCounts) -> Iterator[Metric]:
+    """Yield how many runs were submitted, have ended, and were stopped."""
     yield counter(
-        "perdure_runs_submitted", "Runs that were submitted.", ("flow",), of_one("moves:submitted")
+        "perdure_runs_submitted",
+        "Runs that were submitted.",
+        ("flow",),
+        counts.sample("moves:submitted"),
     )
     yield counter(
         "perdure_runs_ended",
         "Runs that ended, completed or errored; a retried run may end again.",
         ("flow", "status"),
-        of("runs", *ENDED),
+        counts.sample_by_label("runs", *ENDED),
     )
     yield counter(
         "perdure_runs_unfinished",
         "Runs that ended because their cycles were used up; "
         "perdure_runs_ended counts them as completed, too.",
         ("flow",),
-        of_one("moves:unfinished"),
+        counts.sample("moves:unfinished"),
     )
     yield counter(
         "perdure_runs_stopped",
         "Runs that were stopped, by the requested mode.",
         ("flow", "mode"),
-        of("stops", *MODES),
+        counts.sample_by_label("stops", *MODES),
     )
+
+
+def _yield_recoveries_and_waits(counts: FlowCounts) -> Iterator[Metric]:
+    """Yield how many rounds were taken from their worker, wait, or were parked."""
     yield counter(
         "perdure_recoveries",
         "Rounds taken from their worker: it went silent, once (freed) or again (delayed), "
         "or the round passed its limit (overran).",
         ("flow", "kind"),
-        of("moves", *RECOVERIES),
+        counts.sample_by_label("moves", *RECOVERIES),
     )
     yield counter(
         "perdure_provider_waits",
         "Rounds that wait because their provider is busy or away; no attempt is counted.",
         ("flow",),
-        of_one("moves:provider_waits"),
+        counts.sample("moves:provider_waits"),
     )
     yield counter(
         "perdure_code_waits",
         "Rounds that wait because the worker's code does not fit the run; no attempt is counted.",
         ("flow",),
-        of_one("moves:code_waits"),
+        counts.sample("moves:code_waits"),
     )
     yield counter(
         "perdure_parks",
         "Rounds that ended because their node waits for a time, a signal or child runs.",
         ("flow",),
-        of_one("moves:parked"),
+        counts.sample("moves:parked"),
     )
+
+
+def _yield_communication(counts: FlowCounts) -> Iterator[Metric]:
+    """Yield counts of signals, child runs, lost messages and unanswered questions."""
     yield counter(
         "perdure_signals",
         "Signals that were stored in a run's mailbox.",
         ("flow",),
-        of_one("moves:signalled"),
+        counts.sample("moves:signalled"),
     )
     yield counter(
         "perdure_child_runs",
         "Child runs that were started, and that completed, errored or were stopped; a continued "
         "one may end again.",
         ("flow", "event"),
-        of("children", *CHILD_EVENTS),
+        counts.sample_by_label("children", *CHILD_EVENTS),
     )
     yield counter(
         "perdure_messages_resent",
         "Messages that were lost on their way and sent again.",
         ("flow",),
-        of_one("moves:resent"),
+        counts.sample("moves:resent"),
     )
     yield counter(
         "perdure_questions_expired",
         "Questions without an answer before their deadline; the run continued with the default.",
         ("flow",),
-        of_one("moves:answered"),
+        counts.sample("moves:answered"),
     )
 
 
-def _counts(gathered: MetricsSnapshot) -> dict[tuple[str, str], float]:
-    """Return the counts that the Lua scripts keep of runs and their transitions.
-
-    A key is a pair of a name such as ``runs:queued`` and a flow.
-    """
+def _counts(gathered: MetricsSnapshot) -> FlowCounts:
+    """Return the counts that the Lua scripts keep of runs and their transitions."""
     counts = {}
     for name, text in gathered.look.queues.items():
         what, _, rest = name.partition(":")
@@ -144,4 +173,4 @@ def _counts(gathered: MetricsSnapshot) -> dict[tuple[str, str], float]:
         amount = number(text)
         if what in ("runs", "stops", "moves", "children") and colon and amount is not None:
             counts[f"{what}:{word}", flow] = amount
-    return counts
+    return FlowCounts(sorted({*gathered.flows, *(flow for _, flow in counts)}), counts)

@@ -161,16 +161,11 @@ def _between(event: Event) -> tuple[str, str]:
             wait = int(float(data.get("retry_in", 0))) / 1000
             return f"failed, retrying in {duration(wait)}: {_cause(data)}", "bad"
         case "waits":
-            since, until = (int(float(data.get(name, 0))) for name in ("since", "until"))
-            waits = waits_for_code if data.get("for") == "code" else waits_for_provider
-            return f"{waits(since, until)}: {_cause({'error': data.get('reason', '')})}", "wait"
+            return _describe_wait(data), "wait"
         case "parked":
             return f"waits {parked_text(waited_for(data))}", "wait"
         case "woken":
-            by = str(data.get("by", "time"))
-            if by.startswith("children "):
-                return "enough of its child runs have ended", "good"
-            return f"woken by {'its time' if by == 'time' else f'signal {by}'}", "good"
+            return _describe_waking(str(data.get("by", "time"))), "good"
         case "started":
             first, last = int(data.get("from", 0)) + 1, int(data.get("to", 0))
             which = f"run {last}" if first == last else f"runs {first} to {last}"
@@ -183,25 +178,15 @@ def _between(event: Event) -> tuple[str, str]:
         case "interrupted":
             return _asked(data), "wait"
         case "resumed":
-            parts = [] if data.get("answer") is None else [value_short(data["answer"])]
-            parts += [
-                f"{amount(name, more)} more {name}"
-                for name, more in (data.get("added") or {}).items()
-            ]
-            answer = f" with {', '.join(parts)}" if parts else ""
-            return f"resumed{answer}" + _by_whom(data.get("by")), "good"
+            return _describe_resumption(data), "good"
         case "held_up":
             return f"waits for {data.get('budget', '?')} of run {data.get('of', '?')}", "wait"
         case "limits_raised":
             return f"more: {_added(str(data.get('added', '')))}{_by_whom(data.get('by'))}", "good"
-        case "stop_requested" | "stopped":
-            word = "stop requested" if event.type == "stop_requested" else "stopped"
-            more = "".join(
-                f", {name} {data[key]}"
-                for name, key in (("by", "by"), ("because", "reason"), ("in doubt", "in_doubt"))
-                if data.get(key)
-            )
-            return word + more, "wait"
+        case "stop_requested":
+            return f"stop requested{_describe_stop(data)}", "wait"
+        case "stopped":
+            return f"stopped{_describe_stop(data)}", "wait"
         case "completed" if "unfinished" in data:
             used = data["unfinished"]
             return f"unfinished after {used} of {used} {'cycle' if used == 1 else 'cycles'}", "wait"
@@ -231,6 +216,39 @@ def _between(event: Event) -> tuple[str, str]:
             return " ".join(
                 [other, *(f"{name} {_word(value)}" for name, value in data.items())]
             ), "wait"
+
+
+def _describe_wait(data: Mapping[str, Any]) -> str:
+    """Return what a round waits for, since when, until when, and why."""
+    since, until = (int(float(data.get(name, 0))) for name in ("since", "until"))
+    waits = waits_for_code if data.get("for") == "code" else waits_for_provider
+    return f"{waits(since, until)}: {_cause({'error': data.get('reason', '')})}"
+
+
+def _describe_waking(by: str) -> str:
+    """Return what woke a parked run: its time, a signal, or the end of child runs."""
+    if by.startswith("children "):
+        return "enough of its child runs have ended"
+    return f"woken by {'its time' if by == 'time' else f'signal {by}'}"
+
+
+def _describe_resumption(data: Mapping[str, Any]) -> str:
+    """Return with which answer and budgets a person resumed a run."""
+    parts = [] if data.get("answer") is None else [value_short(data["answer"])]
+    parts += [
+        f"{amount(name, more)} more {name}" for name, more in (data.get("added") or {}).items()
+    ]
+    answer = f" with {', '.join(parts)}" if parts else ""
+    return f"resumed{answer}{_by_whom(data.get('by'))}"
+
+
+def _describe_stop(data: Mapping[str, Any]) -> str:
+    """Return who stopped a run, why, and which round is in doubt, as the end of a sentence."""
+    return "".join(
+        f", {name} {data[key]}"
+        for name, key in (("by", "by"), ("because", "reason"), ("in doubt", "in_doubt"))
+        if data.get(key)
+    )
 
 
 def waited_for(data: Mapping[str, Any]) -> dict[str, Any]:

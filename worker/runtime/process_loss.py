@@ -32,10 +32,13 @@ def release_after_death(engine: Runtime, pid: int) -> list[str]:
     name = process_name(pid)
     held: list[str] = []
     try:
-        for run_id, epoch, step in store.held_by(name):
-            if store.release_dead_lease(run_id, epoch=epoch, step=step, process=name)[0] == "ok":
+        for run_id, epoch, step in store.lists.held_by(name):
+            if (
+                store.rounds.release_dead_lease(run_id, epoch=epoch, step=step, process=name)[0]
+                == "ok"
+            ):
                 held.append(run_id)
-        store.withdraw(name)
+        store.fleet.withdraw(name)
         if held:
             sweeper = engine.new_sweeper("none", "threads", 0)
             sweeper.sweep()
@@ -56,14 +59,14 @@ def _send_again(engine: Runtime) -> None:
     No lease tells which these are. So live workers get a moment to claim what they have received.
     If one takes longer, its message is sent twice.
     """
-    before = engine.store.passed()
+    before = engine.store.lists.passed()
     if not before:
         return
     sweeper = engine.new_sweeper("none", "threads", 0)
     # The sweep marks a missing message, and sends it again when it checks the run the next time.
     _check(sweeper, list(before))
     time.sleep(CLAIM_SECONDS)
-    now = engine.store.passed()
+    now = engine.store.lists.passed()
     _check(sweeper, [run_id for run_id, round_ in before.items() if now.get(run_id) == round_])
 
 

@@ -190,12 +190,12 @@ class Runtime(AppConnection):
         try:
             for request in in_flight():
                 run_id, epoch, step = request.args
-                store.release_dead_lease(
+                store.rounds.release_dead_lease(
                     run_id, epoch=epoch, step=step, process=process_name(request.worker_pid)
                 )
             if self.sweeper is not None:
                 self.sweeper.silence(patience=1.0)
-            store.withdraw(self.name)
+            store.fleet.withdraw(self.name)
         except StoreUnavailable as error:
             logger.warning(
                 "the leases of this worker could not be released and will lapse: %s", error

@@ -261,6 +261,10 @@ class StoreConnection:
         outage: shared with another connection of this process to the same server. None: a new one.
     """
 
+    #: Milliseconds until the sweep examines a run of a paused flow. Usually `Pauses.remove` makes
+    #: it due earlier. This covers the death of the process that unpauses the flow.
+    paused_look = 30_000
+
     def __init__(
         self,
         url: str,

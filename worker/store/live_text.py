@@ -13,7 +13,7 @@ from perdure.worker.errors import DamagedRun
 
 if TYPE_CHECKING:
     from perdure.worker.store.notes import Fence
-    from perdure.worker.store.queries import Queries
+    from perdure.worker.store.transitions import Store
 
 #: Entries that a run's stream keeps; the server may keep somewhat more.
 MOST_ENTRIES = 2_000
@@ -30,7 +30,7 @@ Entry = tuple[str, dict[str, str]]
 class LiveTextRecords:
     """The live text in a store."""
 
-    def __init__(self, store: Queries) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     def append(
@@ -106,7 +106,7 @@ class LiveTextRecords:
         keys = self._store.keys
         places = {keys.events(run_id): after for run_id, after in events_after.items()}
         places |= {keys.live_text(run_id): after for run_id, after in text_after.items()}
-        found = self._store.streams(places, block, count)
+        found = self._store.events.read_streams(places, block, count)
         read: dict[str, tuple[list[Entry], list[Entry]]] = {}
         for run_id in events_after:
             events = found.get(keys.events(run_id), [])

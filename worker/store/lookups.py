@@ -194,7 +194,7 @@ def idempotency_key(store: Store, run_id: str) -> str | None:
             if store.redis.type(store.keys.run(run_id)) == "hash"
             else None
         )
-        if store.examine(run_id) == ["ok"]:
+        if store.runs.examine(run_id) == ["ok"]:
             return cast("str | None", stored)
         if stored is not None and _is_of(store, store.keys.idempotency(str(stored)), run_id):
             return str(stored)
@@ -243,13 +243,13 @@ def look_at_all(
     """
     found: dict[str, RunSnapshot] = {}
     sound = []
-    for run_id, (word, *what) in zip(run_ids, store.examine_all(run_ids), strict=True):
+    for run_id, (word, *what) in zip(run_ids, store.runs.examine_all(run_ids), strict=True):
         if word == "damaged":
             found[run_id] = _damaged(store, run_id, what[0])
         elif word != "missing":
             sound.append(run_id)
     # The run's hash names its queue. So the hash is read first, and again with the rest.
-    records = zip(sound, store.records(sound), strict=True)
+    records = zip(sound, store.reads.records(sound), strict=True)
     unread = {run_id: fields for run_id, fields in records if fields}
     # Not a transaction, since a full server refuses transactions even for reads. Instead, a run
     # that changed during the read is read again.
@@ -266,7 +266,7 @@ def look_at_all(
 
 def _damaged(store: Store, run_id: str, what: str) -> RunSnapshot:
     try:
-        fields = store.fields(run_id) or {}
+        fields = store.reads.fields(run_id) or {}
     except DamagedRun:  # The key is not a hash.
         fields = {}
     return RunSnapshot(fields={**fields, "id": run_id}, now=store.time(), damage=what)
@@ -365,7 +365,7 @@ def _with_children(store: Store, run_id: str, snapshot: RunSnapshot) -> RunSnaps
     names = [] if snapshot.damage else awaited(snapshot.fields)["children"]
     if not names:
         return snapshot
-    groups = {name: store.counts_of_children(run_id, name) for name in names}
+    groups = {name: store.family.counts(run_id, name) for name in names}
     nonce = snapshot.fields.get("nonce", "")
     return replace(
         snapshot,
@@ -373,13 +373,13 @@ def _with_children(store: Store, run_id: str, snapshot: RunSnapshot) -> RunSnaps
         asking=[
             child
             for name, counts in groups.items()
-            for child in store.children_that_ask(run_id, nonce, name, counts.get("started", 0))
+            for child in store.family.asking(run_id, nonce, name, counts.get("started", 0))
         ],
         held=[
             child
             for name, counts in groups.items()
             if counts.get("held")
-            for child in store.held_children(run_id, nonce, name)
+            for child in store.family.held(run_id, nonce, name)
         ],
     )
 
@@ -389,7 +389,7 @@ def is_below(store: Store, run_id: str, ancestor: str) -> bool:
     seen: set[str] = set()
     while run_id not in seen:
         seen.add(run_id)
-        [fields] = store.some_fields([run_id], ["parent"])
+        [fields] = store.reads.some_fields([run_id], ["parent"])
         run_id = fields.get("parent", run_id)
         if run_id == ancestor:
             return True

@@ -20,7 +20,7 @@ from perdure.worker.store.connection import is_denied
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 
 if TYPE_CHECKING:
-    from perdure.worker.store.queries import Queries
+    from perdure.worker.store.connection import StoreConnection
 
 logger = logging.getLogger("perdure.metrics")
 
@@ -60,7 +60,7 @@ class MetricsRead:
 class MetricRecords:
     """The metrics in a store."""
 
-    def __init__(self, store: Queries) -> None:
+    def __init__(self, store: StoreConnection) -> None:
         self._store = store
 
     def add(

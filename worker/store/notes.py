@@ -17,7 +17,7 @@ from perdure.worker.errors import DamagedNote
 
 if TYPE_CHECKING:
     from perdure.worker.settings import Settings
-    from perdure.worker.store.queries import Queries
+    from perdure.worker.store.connection import StoreConnection
 
 #: The end of the range of all namespaces that begin with a text: no name has this byte.
 _LAST = "\xff"
@@ -42,7 +42,7 @@ class NoteCount(NamedTuple):
 class NoteRecords:
     """The notes in a store, within the bounds of the settings."""
 
-    def __init__(self, store: Queries, settings: Settings) -> None:
+    def __init__(self, store: StoreConnection, settings: Settings) -> None:
         self._store = store
         self._most, self._most_bytes = settings.max_notes, settings.max_note_bytes
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from perdure.worker.domain.notification import Notification, moment
 
 if TYPE_CHECKING:
-    from perdure.worker.store.queries import Queries
+    from perdure.worker.store.transitions import Store
 
 #: Maximum number of dead notifications. The oldest are forgotten.
 MOST_DEAD = 10_000
@@ -33,7 +33,7 @@ BATCH = 500
 class NotificationRecords:
     """The notifications in a store."""
 
-    def __init__(self, store: Queries) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._key = store.keys.notifications
 
@@ -256,7 +256,7 @@ class NotificationRecords:
 class RestingRuns:
     """The runs at rest in a store, as far as notifications look for them."""
 
-    def __init__(self, store: Queries) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     def ended(self, index: str, since: int, limit: int) -> list[tuple[str, int]]:
@@ -283,10 +283,10 @@ class RestingRuns:
         after: str | None = None
         while True:
             # A run that waits all the time is found, whatever leaves the index meanwhile.
-            entries = self._store.listed(index, BATCH, after, oldest_first=True)
+            entries = self._store.lists.listed(index, BATCH, after, oldest_first=True)
             ids = [run_id for run_id, _ in entries]
             for run_id, fields in zip(
-                ids, self._store.some_fields(ids, ("updated_at",)), strict=True
+                ids, self._store.reads.some_fields(ids, ("updated_at",)), strict=True
             ):
                 at = fields.get("updated_at", "")
                 if at.isdecimal() and int(at) >= since:

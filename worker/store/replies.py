@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+#: Separates the texts in a reply that is one long text (parts/grant.lua).
+BETWEEN = "\x1f"
 #: Number of the newest turns that come with a claim.
 NEWEST_TURNS = 8
 
@@ -43,8 +45,8 @@ class Claim(NamedTuple):
 class PrefetchRequest(NamedTuple):
     """What a commit shall prefetch: the next message, from the first of these lists that has one.
 
-    The same script claims the message's round, as ``Store.claim`` would. ``claim`` is an id made
-    for this commit alone. A commit that is sent again must send the same id.
+    The same script claims the message's round, as ``store.rounds.claim`` would. ``claim`` is an id
+    made for this commit alone. A commit that is sent again must send the same id.
     """
 
     lists: Sequence[str]

@@ -15,7 +15,7 @@ from perdure.worker.errors import DamagedRun
 from perdure.worker.store.connection import StoreConnection
 
 if TYPE_CHECKING:
-    from perdure.worker.store.queries import Queries
+    from perdure.worker.store.connection import StoreConnection
 
 
 class TokenRecords:
@@ -24,7 +24,7 @@ class TokenRecords:
     The store does not read what a record contains.
     """
 
-    def __init__(self, store: Queries) -> None:
+    def __init__(self, store: StoreConnection) -> None:
         self._store = store
 
     def put(self, token_id: str, record: str) -> None:
@@ -89,7 +89,7 @@ class TokenRecords:
 class SignInCodes:
     """The codes of links that sign in to the dashboard once. Only their digests are stored."""
 
-    def __init__(self, store: Queries) -> None:
+    def __init__(self, store: StoreConnection) -> None:
         self._store = store
 
     def put(self, digest: str, token_id: str, ms: int) -> None:
@@ -113,7 +113,7 @@ class SignInCodes:
 class FilterRecords:
     """The saved filters of one person."""
 
-    def __init__(self, store: Queries, owner: str) -> None:
+    def __init__(self, store: StoreConnection, owner: str) -> None:
         self._store = store
         self._key = store.keys.filters(owner)
 
@@ -140,7 +140,7 @@ BATCH = 500
 class Pauses:
     """The paused flows of a store."""
 
-    def __init__(self, store: Queries) -> None:
+    def __init__(self, store: StoreConnection) -> None:
         self._store = store
 
     def add(self, flow: str, by: str | None = None, reason: str | None = None) -> bool:

@@ -31,7 +31,7 @@ def earlier_messages(store: Store, record: Record) -> tuple[list[ThreadMessage],
     """
     if FOLLOWS not in record.fields:
         return [], False
-    text = store.artifact(record.id, ARTIFACT)
+    text = store.reads.artifact(record.id, ARTIFACT)
     if text is not None:
         return unpacked(text), True
     return newest_of(thread_messages(store, record.fields[FOLLOWS], kept=True)), False
@@ -52,12 +52,12 @@ def last_artifact(store: Store, record: Record, name: str) -> tuple[str, str] | 
     """
     run_id = record.fields.get(FOLLOWS)
     for _ in range(MOST_RUNS):
-        fields = None if run_id is None else store.fields(run_id)
+        fields = None if run_id is None else store.reads.fields(run_id)
         if run_id is None or fields is None:
             return None
         is_same = fields.get("flow") == record.fields["flow"]
         if is_same and status_of(fields) is RunStatus.COMPLETED:
-            text = store.artifact(run_id, name)
+            text = store.reads.artifact(run_id, name)
             return None if text is None else (run_id, text)
         run_id = fields.get(FOLLOWS)
     return None
@@ -76,11 +76,11 @@ def thread_messages(store: Store, newest: str | None, kept: bool = False) -> lis
     parts: list[list[ThreadMessage]] = []
     run_id = newest
     while run_id is not None and len(parts) < MOST_RUNS:
-        fields = store.fields(run_id)
+        fields = store.reads.fields(run_id)
         if fields is None:
             break
         parts.append(run_messages(store, Record(fields)))
-        text = store.artifact(run_id, ARTIFACT) if kept else None
+        text = store.reads.artifact(run_id, ARTIFACT) if kept else None
         if text is not None:
             parts.append(unpacked(text))
             break
@@ -109,10 +109,10 @@ def run_messages(store: Store, record: Record) -> list[ThreadMessage]:
 def _heard(store: Store, record: Record) -> list[str]:
     places = [place for place in record.values.get(REMARKS, ()) if place >= record.forgotten]
     if not places:
-        text = store.artifact(record.id, HEARD) if ARRIVED in record.fields else None
+        text = store.reads.artifact(record.id, HEARD) if ARRIVED in record.fields else None
         return [] if text is None else [each.text for each in unpacked(text)]
     first, last = places[0] - record.forgotten, places[-1] - record.forgotten
-    turns = unpack_turns(record.id, store.memory(record.id, first, last + 1))
+    turns = unpack_turns(record.id, store.reads.memory(record.id, first, last + 1))
     said = [turns[place - places[0]].observation for place in places]
     return [text_of(each[SAY]) for each in said if SAY in each]
 
@@ -120,10 +120,12 @@ def _heard(store: Store, record: Record) -> list[str]:
 def _unread(store: Store, record: Record) -> list[str]:
     if ARRIVED not in record.fields:
         return []
-    taken, last = store.signal_counts(record.id, [SAY])[SAY]
+    taken, last = store.signals.counts_of(record.id, [SAY])[SAY]
     if taken == last:
         return []
-    found = store.signals(record.id, [(SAY, number) for number in range(taken + 1, last + 1)])
+    found = store.signals.stored(
+        record.id, [(SAY, number) for number in range(taken + 1, last + 1)]
+    )
     return [text_of(json.loads(each[3])) for each in found if each is not None]
 
 

@@ -210,15 +210,15 @@ class Driver(ABC):
             flows,
             owner="worker of children",
         )
-        watcher, self._store.watcher = self._store.watcher, None
+        watcher, self._store.rounds.watcher = self._store.rounds.watcher, None
         try:
             word = rounds.run(run_id, epoch, step).word
         finally:
-            self._store.watcher = watcher
+            self._store.rounds.watcher = watcher
         if word in ("completed", "errored"):
             self._story.trace.tell(f"the child run {run_id} has {word}")
         elif word in ("interrupted", "parked"):
-            fields = self._store.fields(run_id) or {}
+            fields = self._store.reads.fields(run_id) or {}
             flow = fields.get("flow")
             if flow == QUESTIONS and self._answer_run(run_id, fields):
                 return word
@@ -347,7 +347,7 @@ class Driver(ABC):
         self._story.trace.tell(text, round_.step, round_.node, round_.attempt)
 
     def _fields(self) -> dict[str, str]:
-        fields = self._store.fields(self._submission.run_id)
+        fields = self._store.reads.fields(self._submission.run_id)
         if fields is None:
             raise Abandoned(
                 InvalidInput(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Protocol, Self
 
 from perdure.flows.core.outcomes import Command, Outcome
@@ -12,6 +13,7 @@ from perdure.worker.domain.record import GROUPS
 from perdure.worker.engine.heartbeat import Heartbeat, Lease
 from perdure.worker.store import CommitReply, Store
 from perdure.worker.store.keys import CHILD_INDEXES
+from perdure.worker.store.rounds import RoundTransitions
 from perdure.worker.testing.faults import Place
 
 
@@ -93,13 +95,13 @@ def watched(flow: Flow, watcher: Observer) -> Flow:
     return flow
 
 
-class WatchedStore(Store):
-    """A store on the lab's clock that reports commits and lets the lab take messages."""
+class WatchedRounds(RoundTransitions):
+    """The transitions of rounds, which report commits to the crash lab."""
 
     watcher: Observer | None = None
 
     def commit_and_fetch(self, run_id: str, *, kind: str, **named: Any) -> CommitReply:
-        """Commit a round, and report the commit and its reply to the crash lab; see Store."""
+        """Commit a round, and report the commit and its reply to the crash lab."""
         if self.watcher is None:
             return super().commit_and_fetch(run_id, kind=kind, **named)
         self.watcher.passed("committing")
@@ -109,6 +111,15 @@ class WatchedStore(Store):
         self.watcher.settled(kind, reply.word, reply.detail, named)
         self.watcher.passed("committed")
         return reply
+
+
+class WatchedStore(Store):
+    """A store on the lab's clock that reports commits and lets the lab take messages."""
+
+    @cached_property
+    def rounds(self) -> WatchedRounds:
+        """The transitions of rounds, which report commits to the crash lab."""
+        return WatchedRounds(self, self.reads)
 
     def take(self) -> str | None:
         """Take the next Celery message from the queues and return it, as a worker receives it.
@@ -127,10 +138,10 @@ class WatchedStore(Store):
 
     def forget(self, run_id: str) -> None:
         """Delete the crash lab's run from the server, and all else under the lab's prefix."""
-        fields = self.fields(run_id) or {}
+        fields = self.reads.fields(run_id) or {}
         own = [*self.keys.of_run(run_id), self.keys.mailbox(run_id), self.keys.live_text(run_id)]
         own += [self.keys.group(run_id, group) for group in fields.get(GROUPS, "").split()]
-        for child in self.children(run_id, fields.get("nonce", "")):
+        for child in self.family.children(run_id, fields.get("nonce", "")):
             self.forget(child)
         with self._answered():
             indexes = map(self.keys.index, CHILD_INDEXES)

@@ -49,14 +49,14 @@ class Player(Driver):
             NotDeterministic: The run went another way before the fault.
         """
         token = watching.set(lambda name: self.passed("point", name))
-        self._store.watcher = self
+        self._store.rounds.watcher = self
         try:
             with self._changed_rules() if self._whole == "rules changed" else nullcontext():
                 self._play_out()
         except Abandoned as abandoned:
             raise abandoned.error from None
         finally:
-            self._store.watcher = None
+            self._store.rounds.watcher = None
             watching.reset(token)
         if self._fault is not None and self._fault.boundary is not None and not self._fired:
             raise self._another_way(

@@ -197,7 +197,7 @@ def tell_losses(store: Store, report: Sequence[tuple[str, str]]) -> None:
 
 
 def _write_loss(store: Store, run_id: str, word: str) -> None:
-    entries, fields = store.newest_events(run_id, EVENTS_READ, FIELDS)
+    entries, fields = store.events.newest(run_id, EVENTS_READ, FIELDS)
     event = _lost(entries, word)
     if event is None or "id" not in fields:
         return

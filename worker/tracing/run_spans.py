@@ -102,7 +102,7 @@ def parent_of(store: Store, fields: dict[str, str]) -> Context:
         own = traceparent(span)
         if own is None:  # made by a provider that traces nothing
             return Context()
-        word, text = store.set_trace(fields["id"], nonce=fields["nonce"], trace=own)
+        word, text = store.runs.set_trace(fields["id"], nonce=fields["nonce"], trace=own)
         if word != "ok":
             return Context()  # the run has gone meanwhile
         fields[FIELD] = text

@@ -58,7 +58,10 @@ def at_a_death(story: Story) -> Iterator[Violation]:
                 assert_lawful(store, run_id)
             except AssertionError as error:
                 yield Violation("at a death", str(error))
-            fields, due = store.fields(run_id) or {}, store.redis.zscore(store.keys.due, run_id)
+            fields, due = (
+                store.reads.fields(run_id) or {},
+                store.redis.zscore(store.keys.due, run_id),
+            )
             # Where the lease was over and a sweep asked for the run's message (decision 29), it is due again soon.
             lease_until, asked = int(fields.get("lease_until", 0)), not fields["message"]
             soon = due is not None and lease_until <= story.now and due <= story.now + UNMADE
@@ -73,7 +76,7 @@ def at_a_death(story: Story) -> Iterator[Violation]:
 def unpaid(store: Store) -> str:
     """Where a run does not know what the runs below it have spent, in words; "" where all do."""
     runs = [
-        store.fields(run_id) or {}
+        store.reads.fields(run_id) or {}
         for index in (*INDEXES, *CHILD_INDEXES)
         for run_id in store.redis.zrange(store.keys.index(index), 0, -1)
     ]
@@ -104,8 +107,8 @@ def violations(story: Story) -> list[Violation]:
 def _without_end(story: Story) -> Iterator[tuple[str, str]]:
     yield from _told(story)
     if story.person.run_id is not None:
-        events = [entry for _, entry in story.inspector.events(story.person.run_id)]
-        yield from _commits(story.inspector.fields(story.person.run_id) or {}, events)
+        events = [entry for _, entry in story.inspector.events.read(story.person.run_id)]
+        yield from _commits(story.inspector.reads.fields(story.person.run_id) or {}, events)
 
 
 def _all(story: Story) -> Iterator[tuple[str, str]]:
@@ -119,8 +122,8 @@ def _all(story: Story) -> Iterator[tuple[str, str]]:
     }
     completed, children = listed.pop("completed"), []
     if run_id is not None:
-        nonce = (store.fields(run_id) or {}).get("nonce", "")
-        children = store.children(run_id, nonce)
+        nonce = (store.reads.fields(run_id) or {}).get("nonce", "")
+        children = store.family.children(run_id, nonce)
         if len(children) != plot.children or len(set(children)) != plot.children:
             yield "C1", f"each child is started once; started were {children}"
     if any(listed.values()) or sorted(completed) != sorted([str(run_id), *children]):
@@ -129,8 +132,8 @@ def _all(story: Story) -> Iterator[tuple[str, str]]:
             f"one submission is one run, which is not lost; it is {run_id}, listed are {completed}, {listed}",
         )
         return
-    fields = store.fields(run_id) or {}
-    events = [entry for _, entry in store.events(run_id)]
+    fields = store.reads.fields(run_id) or {}
+    events = [entry for _, entry in store.events.read(run_id)]
     yield from _log(story, fields, events)
     yield from _content(story, run_id, fields)
     yield from _effects(story, run_id)
@@ -229,7 +232,7 @@ def _content(story: Story, run_id: str, fields: dict[str, str]) -> Iterator[tupl
     plot, record = story.plot, Record(fields)
     try:
         record.check()
-        turns = unpack_turns(run_id, story.inspector.memory(run_id))
+        turns = unpack_turns(run_id, story.inspector.reads.memory(run_id))
     except DamagedRun as error:
         yield "I14", str(error)
         return

@@ -8,6 +8,7 @@ import logging
 import math
 import threading
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -31,6 +32,7 @@ from perdure.worker.store import (
     StoreUnavailable,
 )
 from perdure.worker.store.connection import RESENDS
+from perdure.worker.store.rounds import RoundTransitions
 from perdure.worker.store.wire import Wire
 from tests.crash.points.consumer import Consumer
 from tests.crash.points.faults import Died, WiredConnection
@@ -57,6 +59,19 @@ class WiredStore(Store):
         if story.change is not None:
             story.change(store)
         return store
+
+    @cached_property
+    def rounds(self) -> WiredRounds:
+        return WiredRounds(self, self.reads)
+
+
+class WiredRounds(RoundTransitions):
+    """The transitions of rounds, written down."""
+
+    @property
+    def story(self) -> Story:
+        assert isinstance(self._store, WiredStore)
+        return self._store.story
 
     def claim(self, run_id: str, **options: Any) -> Claim | ClaimRefused:
         late = self.story.wire.late
@@ -219,7 +234,7 @@ class WorkerProcess(Process):
         self.guarded(self.heartbeat.beat)
 
     def leave(self) -> None:
-        self.guarded(lambda: self.engine.store.withdraw(self.name))
+        self.guarded(lambda: self.engine.store.fleet.withdraw(self.name))
 
     def guarded(self, act: Any) -> None:
         """As in the threads: a server that is away is told of and tried again at the next time."""

@@ -34,7 +34,9 @@ def granted(story: Story) -> Counter[str]:
 def lost(story: Story) -> int:
     """How many rounds were given to others."""
     assert story.person.run_id is not None
-    return sum(event["type"] == "lost" for _, event in story.inspector.events(story.person.run_id))
+    return sum(
+        event["type"] == "lost" for _, event in story.inspector.events.read(story.person.run_id)
+    )
 
 
 @staying

@@ -69,7 +69,8 @@ def wrap_rounds(module):
 def wrap_store(module):
     """Make both scripts that commit a round pause before and behind the call."""
     for name in ("commit_and_fetch", "commit_and_continue"):
-        setattr(module.Store, name, commit_later(getattr(module.Store, name)))
+        rounds = module.RoundTransitions
+        setattr(rounds, name, commit_later(getattr(rounds, name)))
 
 
 def commit_later(commit):
@@ -110,7 +111,7 @@ def look_late(name):
 #: What is done to a module once it has been imported.
 WRAPPERS = {
     "perdure.worker.engine.rounds": wrap_rounds,
-    "perdure.worker.store.transitions": wrap_store,
+    "perdure.worker.store.rounds": wrap_store,
     "tests.support.waits": look_late("until"),
     "tests.support.os_processes": look_late("wait_for"),
 }

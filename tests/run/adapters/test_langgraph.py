@@ -480,7 +480,7 @@ def test_only_what_is_new_is_written(
     assert [int(text) for text in done.answer["texts"]] == list(range(ROUNDS))
     assert [message["type"] for message in done.answer["messages"]] == ["human"] + ["ai"] * ROUNDS
     store = driver.engine.store
-    sizes = store.artifacts(run.id)
+    sizes = store.reads.artifacts(run.id)
     records = sum(size for name, size in sizes.items() if name.startswith(RECORDS))
     assert ROUNDS * LETTERS * 2 < sum(sizes.values()) - records < ROUNDS * LETTERS * 3.2
     assert records < ROUNDS * 1000  # What the history adds does not grow with the state.
@@ -745,7 +745,7 @@ def test_ten_megabytes_of_messages_are_written_once(
         sent.append(store.redis.info("stats")["total_net_input_bytes"] - before)
     assert client.get(run.id).answer == {"count": STEPS}
     # A message is written once, as base64, which is a third longer.
-    sizes = store.artifacts(run.id)
+    sizes = store.reads.artifacts(run.id)
     records = sum(size for name, size in sizes.items() if name.startswith(RECORDS))
     state = sum(sizes.values()) - records
     # Rounds that followed one of the same process. The others also send what they want to read.

@@ -26,7 +26,7 @@ def announce(client: Client, worker: str, name: str, inputs: type[BaseModel] | N
     description["inputs"] = None if inputs is None else inputs.model_json_schema()
     description["needs_goal"] = False
     store = client._store
-    store.announce(worker, {"role": "all", "flows": {name: description}}, store.time(), 0)
+    store.fleet.announce(worker, {"role": "all", "flows": {name: description}}, store.time(), 0)
 
 
 def test_inputs_of_a_wrong_type_are_refused_at_submission(client: Client) -> None:

@@ -125,7 +125,7 @@ def test_the_next_page_of_children_skips_none_though_the_oldest_are_gone(
     ids = [child.id for child in client.children(run.id)]
     page = client.children(run.id, listed)
     store = client._store
-    starts = [event for event, data in store.events(run.id) if data["type"] == "started"]
+    starts = [event for event, data in store.events.read(run.id) if data["type"] == "started"]
     store.redis.xtrim(store.keys.events(run.id), minid=starts[gone], approximate=False)
     later = client.children(run.id, 50, page.cursor)
     assert len(ids) == len(starts) == 7
@@ -461,7 +461,7 @@ def test_a_child_that_cannot_be_started_fails_the_round_and_starts_nothing(
 def test_a_flow_that_only_another_worker_has_can_be_started(client: Client, driver: Driver) -> None:
     store = driver.engine.store
     announced = {"flows": {"elsewhere": describe(child_runs.Strict())}}
-    store.announce("another", announced, store.time(), 0)
+    store.fleet.announce("another", announced, store.time(), 0)
     child_runs.WANTED = {"flow": "elsewhere", "given": {"a": 1}}
     run = client.submit("careless", "g")
     driver.play()

@@ -316,7 +316,7 @@ def test_a_run_that_is_stopped_or_overdue_at_its_end_asks_again_before_it_comple
     run_key = client._store.keys.run(overdue)
     client._store.redis.hset(run_key, "deadline", client._store.time() - 1)
     client._store.redis.zadd(client._store.keys.due, {overdue: 1})
-    client._store.sweep(lease=4_000, max_losses=3, jitter=0.0)
+    client._store.fleet.sweep(lease=4_000, max_losses=3, jitter=0.0)
     assert (client.get(overdue).status, client.get(overdue).answer) == (RunStatus.ERRORED, None)
     client.retry(overdue)
     client.resume(stopped)

@@ -249,7 +249,7 @@ def test_inputs_that_do_not_fit_end_the_run_and_lose_nothing(
     assert ended.status is RunStatus.ERRORED and ended.error is not None
     assert "node First renewed the run with inputs that do not fit" in ended.error
     assert "rounds" in ended.error and f"perdure retry {run.id}" in ended.error
-    assert client._store.signal_counts(run.id, ["go"]) == {"go": (0, 1)}
+    assert client._store.signals.counts_of(run.id, ["go"]) == {"go": (0, 1)}
     client.retry(run.id)
     play(settings, run.id)
     assert client.get(run.id).answer == ["First", 1, 0, []]

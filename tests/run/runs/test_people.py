@@ -99,13 +99,13 @@ def test_the_inbox_reads_no_more_of_its_index_than_it_has_to(
     monkeypatch.setattr("perdure.worker.client.waiting_runs.BATCH", 4)
     store, waits = client._store, random.Random(1)
     asked: list[str] = []
-    many_fields = store.many_fields
+    many_fields = store.reads.many_fields
 
     def noted(run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
         asked.extend(run_ids)
         return many_fields(run_ids, names)
 
-    monkeypatch.setattr(store, "many_fields", noted)
+    monkeypatch.setattr(store.reads, "many_fields", noted)
     for most, is_read in ((0, 20), (40, 60)):  # how long a run works before it asks
         since = {f"{number:02}": number + waits.randint(0, most) for number in range(60)}
         for number, (run_id, at) in enumerate(since.items()):
@@ -193,7 +193,7 @@ def test_budgets_given_at_submission_are_stored_over_the_flows_own(client: Clien
 def test_a_budget_that_is_none_is_refused_and_nothing_stored(client: Client, budgets: Any) -> None:
     with pytest.raises(InvalidInput, match="budgets"):
         client.submit("countdown", "x", run_id="r", budgets=budgets)
-    assert client._store.fields("r") is None
+    assert client._store.reads.fields("r") is None
 
 
 def test_budgets_are_part_of_what_an_idempotency_key_stands_for(client: Client) -> None:

@@ -15,7 +15,7 @@ from perdure import AsyncClient, Client, InvalidTransition, RemoteClient, RoundC
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.cli.main import run as perdure
 from perdure.worker.errors import InvalidInput, ValueNotFound
-from perdure.worker.store import Store
+from perdure.worker.store.rounds import RoundTransitions
 from tests.support.example_flows.steered_runs import MEANWHILE
 from tests.support.in_process_runtime import sweeping
 from tests.support.redis_servers import until
@@ -218,16 +218,16 @@ def test_a_worker_that_dies_between_the_refusal_and_the_commit_loses_nothing(
         closing(engine_of(make_app(settings))) as engine,
         pytest.MonkeyPatch.context() as patched,
     ):
-        commit = Store.commit_and_fetch
+        commit = RoundTransitions.commit_and_fetch
 
-        def once(store: Store, *args: Any, **options: Any) -> Any:
+        def once(rounds: RoundTransitions, *args: Any, **options: Any) -> Any:
             if died:
                 raise KeyboardInterrupt  # dies in the second commit of its round
-            reply = commit(store, *args, **options)
+            reply = commit(rounds, *args, **options)
             died.extend([1] if reply.word == "unread" else [])
             return reply
 
-        patched.setattr(Store, "commit_and_fetch", once)
+        patched.setattr(RoundTransitions, "commit_and_fetch", once)
         with pytest.raises(KeyboardInterrupt):
             engine.rounds.run(run.id, 0, 0)
     assert died and client.unread(run.id) == {"say": 1, "ask": 1}

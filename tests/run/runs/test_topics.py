@@ -286,7 +286,7 @@ def test_a_signal_to_many_runs_is_stored_once_by_each_that_matches(client: Clien
         "three",
     }
     counts = {
-        run_id: client._store.signal_counts(run_id, ["paid"])["paid"][1]
+        run_id: client._store.signals.counts_of(run_id, ["paid"])["paid"][1]
         for run_id in ("one", "two", "three", "four", "done")
     }
     assert counts == {"one": 3, "two": 3, "three": 1, "four": 1, "done": 0}

@@ -108,7 +108,7 @@ def test_a_place_counts_the_messages_that_are_there_not_the_numbers_given_out(
 ) -> None:
     becomes(client, client.submit("ledger", "g", SLOW).id, VerdictCode.LEASED)
     gone, next_one, last = (client.submit("ledger", "g", {"rounds": 1}).id for _ in range(3))
-    fields = client._store.fields(gone) or {}
+    fields = client._store.reads.fields(gone) or {}
     assert client._store.redis.lrem(fields["queue"], 1, fields["message"]) == 1
     assert [client.why(run_id).details["position"] for run_id in (next_one, last)] == [1, 2]
 
@@ -278,7 +278,7 @@ def test_a_run_that_the_sweep_let_go_of_is_quarantined(client: Client) -> None:
 def test_a_lost_message_is_told_with_the_time_when_it_is_sent_again(client: Client) -> None:
     becomes(client, client.submit("ledger", "g", SLOW).id, VerdictCode.LEASED)
     run = client.submit("ledger", "g", {"rounds": 1})
-    fields = client._store.fields(run.id) or {}
+    fields = client._store.reads.fields(run.id) or {}
     assert client._store.redis.lrem(fields["queue"], 1, fields["message"]) == 1
     verdict = client.why(run.id)
     assert verdict.code is VerdictCode.IN_LINE and verdict.details["position"] == 0

@@ -147,7 +147,7 @@ def test_rounds_in_the_queue_of_a_flow_set_are_counted_with_those_of_their_role(
     assert (told.value("perdure_queue_oldest_seconds", queue="controller") or 0) > 0.05
     assert told.value("perdure_queue_messages", queue="executor") == 0
     assert told.value("perdure_queue_handed_on_messages", queue="executor") == 0
-    store.announce("able", {"lists": [queue]}, 0, -1)  # silent since 1970
+    store.fleet.announce("able", {"lists": [queue]}, 0, -1)  # silent since 1970
     assert scrape(client).value("perdure_queue_messages", queue="controller") == 1
 
 
@@ -155,7 +155,7 @@ def test_what_a_worker_announces_as_its_queues_spoils_no_scrape(client: Client) 
     store = client._store
     client.submit("ledger", "go", {"rounds": 9})
     for lists in (["perdure", 1, None], "x", [store.keys.due], [f"{store.keys.prefix}.executor"]):
-        store.announce("odd", {"lists": lists}, store.time(), 0)
+        store.fleet.announce("odd", {"lists": lists}, store.time(), 0)
         assert scrape(client).value("perdure_queue_messages", queue="controller") == 1
 
 
@@ -209,7 +209,7 @@ def test_workers_are_told_by_role_and_state(client: Client) -> None:
             {"role": "executor", "concurrency": 4, "rounds": 4, "flows": {"theirs": {}}},
         ),
     ):
-        client._store.announce(name, info, at, 0)
+        client._store.fleet.announce(name, info, at, 0)
     told = scrape(client)
     states = [
         told.value("perdure_workers", role="executor", state=state)

@@ -73,7 +73,8 @@ def test_each_event_is_sent_once_with_what_happened(
 ) -> None:
     ended(client, "before")  # the rule is younger
     until(
-        lambda: client._store.time() > int(client._store.fields("before")["ended_at"]) + 1, "time"
+        lambda: client._store.time() > int(client._store.reads.fields("before")["ended_at"]) + 1,
+        "time",
     )  # type: ignore[index]
     notifying(ops=to(receiver))
     ended(client, "done", labels={"team": "a"}, submitted_by="ann")

@@ -183,7 +183,7 @@ def test_a_login_taken_away_is_an_error_at_once(locked: LockedServer, as_role: A
                 producer.runs()
             operator.execute_command("ACL", "SETUSER", "producer", "-hmget")
             with pytest.raises(AccessDenied):
-                producer._store.some_fields([run_id], ["phase"])
+                producer._store.reads.some_fields([run_id], ["phase"])
         finally:
             operator.execute_command("ACL", "SETUSER", "producer", "+hgetall", "+hmget")
 

@@ -188,7 +188,7 @@ def test_rounds_of_a_run_that_stays_are_of_one_root_and_waited_for_nothing(
     kept, delivery = [], fast.handoff(until=math.inf)
     with traced_to(collected), monitored(engine.store) as counts:
         while delivery is not None:
-            step = int((engine.store.fields(run.id) or {})["step"])
+            step = int((engine.store.reads.fields(run.id) or {})["step"])
             engine.rounds.run(run.id, 0, step, delivery)
             claim = delivery.prefetched and delivery.prefetched.claim
             delivery = claim and fast.handoff(claim, until=math.inf)
@@ -231,7 +231,7 @@ def test_of_two_roots_for_one_run_the_first_stands_and_the_other_is_told_nobody(
     client: Client, engine: Runtime, collected: Collector
 ) -> None:
     run = client.submit("ledger", "g", {"rounds": 1})
-    fields = engine.store.fields(run.id) or {}
+    fields = engine.store.reads.fields(run.id) or {}
     with traced_to(collected):
         parents = [
             trace.get_current_span(parent_of(engine.store, fields)).get_span_context()
@@ -338,7 +338,7 @@ def lose(store: Store, run_id: str, max_losses: int = 9) -> str:
     """Claim the run's round, as a worker that dies then; let time pass, sweep, and tell. What the sweep said."""
     assert store.now is not None
     report: dict[str, str] = {}
-    claimed = store.claim(
+    claimed = store.rounds.claim(
         run_id,
         epoch=0,
         step=0,
@@ -349,7 +349,7 @@ def lose(store: Store, run_id: str, max_losses: int = 9) -> str:
     )
     assert isinstance(claimed, Claim)
     while report.get(run_id, "in_line") == "in_line":
-        report = dict(store.sweep(lease=LEASE, max_losses=max_losses, jitter=0.5).report)
+        report = dict(store.fleet.sweep(lease=LEASE, max_losses=max_losses, jitter=0.5).report)
         store.now += (
             LEASE // 4
         )  # no faster than sweepers sweep: a longer silence would spare the lease
@@ -559,7 +559,7 @@ def test_a_run_that_is_not_sampled_stays_so(
         run = client.submit("ledger", "g", {"rounds": 2})
     with traced_to(collected, ParentBased(ALWAYS_ON)):
         play(engine, run.id)
-    fields = engine.store.fields(run.id) or {}
+    fields = engine.store.reads.fields(run.id) or {}
     assert "trace" in fields and "span" not in fields and collected.asked == 0
 
 
@@ -592,7 +592,7 @@ def test_where_nobody_traces_nothing_is_kept(client: Client, engine: Runtime) ->
     assert not is_on()
     run = client.submit("ledger", "g", {"rounds": 2})
     assert play(engine, run.id) == ["continued", "completed"]
-    assert not {"trace", "span"} & set(engine.store.fields(run.id) or {})
+    assert not {"trace", "span"} & set(engine.store.reads.fields(run.id) or {})
 
 
 class Broken(SpanProcessor):

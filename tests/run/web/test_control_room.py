@@ -36,8 +36,8 @@ def test_a_worker_tells_what_it_holds_and_an_old_one_is_shown_too(
         "host": "till", "pid": 7, "version": "9.9", "started": now / 1000 - 75,
         "memory": 300 * 2**20, "holds": [run.id, "gone"], "rounds": 2,
     }  # fmt: skip
-    live_store.announce("old:1", old, now, 0)
-    live_store.announce("new:1", {**old, **facts}, now, 0)
+    live_store.fleet.announce("old:1", old, now, 0)
+    live_store.fleet.announce("new:1", {**old, **facts}, now, 0)
     with httpx2.Client(base_url=url) as http:
         text = http.get("/fleet").text
         assert f"/runs/{run.id}" in text and "and 1 more" in text and "unknown" in text

@@ -324,10 +324,10 @@ def test_a_parked_run_takes_a_signal_from_its_page_once(
     for _ in range(2):
         sent = sound(visitor.send(page, f"/runs/{run.id}/signals", **payload))
     assert "Signal paid 1 of run" in sent.html and client.get(run.id).phase == "queued"
-    assert live_store.signal_counts(run.id, ["paid"]) == {"paid": (0, 1)}
+    assert live_store.signals.counts_of(run.id, ["paid"]) == {"paid": (0, 1)}
     broken = visitor.send(page, f"/runs/{run.id}/signals", name="paid", payload='{"amount": 12')
     assert broken.status == 422 and "begins like JSON" in broken.html
-    assert json.loads(live_store.signals(run.id, [("paid", 1)])[0][3]) == {"amount": 12}  # type: ignore[index]
+    assert json.loads(live_store.signals.stored(run.id, [("paid", 1)])[0][3]) == {"amount": 12}  # type: ignore[index]
 
 
 def test_a_live_run_is_told_something_from_its_page_once(

@@ -59,7 +59,7 @@ def test_a_service_without_a_token_signals_the_run_by_its_hook(
         told = post(url, body, **headers)
         assert (told.status_code, told.json()) == (202, {"status": "stored"})
     assert post(url, "1", **{"webhook-id": "evt-1"}).status_code == 409
-    assert client._store.signal_counts(run.id, ["paid"])["paid"] == (0, 1)
+    assert client._store.signals.counts_of(run.id, ["paid"])["paid"] == (0, 1)
     play(settings.model_copy(update={"public_url": address}), run.id)
     assert client.get(run.id).answer == {"amount": 12}
     assert urls(tmp_path) == [url, url], "the node played again gets the same address"
@@ -92,7 +92,7 @@ def test_whatever_is_wrong_with_the_address_the_answer_is_the_same(
     told = post(url)
     answers.add((told.status_code, told.text))
     assert len(answers) == 1 and told.status_code == 404, "it dies with its run"
-    assert client._store.signal_counts(run.id, ["paid"])["paid"] == (1, 1)
+    assert client._store.signals.counts_of(run.id, ["paid"])["paid"] == (1, 1)
 
 
 def test_a_hook_ends_with_its_run_also_for_an_event_that_it_has_stored(

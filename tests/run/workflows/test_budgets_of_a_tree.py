@@ -85,7 +85,7 @@ def play(driver: Driver) -> None:
             driver.engine.rounds.run(*message)
         except Killed:
             run_id, epoch, step = message
-            store.release_dead_lease(run_id, epoch=epoch, step=step, process=process_name())
+            store.rounds.release_dead_lease(run_id, epoch=epoch, step=step, process=process_name())
             driver.sweeper.sweep()
 
 

@@ -135,11 +135,11 @@ def _lose(client: Client, run_id: str) -> None:
 
     store: Any = client._store
     assert try_claim(store, run_id, known=("shopper",), claim=f"{process_name()}.x").id  # type: ignore[union-attr]
-    fields = store.fields(run_id)
-    store.release_dead_lease(
+    fields = store.reads.fields(run_id)
+    store.rounds.release_dead_lease(
         run_id, epoch=int(fields["epoch"]), step=int(fields["step"]), process=process_name()
     )
-    store.sweep(lease=4_000, max_losses=3, jitter=0.0)
+    store.fleet.sweep(lease=4_000, max_losses=3, jitter=0.0)
 
 
 @register("dollar_a_round")

@@ -12,7 +12,7 @@ from perdure.worker.app import app, engine_of
 from perdure.worker.store import CommitReply
 
 _store = engine_of(app).store
-_commit = _store.commit_and_fetch
+_commit = _store.rounds.commit_and_fetch
 
 
 def _confirmed(run_id: str, **options: Any) -> CommitReply:
@@ -25,5 +25,5 @@ def _confirmed(run_id: str, **options: Any) -> CommitReply:
     return reply
 
 
-_store.commit_and_fetch = _confirmed  # type: ignore[assignment]
+_store.rounds.commit_and_fetch = _confirmed  # type: ignore[assignment]
 __all__ = ["app"]

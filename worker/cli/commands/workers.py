@@ -46,7 +46,7 @@ def alive_here(url: str | None) -> str:
     assert settings.redis_url is not None
     store = Store(settings.redis_url, settings.prefix)
     try:
-        now, workers = store.time(), [WorkerInfo(*each) for each in store.workers()]
+        now, workers = store.time(), [WorkerInfo(*each) for each in store.fleet.workers()]
     finally:
         store.close()
     host = socket.gethostname()

@@ -71,7 +71,7 @@ def commit_and_continue(
     text = "" if content is not None else message.write()
     continuation = committer.retry_while_away(
         record,
-        lambda: store.commit_and_continue(
+        lambda: store.rounds.commit_and_continue(
             record.id,
             epoch=record.epoch,
             step=record.step,

@@ -167,7 +167,7 @@ class Handoff:
             return True
         run_id = claim.fields["id"]
         try:
-            return self.rounds.store.holds(run_id, claim.token, claim.id)
+            return self.rounds.store.reads.holds(run_id, claim.token, claim.id)
         except StoreUnavailable as error:
             logger.warning(
                 "run %s: its round waited, and the server cannot confirm that it is still wanted; "

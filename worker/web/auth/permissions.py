@@ -139,7 +139,7 @@ class AuthorizedClient:
     def waits_for_people(self) -> int:
         """Return how many runs wait for a person; 0 if the caller sees only runs of their own."""
         self.caller.require(Scope.READ)
-        return 0 if self.caller.sees_only else self.client._store.interrupted_count()
+        return 0 if self.caller.sees_only else self.client._store.lists.interrupted_count()
 
     def dead_notifications(self) -> int:
         """Return how many notifications were given up; 0 if the caller may not see them."""
@@ -148,7 +148,7 @@ class AuthorizedClient:
     def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
         """Return how many runs of all owners ended in each part of the last seconds."""
         self._require_read_all()
-        return self.client._store.ended_counts(seconds, buckets)
+        return self.client._store.lists.ended_counts(seconds, buckets)
 
     def metric_totals(self) -> Mapping[str, str]:
         """Return the totals of the workers' metrics over the runs of all owners, by field."""
@@ -202,19 +202,19 @@ class AuthorizedClient:
     def turns_between(self, run_id: str, start: int, stop: int) -> list[Turn]:
         """Return some stored turns of the run's history: from ``start`` up to before ``stop``."""
         self._owned(run_id, Scope.READ)
-        return unpack_turns(run_id, self.client._store.memory(run_id, start, stop))
+        return unpack_turns(run_id, self.client._store.reads.memory(run_id, start, stop))
 
     def stored_events(
         self, run_id: str, after: str | None, limit: int
     ) -> list[tuple[str, dict[str, str]]]:
         """Return stored entries of the run's event stream after an event, oldest first."""
         self._owned(run_id, Scope.READ)
-        return self.client._store.events(run_id, after, count=limit)
+        return self.client._store.events.read(run_id, after, count=limit)
 
     def run_of_topic(self, topic: str) -> str | None:
         """Return the run that holds a topic of the HTTP caller's, or None."""
         self.caller.require(Scope.READ)
-        return self.client._store.run_of_topic(self._own(topic))
+        return self.client._store.signals.run_of_topic(self._own(topic))
 
     def latest_events(
         self, run_id: str, limit: int = 100, before: str | None = None

@@ -1,0 +1,126 @@
+"""Reads of the events of runs, and of other streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from perdure.worker.store.part import StorePart
+
+
+class EventReads(StorePart):
+    """Reads of events (``store.events``)."""
+
+    def read(
+        self, run_id: str, after: str | None = None, block: int | None = None, count: int = 500
+    ) -> list[tuple[str, dict[str, str]]]:
+        """Return the events of a run after the event id ``after``, oldest first.
+
+        Args:
+            after: None: from the first event.
+            block: wait up to this many ms for an event.
+        """
+        return self.read_many({run_id: after or "0"}, block, count).get(run_id, [])
+
+    def read_many(
+        self, after: Mapping[str, str], block: int | None = None, count: int = 500
+    ) -> dict[str, list[tuple[str, dict[str, str]]]]:
+        """Return the events of several runs by run id, for each run after an event id of its own.
+
+        One command reads up to ``count`` events per run. A run without new events is left out.
+        """
+        keys = {self.keys.events(run_id): run_id for run_id in after}
+        found = self.read_streams(
+            {key: after[run_id] for key, run_id in keys.items()}, block, count
+        )
+        return {keys[key]: entries for key, entries in found.items()}
+
+    def read_streams(
+        self, after: Mapping[str, str], block: int | None = None, count: int = 500
+    ) -> dict[str, list[tuple[str, dict[str, str]]]]:
+        """Return the new entries of streams by key, for each after an entry's id, in one read.
+
+        Args:
+            block: wait up to this many ms for an entry.
+            count: the most entries of each stream.
+        """
+        places: dict[Any, Any] = dict(after)
+        with self._store._answered():
+            streams: Any = self._store.redis.xread(places, count=count, block=block)
+        return {key: _flat(entries) for key, entries in _pairs(streams)}
+
+    def read_with_oldest(
+        self, run_id: str, after: str | None, count: int = 500
+    ) -> tuple[list[tuple[str, dict[str, str]]], str | None]:
+        """Return the events of a run after ``after``, and the id of its oldest event.
+
+        Both are of the same moment. ``after`` is as for ``read``.
+        """
+        key = self.keys.events(run_id)
+        while True:
+            # No MULTI: a server that is full would refuse even to read in one.
+            with (
+                self._store._answered(),
+                self._store.redis.pipeline(transaction=False) as pipe,
+            ):
+                pipe.xread({key: "0"}, count=1)
+                pipe.xread({key: after or "0"}, count=count)
+                pipe.xread({key: "0"}, count=1)
+                before, events, oldest = (
+                    [entry for _, entries in _pairs(streams) for entry in _flat(entries)]
+                    for streams in pipe.execute()
+                )
+            if before == oldest or not oldest:  # nothing was trimmed meanwhile, or all is deleted
+                return events, oldest[0][0] if oldest else None
+
+    def oldest(self, run_ids: Sequence[str]) -> dict[str, str]:
+        """Return the id of each run's oldest event. A run without events is left out."""
+        keys = {self.keys.events(run_id): run_id for run_id in run_ids}
+        with self._store._answered():
+            streams: Any = self._store.redis.xread(dict.fromkeys(keys, "0"), count=1)
+        return {keys[key]: _flat(entries)[0][0] for key, entries in _pairs(streams)}
+
+    def newest(
+        self, run_id: str, count: int, names: Sequence[str]
+    ) -> tuple[list[tuple[str, dict[str, str]]], dict[str, str]]:
+        """Return a run's newest ``count`` events, newest first, and some fields of its hash.
+
+        Fields in ``names`` that the run does not have are left out.
+        """
+        with (
+            self._store._answered(),
+            self._store.redis.pipeline(transaction=False) as pipe,
+        ):
+            pipe.xrevrange(self.keys.events(run_id), count=count)
+            pipe.hmget(self.keys.run(run_id), names)
+            entries, texts = pipe.execute()
+        return entries, {
+            name: text for name, text in zip(names, texts, strict=True) if text is not None
+        }
+
+    def latest(
+        self, run_id: str, count: int, before: str | None = None
+    ) -> list[tuple[str, dict[str, str]]]:
+        """Return a run's last ``count`` events (before the event id ``before``), oldest first."""
+        with self._store._answered():
+            entries: Any = self._store.redis.xrevrange(
+                self.keys.events(run_id), f"({before}" if before else "+", "-", count
+            )
+        return [(event, data) for event, data in reversed(entries)]
+
+
+def _pairs(streams: Any) -> Iterable[tuple[str, list[Any]]]:
+    """Return the reply to XREAD as pairs of a key and its entries."""
+    return streams.items() if isinstance(streams, dict) else streams or ()
+
+
+def _flat(entries: list[Any]) -> list[tuple[str, dict[str, str]]]:
+    """Return the entries of a Redis stream as one flat list.
+
+    With RESP3 redis-py returns them as lists in a list.
+    """
+    return [
+        (event, data)
+        for batch in entries
+        for event, data in (batch if isinstance(batch, list) else [batch])
+    ]

@@ -1,0 +1,157 @@
+"""What workers announce and sweep, and what they have refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, cast
+
+from perdure.worker.store.part import StorePart
+from perdure.worker.store.replies import SweepReply
+
+
+class FleetRecords(StorePart):
+    """Announcements of workers, the sweep, and dead letters (``store.fleet``)."""
+
+    def announce(self, worker: str, info: Mapping[str, Any], at: int, forget_before: int) -> None:
+        """Record a worker's heartbeat and its announcement, which says what the worker plays.
+
+        Workers without an announcement since ``forget_before`` (ms) are removed.
+        """
+        with self._store._answered(), self._store.redis.pipeline() as pipe:
+            pipe.zadd(self.keys.workers, {worker: at})
+            pipe.hset(self.keys.announcements, worker, json.dumps(info))
+            pipe.zrangebyscore(self.keys.workers, "-inf", forget_before)
+            gone = cast(list[str], pipe.execute()[-1])
+            if gone:
+                pipe.zrem(self.keys.workers, *gone)
+                pipe.hdel(self.keys.announcements, *gone)
+                pipe.execute()
+
+    def withdraw(self, worker: str) -> None:
+        """Remove the announcement of a worker that shuts down or has died."""
+        with self._store._answered(), self._store.redis.pipeline() as pipe:
+            pipe.zrem(self.keys.workers, worker)
+            pipe.hdel(self.keys.announcements, worker)
+            pipe.execute()
+
+    def workers(self) -> list[tuple[str, float, dict[str, Any]]]:
+        """Return name, last heartbeat (ms) and announcement of each worker."""
+        with (
+            self._store._answered(),
+            self._store.redis.pipeline(transaction=False) as pipe,
+        ):
+            pipe.zrange(self.keys.workers, 0, -1, withscores=True)
+            pipe.hgetall(self.keys.announcements)
+            heartbeats, infos = pipe.execute()
+        return [
+            (name, float(beat), json.loads(infos[name]))
+            for name, beat in heartbeats
+            if name in infos
+        ]
+
+    def called(self, run_id: str, epoch: int) -> None:
+        """Record that a run's ``on_end`` callback was called, or need not be called.
+
+        ``epoch`` is the epoch in which the run ended.
+        """
+        with self._store._answered():
+            self._store.redis.zrem(self.keys.endings, f"{run_id} {epoch}")
+
+    def stops(self) -> int:
+        """Return how many runs were ever stopped. It grows with each stop."""
+        with self._store._answered():
+            counters = cast("dict[str, str]", self._store.redis.hgetall(self.keys.queues))
+        return sum(
+            int(text)
+            for name, text in counters.items()
+            if name.startswith("stops:") and text.isdecimal()
+        )
+
+    def dead_letters(self, limit: int = 20) -> list[dict[str, Any]]:
+        """Return the newest dead letters: messages that workers refused as invalid."""
+        with self._store._answered():
+            return [
+                json.loads(text)
+                for text in cast(
+                    list[str], self._store.redis.lrange(self.keys.dead_letters, 0, limit - 1)
+                )
+            ]
+
+    def sweep(
+        self,
+        *,
+        lease: int,
+        max_losses: int,
+        max_failures: int = 3,
+        jitter: float,
+        batch: int = 25,
+        loss_delay: int = 1000,
+        loss_delay_max: int = 30_000,
+        lengths: Mapping[str, int] | None = None,
+        schema: str | None = None,
+        every: int | None = None,
+        alive: int = 10_000,
+        made: Mapping[str, tuple[str, str, str]] | None = None,
+        soon: Sequence[str] = (),
+        times: int = 1,
+    ) -> SweepReply:
+        """Examine the runs that are due, and requeue those that are overdue (sweep_due.lua).
+
+        Durations are in ms.
+
+        Args:
+            every: do nothing if the last sweep was less than this time ago.
+            alive: a worker whose last announcement is younger counts as alive.
+            lengths: the messages on each list of another broker. Empty: the broker does not answer.
+            made: epoch, step and message of each run that an earlier sweep reported as ``unmade``,
+                by id.
+            soon: runs to examine before they are due.
+            times: batches to examine in one exchange.
+        """
+        named: dict[str, str | int | None] = {
+            "prefix": self.keys.prefix,
+            "batch": batch,
+            "lease": lease,
+            "max_losses": max_losses,
+            "max_failures": max_failures,
+            "jitter": f"{jitter:.6f}",
+        }
+        named |= {
+            "loss_delay": loss_delay,
+            "loss_delay_max": loss_delay_max,
+            "hold": self._store.paused_look,
+            "schema": schema,
+            "every": every,
+            "alive": alive,
+        }
+        named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
+        now = [(f"made:{run_id}", " ".join(message)) for run_id, message in (made or {}).items()]
+        now += [(f"soon:{run_id}", "1") for run_id in soon]
+        keys = self.keys.of_sweep()
+        replies = self._store._call_all(
+            "sweep_due",
+            [
+                (keys, {**named, **dict(now[place * batch : (place + 1) * batch])})
+                for place in range(max(times, -(-len(now) // batch)))
+            ],
+        )
+        *flat, late, follow_ups, due_in = (
+            list(chain(*each)) for each in zip(*replies, strict=True)
+        )
+        words, to_publish = (list(zip(each[::2], each[1::2], strict=True)) for each in flat)
+        report = [(run_id, word.partition(" ")[0]) for run_id, word in words]
+        unmade = {
+            run_id: tuple(details)
+            for run_id, word in words
+            if len(details := word.split()[1:]) == 4
+        }
+        return SweepReply(
+            report,
+            to_publish,
+            unmade,
+            [(run_id, int(epoch)) for run_id, _, epoch in (call.partition(" ") for call in late)],
+            follow_ups,
+            int(due_in[-1]) if due_in else None,
+        )

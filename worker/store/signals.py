@@ -1,0 +1,194 @@
+"""Signals, the topics and hooks that lead to a run, and the end of its waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from perdure.worker.store.part import StorePart
+from perdure.worker.store.replies import StoredSignal, signal_of
+
+
+class SignalTransitions(StorePart):
+    """Transitions and reads of signals, topics, hooks and waits (``store.signals``)."""
+
+    def send(
+        self,
+        run_id: str,
+        *,
+        name: str,
+        payload: str,
+        most: int,
+        names: int,
+        size: int,
+        by: str | None = None,
+        key: str | None = None,
+        content: str | None = None,
+    ) -> list[str]:
+        """Put a signal into a run's mailbox, and return the reply of signal_run.lua.
+
+        Args:
+            most: the unread signals of one name that a run may have.
+            names: the names of which a run may have unread signals.
+            size: the bytes of unread signals that a run may have.
+            key: the sender's own id of this signal; sent again under it, nothing changes.
+            content: digest of the payload, with a key.
+        """
+        named = {"name": name, "payload": payload, "most": most, "names": names, "bytes": size}
+        return self._store._run(
+            "signal_run", run_id, {**named, "by": by, "key": key, "content": content}
+        )
+
+    def send_to_topic(
+        self,
+        topic: str,
+        *,
+        keep: int,
+        most_waiting: int,
+        size_waiting: int,
+        name: str,
+        payload: str,
+        most: int,
+        names: int,
+        size: int,
+        by: str | None = None,
+        key: str | None = None,
+        content: str | None = None,
+    ) -> list[str]:
+        """Signal the run that holds a topic, or keep the signal for a run that takes the topic.
+
+        The other arguments are those of ``send``.
+
+        Args:
+            keep: ms for which the signal waits for a run.
+            most_waiting: the signals that may wait in a topic.
+            size_waiting: their bytes.
+
+        Returns:
+            The reply of signal_topic.lua.
+        """
+        named = {"topic": topic, "keep": keep, "name": name, "payload": payload}
+        named |= {"most": most, "names": names, "bytes": size}
+        named |= {"most_waiting": most_waiting, "bytes_waiting": size_waiting}
+        named |= {"by": by, "key": key, "content": content}
+        return self._store._call("signal_topic", self.keys.of_topic(topic), named, run_id=topic)
+
+    def wake(
+        self, run_id: str, *, epoch: int, step: int, message: str
+    ) -> tuple[str, list[tuple[str, str]]]:
+        """Queue a parked run whose wait is over, with the message of its next round.
+
+        Returns:
+            The word of wake_run.lua, and with an outbox the (queue, message) that the caller must
+            publish.
+        """
+        reply = self._store._run(
+            "wake_run", run_id, {"epoch": epoch, "step": step, "message": message}
+        )
+        return _woken(reply)
+
+    def wake_all(
+        self, messages: Mapping[str, tuple[str, str, str]]
+    ) -> list[tuple[str, list[tuple[str, str]]]]:
+        """Queue parked runs whose wait is over, and return of each what ``wake`` returns.
+
+        Args:
+            messages: epoch, step and message of each run, by its id.
+        """
+        calls = [
+            (self.keys.of_run(run_id), {"epoch": epoch, "step": step, "message": message})
+            for run_id, (epoch, step, message) in messages.items()
+        ]
+        return (
+            [_woken(reply) for reply in self._store._call_all("wake_run", calls)] if calls else []
+        )
+
+    def open_hook(self, run_id: str, *, nonce: str, name: str, digest: str) -> str:
+        """Record the digest of a hook's secret, and return the word of open_hook.lua."""
+        named = {"nonce": nonce, "name": name, "digest": digest}
+        return str(self._store._run("open_hook", run_id, named)[0])
+
+    def take_topic(
+        self, run_id: str, *, topic: str, token: str, claim: str | None
+    ) -> tuple[str, str]:
+        """Take a topic for a run in one of its rounds, with the signals that wait there.
+
+        Returns:
+            The word of take_topic.lua. With ``taken`` the run that holds the topic, with ``other``
+            the topic that this run holds, with ``damaged`` what is damaged. Otherwise an empty
+            text.
+        """
+        named = {"token": token, "claim": claim, "topic": topic}
+        word, *details = self._store._run("take_topic", run_id, named)
+        return word, details[0] if details else ""
+
+    def hook_key(self, proposed: str) -> str:
+        """Return the key from which the secrets of hooks are derived.
+
+        If none is stored, ``proposed`` is stored as the key. All workers of this prefix share it.
+        """
+        with self._store._answered():
+            stored = self._store.redis.get(self.keys.hook_key)
+            if stored is None:
+                self._store.redis.set(self.keys.hook_key, proposed, nx=True)
+                stored = self._store.redis.get(self.keys.hook_key)
+        return str(stored)
+
+    def run_of_topic(self, topic: str) -> str | None:
+        """Return the run that holds a topic and has not completed, or None."""
+        with self._store._answered():
+            run_id, nonce = cast(
+                "list[str | None]",
+                self._store.redis.hmget(self.keys.topic(topic), ("run", "nonce")),
+            )
+            if not run_id:
+                return None
+            stored, phase = cast(
+                "list[str | None]",
+                self._store.redis.hmget(self.keys.run(run_id), ("nonce", "phase")),
+            )
+        return run_id if stored == nonce and phase not in (None, "completed") else None
+
+    def newest_of_topic(self, topic: str) -> str | None:
+        """Return the id of the run that holds a topic, or held it last; None if there is none."""
+        with self._store._answered():
+            found = self._store.redis.hmget(self.keys.topic(topic), ["run", "before"])
+        holder, before = cast("list[str | None]", found)
+        return holder or (before or "").partition(" ")[0] or None
+
+    def counts_of(self, run_id: str, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Return, by signal name, the numbers of a run's newest taken and newest signal."""
+        wanted = [f"{name}:{which}" for name in names for which in ("taken", "last")]
+        with self._store._answered():
+            found = cast(
+                "list[str | None]", self._store.redis.hmget(self.keys.mailbox(run_id), wanted)
+            )
+        counts = [int(text or 0) for text in found]
+        return dict(zip(names, zip(counts[::2], counts[1::2], strict=True), strict=True))
+
+    def stored(self, run_id: str, wanted: Sequence[tuple[str, int]]) -> list[StoredSignal | None]:
+        """Return signals from a run's mailbox by name and number; None for a missing one."""
+        fields = [f"{name}:{number}" for name, number in wanted]
+        with self._store._answered():
+            found = cast(
+                "list[str | None]", self._store.redis.hmget(self.keys.mailbox(run_id), fields)
+            )
+        return [signal_of(text) if text else None for text in found]
+
+    def names(self, run_id: str) -> list[str]:
+        """Return the names of all signals that a run has got."""
+        with self._store._answered():
+            fields = cast("list[str]", self._store.redis.hkeys(self.keys.mailbox(run_id)))
+        return sorted(name.removesuffix(":last") for name in fields if name.endswith(":last"))
+
+    def reply(self, run_id: str, name: str, number: int) -> str | None:
+        """Return what a run replied to a signal, as JSON text; None if it did not."""
+        with self._store._answered():
+            field = f"{name}:reply:{number}"
+            return cast("str | None", self._store.redis.hget(self.keys.mailbox(run_id), field))
+
+
+def _woken(reply: list[Any]) -> tuple[str, list[tuple[str, str]]]:
+    """Return the word of wake_run.lua, and the (queue, message) that the caller must publish."""
+    word, *rest = reply
+    return word, [(rest[0], rest[1])] if word == "queued" and rest else []
