@@ -233,7 +233,7 @@ def _describe_waking(by: str) -> str:
 
 
 def _describe_resumption(data: Mapping[str, Any]) -> str:
-    """Return with which answer and budgets a person resumed a run."""
+    """Return who resumed a run, and with which answer and budgets."""
     parts = [] if data.get("answer") is None else [value_short(data["answer"])]
     parts += [
         f"{amount(name, more)} more {name}" for name, more in (data.get("added") or {}).items()
