@@ -6,11 +6,12 @@ from one of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal
 
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.pregel import Pregel
 
 from perdure.flows.adapters.graph_checks import all_graphs, check_graph, types_of
 from perdure.flows.adapters.graph_flow import GraphFlow, takes_goal
@@ -78,28 +79,18 @@ def register_graph(
             f"graph {name!r}: expected a StateGraph, got {type(graph).__name__}. Call anything "
             "else in a step of a workflow"
         )
-    for setting in settings:
-        if setting not in _SETTINGS:
-            raise InvalidFlow(
-                f"graph {name!r} has no setting {setting!r}; it has {', '.join(_SETTINGS)}"
-            )
+    _check_settings(name, settings)
     if thread not in ("state", "none"):
         raise InvalidFlow(f"graph {name!r}: thread is {thread!r}; expected 'state' or 'none'")
     check_answer_text(text, f"graph {name!r}")
     graphs = list(all_graphs(graph))
     for each in graphs:
         check_graph(name, each)
-    nodes = {node for each in graphs for node in each.nodes if node != START}
-    names = None if idempotent is True else frozenset(idempotent or ())
-    for node in names or ():
-        if node not in nodes:
-            raise InvalidFlow(
-                f"graph {name!r}: idempotent names the unknown node {node!r}; "
-                f"{suggest(node, nodes)}"
-            )
+    idempotent_nodes = None if idempotent is True else frozenset(idempotent or ())
+    _check_idempotent(name, idempotent_nodes or (), graphs)
     attributes = {
         "graph": graph,
-        "idempotent": names,
+        "idempotent": idempotent_nodes,
         "types": frozenset(types_of(types, graphs)),
         "role": role,
         "graph_context": context,
@@ -115,3 +106,27 @@ def register_graph(
     flow = type(f"{name}_graph", (GraphFlow,), attributes)
     register(name)(flow)
     return flow
+
+
+def _check_settings(name: str, settings: Iterable[str]) -> None:
+    """Raise InvalidFlow if one of these settings of a graph does not exist."""
+    for setting in settings:
+        if setting not in _SETTINGS:
+            raise InvalidFlow(
+                f"graph {name!r} has no setting {setting!r}; it has {', '.join(_SETTINGS)}"
+            )
+
+
+def _check_idempotent(
+    name: str,
+    idempotent_nodes: Iterable[str],
+    graphs: Iterable[Pregel[Any, Any, Any, Any]],
+) -> None:
+    """Raise InvalidFlow if one of the idempotent nodes is in none of the graphs."""
+    nodes = {node for graph in graphs for node in graph.nodes if node != START}
+    for node in idempotent_nodes:
+        if node not in nodes:
+            raise InvalidFlow(
+                f"graph {name!r}: idempotent names the unknown node {node!r}; "
+                f"{suggest(node, nodes)}"
+            )

@@ -116,14 +116,7 @@ def command(
     Raises:
         InvalidFlow: the options or the signature are not valid.
     """
-    try:
-        limit = as_seconds(timeout)
-    except ValueError as error:
-        raise InvalidFlow(f"@command: timeout: {error}") from error
-    if limit is not None and not is_seconds(limit):
-        raise InvalidFlow(
-            f"@command: timeout is {timeout!r}; expected a number of seconds above 0, or None"
-        )
+    limit = _validate_timeout(timeout)
     if errors not in (None, "observe", "raise"):
         raise InvalidFlow(f"@command: errors is {errors!r}; expected 'observe' or 'raise'")
     policy = policy_of(in_doubt, idempotent)
@@ -142,16 +135,34 @@ def command(
     def mark(marked: _F) -> _F:
         setattr(marked, _MARK, options)
         if name is not None:
-            qualified_name = str(getattr(marked, "__qualname__", ""))
-            if "." in qualified_name.rpartition("<locals>.")[2]:
-                raise InvalidFlow(
-                    f"@command: {qualified_name} is a method, which its flow offers under "
-                    "its own name. name= is for plain functions"
-                )
-            registered_commands.keep(spec_of(marked).name, marked)
+            _register_command(marked)
         return marked
 
     return mark if function is None else mark(function)
+
+
+def _validate_timeout(timeout: float | timedelta | str | None) -> float | None:
+    """Validate the option ``@command(timeout=...)``, and return it in seconds."""
+    try:
+        seconds: float | None = as_seconds(timeout)
+    except ValueError as error:
+        raise InvalidFlow(f"@command: timeout: {error}") from error
+    if seconds is not None and not is_seconds(seconds):
+        raise InvalidFlow(
+            f"@command: timeout is {timeout!r}; expected a number of seconds above 0, or None"
+        )
+    return seconds
+
+
+def _register_command(marked: Callable[..., Any]) -> None:
+    """Register a plain function that is marked ``@command(name=...)`` under this name."""
+    qualified_name = str(getattr(marked, "__qualname__", ""))
+    if "." in qualified_name.rpartition("<locals>.")[2]:
+        raise InvalidFlow(
+            f"@command: {qualified_name} is a method, which its flow offers under "
+            "its own name. name= is for plain functions"
+        )
+    registered_commands.keep(spec_of(marked).name, marked)
 
 
 @dataclass(frozen=True)
