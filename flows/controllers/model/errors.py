@@ -10,7 +10,7 @@ import json
 import re
 import ssl
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.flows.controllers.model.chat import ChatMessage, ModelFailed, Reply, UserMessage
 from perdure.flows.controllers.model.messages import text_of
@@ -20,6 +20,9 @@ from perdure.flows.core.outcomes import Interrupt
 from perdure.flows.core.secrets import scrubbed
 from perdure.flows.core.summaries import safe_text
 from perdure.flows.rounds.context import RoundContext
+
+if TYPE_CHECKING:
+    from pydantic_ai.exceptions import ModelHTTPError
 
 #: Maximum characters of a provider's error text.
 TOLD = 1000
@@ -93,35 +96,7 @@ def failed(
     if _cannot_be_sent(error, has_answered):
         return ModelFailed(FatalError(f"model {model} cannot be used: {text}"), billed=False)
     if isinstance(error, exceptions.ModelHTTPError):
-        status, billed = error.status_code, bool(error.in_stream)
-        quota = isinstance(error, exceptions.ModelQuotaExceededError)
-        is_gone = quota or status in GONE or (status == 400 and UNKNOWN_MODEL.search(text))
-        if not quota and (status in LATER or status >= 500):
-            return ModelFailed(
-                RetryableError(
-                    f"model {model} answers {status}: {text}",
-                    _wait(error.retry_after),
-                    counts=billed,
-                ),
-                billed,
-            )
-        if (call := _failed_call(error.body)) is not None:
-            what = f"the provider refused the model's call: {text}"
-            shown = f": {safe_text(scrubbed(call, secrets), CALL_LENGTH)}" if call else ""
-            return ModelFailed(
-                BadReply(f"{what}{shown}; call it again according to its schema"), billed=True
-            )
-        too_long = isinstance(error, exceptions.ModelContextWindowExceededError)
-        advice = (
-            " (show it less of the history: set window in the flow)"
-            if too_long
-            else _advice(status, text, reply_format)
-        )
-        return ModelFailed(
-            FatalError(f"model {model} answers {status}: {text}{advice}"),
-            billed,
-            "gone" if is_gone else "rejected",
-        )
+        return _translate_status(error, text, model, secrets, reply_format)
     if isinstance(
         error, TimeoutError | exceptions.ModelTimeoutError | exceptions.ModelRequestTimeout
     ):
@@ -131,16 +106,7 @@ def failed(
             billed=not never,
         )
     if isinstance(error, exceptions.ModelConnectionError | OSError):
-        if any(isinstance(each, ssl.SSLCertVerificationError) for each in _chain(error)):
-            return ModelFailed(
-                FatalError(f"model {model}: the server's certificate is not trusted: {text}"),
-                billed=False,
-            )
-        never = _never_sent(error)
-        what = " cannot be reached" if never else ": the connection broke"
-        return ModelFailed(
-            RetryableError(f"model {model}{what}: {text}", counts=not never), billed=not never
-        )
+        return _translate_connection_error(error, text, model)
     if isinstance(error, exceptions.ModelRequestRejectedError | exceptions.ModelQuotaExceededError):
         has_quota = not isinstance(error, exceptions.ModelQuotaExceededError)
         return ModelFailed(
@@ -154,6 +120,60 @@ def failed(
     # Another attempt may succeed.
     return ModelFailed(
         RetryableError(f"model {model} gave an incomplete reply: {text}"), billed=True
+    )
+
+
+def _translate_status(
+    error: ModelHTTPError, text: str, model: str, secrets: Iterable[str], reply_format: str
+) -> ModelFailed:
+    """Translate an error status of a provider: busy, a refused call, a gone model, or a rejection.
+
+    ``text`` is the provider's own, without secrets.
+    """
+    from pydantic_ai import exceptions
+
+    status, billed = error.status_code, bool(error.in_stream)
+    quota = isinstance(error, exceptions.ModelQuotaExceededError)
+    is_gone = quota or status in GONE or (status == 400 and UNKNOWN_MODEL.search(text))
+    if not quota and (status in LATER or status >= 500):
+        return ModelFailed(
+            RetryableError(
+                f"model {model} answers {status}: {text}",
+                _wait(error.retry_after),
+                counts=billed,
+            ),
+            billed,
+        )
+    if (call := _failed_call(error.body)) is not None:
+        what = f"the provider refused the model's call: {text}"
+        shown = f": {safe_text(scrubbed(call, secrets), CALL_LENGTH)}" if call else ""
+        return ModelFailed(
+            BadReply(f"{what}{shown}; call it again according to its schema"), billed=True
+        )
+    too_long = isinstance(error, exceptions.ModelContextWindowExceededError)
+    advice = (
+        " (show it less of the history: set window in the flow)"
+        if too_long
+        else _advice(status, text, reply_format)
+    )
+    return ModelFailed(
+        FatalError(f"model {model} answers {status}: {text}{advice}"),
+        billed,
+        "gone" if is_gone else "rejected",
+    )
+
+
+def _translate_connection_error(error: BaseException, text: str, model: str) -> ModelFailed:
+    """Translate a connection that was not made, that broke, or whose server is not trusted."""
+    if any(isinstance(each, ssl.SSLCertVerificationError) for each in _chain(error)):
+        return ModelFailed(
+            FatalError(f"model {model}: the server's certificate is not trusted: {text}"),
+            billed=False,
+        )
+    never = _never_sent(error)
+    what = " cannot be reached" if never else ": the connection broke"
+    return ModelFailed(
+        RetryableError(f"model {model}{what}: {text}", counts=not never), billed=not never
     )
 
 
