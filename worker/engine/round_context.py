@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -61,14 +62,6 @@ def context_of(
         InvalidInput: The flow does not accept the run's inputs.
     """
 
-    def load(start: int, stop: int) -> list[Turn]:
-        try:
-            gone = record.forgotten
-            return unpack_turns(record.id, store.reads.memory(record.id, start - gone, stop - gone))
-        except (DamagedRun, StoreUnavailable) as error:
-            broken(error)
-            raise
-
     def broken(error: Exception) -> None:
         # A node may take the error for a failure of its own and continue. What it then returns must
         # not be committed.
@@ -111,10 +104,27 @@ def context_of(
         "traced": {},
         "parts": [],
     }
-    # What most rounds do not have stays at the default of RoundContext.
+    _add_optional_fields(fields, store, settings, record, claim, journal, above, broken)
+    return made(fields)
+
+
+def _add_optional_fields(
+    fields: dict[str, Any],
+    store: Store,
+    settings: Settings,
+    record: Record,
+    claim: Claim,
+    journal: Journal,
+    above: tuple[BudgetAbove, ...],
+    broken: Callable[[Exception], None],
+) -> None:
+    """Add what most rounds do not have: history, answer, budgets, thread, files, origins, ...
+
+    What is not added stays at the default of RoundContext.
+    """
+    stored = record.fields
     if record.turns or claim.newest:
-        newest = unpack_turns(record.id, claim.newest)
-        fields["history"] = History(record.turns, newest, load, record.forgotten)
+        fields["history"] = _history_of(store, record, claim, broken)
     if is_answered(record):
         fields["answer"] = record.json("i_answer", None)
         fields["answered"] = True
@@ -136,7 +146,23 @@ def context_of(
         fields["origins"] = origins_of(record)
     if settings.trace_content and "thread_id" in stored:
         fields["traced"] = {CONVERSATION: stored["thread_id"]}
-    return made(fields)
+
+
+def _history_of(
+    store: Store, record: Record, claim: Claim, broken: Callable[[Exception], None]
+) -> History:
+    """Return the history of a run, which reads older turns from the server when needed."""
+
+    def load(start: int, stop: int) -> list[Turn]:
+        try:
+            gone = record.forgotten
+            return unpack_turns(record.id, store.reads.memory(record.id, start - gone, stop - gone))
+        except (DamagedRun, StoreUnavailable) as error:
+            broken(error)
+            raise
+
+    newest = unpack_turns(record.id, claim.newest)
+    return History(record.turns, newest, load, record.forgotten)
 
 
 def account_of(

@@ -24,7 +24,7 @@ from perdure.worker.messaging.broker import may_consume, queue_of_set, queues_of
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.messaging.message_builder import NEVER, RoundFailed, RoundTask
 from perdure.worker.runtime.partial_results import PartialResults
-from perdure.worker.runtime.runtime import Runtime, watch_parent
+from perdure.worker.runtime.runtime import Runtime, engine_of, watch_parent
 from perdure.worker.runtime.unacknowledged import forget_when_connection_is_lost
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.keys import Keys
@@ -95,7 +95,7 @@ def install_rounds(engine: Runtime) -> None:
     """Add all that rounds need to a Celery app: tasks, a worker step and signal receivers."""
     app = engine.app
     add_tasks(app, engine)
-    app.steps["worker"].add(_step(engine))
+    app.steps["worker"].add(PerdureStep)
     signals.worker_process_init.connect(watch_parent(engine), weak=False)
     signals.worker_process_shutdown.connect(_flush_spans, weak=False, dispatch_uid="perdure-spans")
     signals.worker_process_shutdown.connect(_write_stats_of(engine), weak=False)
@@ -154,156 +154,157 @@ def _roles(app: Celery, engine: Runtime) -> list[str]:
     ]
 
 
-def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
-    class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
-        """Starts the sweep with the worker.
+class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Step of a Celery worker that starts and ends the sweeper with the worker.
 
-        A worker that shuts down remains announced, as draining, until its last round is over.
+    A worker that shuts down remains announced, as draining, until its last round is over.
+    """
+
+    requires = ("celery.worker.components:Pool",)
+    look: Any = None
+    partial_results: PartialResults | None = None
+
+    def __init__(self, parent: Any, **options: Any) -> None:
+        super().__init__(parent, **options)
+        self._engine = engine_of(parent.app)
+
+    def include_if(self, parent: Any) -> bool:
+        """Return whether this Celery worker runs rounds.
+
+        If not, the queues of rounds are removed from the app, since Celery acts on the quorum
+        queues that it knows.
         """
+        if _roles(parent.app, self._engine) and self._may_play():
+            return True
+        names = Keys(self._engine.given.prefix).queue_names
+        parent.app.amqp.queues.deselect(names)
+        for name in names:
+            parent.app.amqp.queues.pop(name, None)
+        return False
 
-        requires = ("celery.worker.components:Pool",)
-        look: Any = None
-        partial_results: PartialResults | None = None
+    def _may_play(self) -> bool:
+        """Return whether the doctor's checks let this worker run rounds.
 
-        def include_if(self, parent: Any) -> bool:
-            """Return whether this Celery worker runs rounds.
+        If they do not, a worker of Perdure's own app ends. A worker of a user's app runs only
+        the app's own tasks.
+        """
+        from perdure.worker.runtime.startup_checks import check_before_start, why_no_rounds
 
-            If not, the queues of rounds are removed from the app, since Celery acts on the quorum
-            queues that it knows.
-            """
-            if _roles(parent.app, engine) and self._may_play():
-                return True
-            names = Keys(engine.given.prefix).queue_names
-            parent.app.amqp.queues.deselect(names)
-            for name in names:
-                parent.app.amqp.queues.pop(name, None)
-            return False
+        if self._engine.owns_app:
+            try:
+                check_before_start(self._engine)
+            except InvalidSettings as error:
+                logger.critical("this worker does not start: %s", error)
+                raise SystemExit(1) from error
+            return True
+        why = why_no_rounds(self._engine)
+        if why is not None:
+            logger.error("this worker plays no rounds of Perdure, the app's own tasks run: %s", why)
+        return why is None
 
-        def _may_play(self) -> bool:
-            """Return whether the doctor's checks let this worker run rounds.
+    def create(self, parent: Any) -> None:
+        """Prepare a Celery worker for rounds before its pool starts: queues and time limits."""
+        self._engine.worker_pid = os.getpid()  # before the pool forks
+        if self._engine.owns_app:
+            set_up()
+        self._consume_own(parent)
+        if parent.time_limit or parent.soft_time_limit:
+            exempt_from_time_limits(parent.app)
 
-            If they do not, a worker of Perdure's own app ends. A worker of a user's app runs only
-            the app's own tasks.
-            """
-            from perdure.worker.runtime.startup_checks import check_before_start, why_no_rounds
-
-            if engine.owns_app:
-                try:
-                    check_before_start(engine)
-                except InvalidSettings as error:
-                    logger.critical("this worker does not start: %s", error)
-                    raise SystemExit(1) from error
-                return True
-            why = why_no_rounds(engine)
-            if why is not None:
-                logger.error(
-                    "this worker plays no rounds of Perdure, the app's own tasks run: %s", why
-                )
-            return why is None
-
-        def create(self, parent: Any) -> None:
-            """Prepare a Celery worker for rounds before its pool starts: queues and time limits."""
-            engine.worker_pid = os.getpid()  # before the pool forks
-            if engine.owns_app:
-                set_up()
-            self._consume_own(parent)
-            if parent.time_limit or parent.soft_time_limit:
-                exempt_from_time_limits(parent.app)
-
-        def _consume_own(self, parent: Any) -> None:
-            """Make the worker consume the queues of its set of flows too, if its login may."""
-            amqp, keys = is_amqp(parent.app.conf.broker_read_url), Keys(engine.given.prefix)
-            own = [
-                keys.queue_of_set(role, flow_set(engine.builds))
-                for role in _roles(parent.app, engine)
-            ]
-            if not amqp and not may_consume(parent.app, own):
-                logger.info(
-                    "this worker does not get messages for flows that other workers lack: "
-                    "its login may not use %s",
-                    own[0],
-                )
-                return
-            for name in own:
-                parent.app.amqp.queues.select_add(queue_of_set(name, amqp))
-            engine.own_queues = own
-
-        def start(self, parent: Any) -> None:
-            """Start the worker's sweeper and, if possible, prefetch."""
-            signals.worker_shutting_down.connect(self._drain)
-            # Sent when the pool has ended, after `stop`.
-            signals.worker_shutdown.connect(self._leave, sender=parent)
-            roles = _roles(parent.app, engine)
-            engine.sweeper = engine.new_sweeper(
-                roles[0] if len(roles) == 1 else "all", _pool_name(parent), parent.concurrency
+    def _consume_own(self, parent: Any) -> None:
+        """Make the worker consume the queues of its set of flows too, if its login may."""
+        amqp, keys = is_amqp(parent.app.conf.broker_read_url), Keys(self._engine.given.prefix)
+        own = [
+            keys.queue_of_set(role, flow_set(self._engine.builds))
+            for role in _roles(parent.app, self._engine)
+        ]
+        if not amqp and not may_consume(parent.app, own):
+            logger.info(
+                "this worker does not get messages for flows that other workers lack: "
+                "its login may not use %s",
+                own[0],
             )
-            engine.sweeper.start()
-            engine.notifier = engine.new_notifier()
-            if engine.notifier is not None:
-                engine.notifier.start()
-            forget_when_connection_is_lost(parent.consumer)
-            self._begin_prefetch(parent, [Keys(engine.given.prefix).queue(role) for role in roles])
+            return
+        for name in own:
+            parent.app.amqp.queues.select_add(queue_of_set(name, amqp))
+        self._engine.own_queues = own
 
-        def _begin_prefetch(self, parent: Any, lists: list[str]) -> None:
-            """Switch prefetch on if this process runs its rounds and consumes no other queues.
+    def start(self, parent: Any) -> None:
+        """Start the worker's sweeper and, if possible, prefetch."""
+        signals.worker_shutting_down.connect(self._drain)
+        # Sent when the pool has ended, after `stop`.
+        signals.worker_shutdown.connect(self._leave, sender=parent)
+        roles = _roles(parent.app, self._engine)
+        self._engine.sweeper = self._engine.new_sweeper(
+            roles[0] if len(roles) == 1 else "all", _pool_name(parent), parent.concurrency
+        )
+        self._engine.sweeper.start()
+        self._engine.notifier = self._engine.new_notifier()
+        if self._engine.notifier is not None:
+            self._engine.notifier.start()
+        forget_when_connection_is_lost(parent.consumer)
+        self._begin_prefetch(
+            parent, [Keys(self._engine.given.prefix).queue(role) for role in roles]
+        )
 
-            Prefetched rounds would delay messages of other queues. Prefetch also needs the setting
-            ``fetch``, and the broker on the state server.
-            """
-            own = engine.own_queues
-            pool, alone = (
-                _pool_name(parent),
-                set(parent.app.amqp.queues.consume_from) == {*lists, *own},
-            )
-            if (
-                engine.settings.fetch
-                and pool in ("threads", "solo")
-                and alone
-                and not engine.publisher.outbox
-            ):
-                from perdure.worker.runtime.fast.installation import install_fast_path
+    def _begin_prefetch(self, parent: Any, lists: list[str]) -> None:
+        """Switch prefetch on if this process runs its rounds and consumes no other queues.
 
-                install_fast_path(engine, parent, lists, own, inline=pool == "solo")
+        Prefetched rounds would delay messages of other queues. Prefetch also needs the setting
+        ``fetch``, and the broker on the state server.
+        """
+        own = self._engine.own_queues
+        pool, alone = (
+            _pool_name(parent),
+            set(parent.app.amqp.queues.consume_from) == {*lists, *own},
+        )
+        if (
+            self._engine.settings.fetch
+            and pool in ("threads", "solo")
+            and alone
+            and not self._engine.publisher.outbox
+        ):
+            from perdure.worker.runtime.fast.installation import install_fast_path
 
-        def register_with_event_loop(self, parent: Any, hub: Any) -> None:
-            """Set up the event loop of a prefork worker: at its start, and after a lost connection.
+            install_fast_path(self._engine, parent, lists, own, inline=pool == "solo")
 
-            The worker checks for dead child processes more often than Celery does, and reads
-            results on that it had read in part.
-            """
-            if _pool_name(parent) == "prefork":
-                if self.partial_results is None:
-                    self.partial_results = PartialResults(hub, parent.pool._pool._fileno_to_outq)
-                self.partial_results.restore()
-                if self.look is not None:
-                    self.look.cancel()
-                self.look = hub.call_repeatedly(CHECK_CHILDREN_SECONDS, parent.pool.maintain_pool)
+    def register_with_event_loop(self, parent: Any, hub: Any) -> None:
+        """Set up the event loop of a prefork worker: at its start, and after a lost connection.
 
-        def close(self, parent: Any) -> None:
-            """Stop prefetching, and return the messages of rounds that have not begun.
+        The worker checks for dead child processes more often than Celery does, and reads
+        results on that it had read in part.
+        """
+        if _pool_name(parent) == "prefork":
+            if self.partial_results is None:
+                self.partial_results = PartialResults(hub, parent.pool._pool._fileno_to_outq)
+            self.partial_results.restore()
+            if self.look is not None:
+                self.look.cancel()
+            self.look = hub.call_repeatedly(CHECK_CHILDREN_SECONDS, parent.pool.maintain_pool)
 
-            The event loop has ended, but the consumer still knows what it received. After this
-            Celery waits for the last round.
-            """
-            from perdure.worker.runtime.request import give_back_not_begun
+    def close(self, parent: Any) -> None:
+        """Stop prefetching, and return the messages of rounds that have not begun.
 
-            if engine.fast is not None:
-                engine.fast.end()
-            give_back_not_begun()
+        The event loop has ended, but the consumer still knows what it received. After this
+        Celery waits for the last round.
+        """
+        from perdure.worker.runtime.request import give_back_not_begun
 
-        def _leave(self, **_: Any) -> None:
-            close_lifespans()
-            engine.write_stats()
-            if engine.notifier is not None:
-                engine.notifier.stop()
-            if engine.sweeper is not None:
-                engine.sweeper.stop()
-            flush()
+        if self._engine.fast is not None:
+            self._engine.fast.end()
+        give_back_not_begun()
 
-        def _drain(self, **_: Any) -> None:
-            engine.drain.begin()
+    def _leave(self, **_: Any) -> None:
+        close_lifespans()
+        self._engine.write_stats()
+        if self._engine.notifier is not None:
+            self._engine.notifier.stop()
+        if self._engine.sweeper is not None:
+            self._engine.sweeper.stop()
+        flush()
 
-    return PerdureStep
+    def _drain(self, **_: Any) -> None:
+        self._engine.drain.begin()
 
 
 def _pool_name(parent: Any) -> str:
