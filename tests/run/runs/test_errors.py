@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from perdure import Client, RemoteClient, RunStatus, VerdictCode
-from perdure.worker.cli.commands.show import described
+from perdure.worker.cli.views.described_run import described
 from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
 from tests.support.round_driver import Driver

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from perdure import PendingInterrupt, RunStatus
 from perdure.worker.cli.commands.inbox import print_inbox
-from perdure.worker.cli.commands.show import described
+from perdure.worker.cli.views.described_run import described
 from perdure.worker.cli.views.lines import last_words
 from perdure.worker.cli.views.live import LiveView, _said
 from perdure.worker.domain.event import Event

@@ -13,32 +13,13 @@ from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import reader_for
-from perdure.worker.presentation.questions import KINDS, attempt, beside, of_tree, or_else, what
+from perdure.worker.presentation.questions import KINDS, attempt, of_tree, or_else, what
 from perdure.worker.presentation.text import duration, plain, since
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from perdure.worker.domain.interrupt import PendingInterrupt
-
-
-def pairs(waiting: PendingInterrupt) -> list[tuple[str, str]]:
-    """Return what an interrupted run asks and how to answer it, as names and values to print.
-
-    The value of ``command`` must not be cut when it is printed: a person approves it.
-    """
-    asks = "for more budget" if waiting.kind == "budget" else plain(waiting.question)
-    fields = [("asks", asks)]
-    if waiting.command is not None:
-        fields.append(("command", what(waiting)))
-        fields += attempt(waiting)
-    elif waiting.kind == "budget":
-        fields.append(("because", what(waiting)))
-    elif text := beside(waiting):
-        fields.append(("with", text))
-    if waiting.deadline is not None:
-        fields.append(("or else", or_else(waiting)))
-    return [*fields, *(("go on", each) for each in waiting.how(program()))]
 
 
 @click.command("inbox")

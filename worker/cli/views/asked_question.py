@@ -1,0 +1,31 @@
+"""What a run asks a person, and how to answer it, as pairs of a name and a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure.worker.cli.celery_command import program
+from perdure.worker.presentation.questions import attempt, beside, or_else, what
+from perdure.worker.presentation.text import plain
+
+if TYPE_CHECKING:
+    from perdure.worker.domain.interrupt import PendingInterrupt
+
+
+def asked(waiting: PendingInterrupt) -> list[tuple[str, str]]:
+    """Return what an interrupted run asks and how to answer it, as names and values to print.
+
+    The value of ``command`` must not be cut when it is printed: a person approves it.
+    """
+    asks = "for more budget" if waiting.kind == "budget" else plain(waiting.question)
+    fields = [("asks", asks)]
+    if waiting.command is not None:
+        fields.append(("command", what(waiting)))
+        fields += attempt(waiting)
+    elif waiting.kind == "budget":
+        fields.append(("because", what(waiting)))
+    elif text := beside(waiting):
+        fields.append(("with", text))
+    if waiting.deadline is not None:
+        fields.append(("or else", or_else(waiting)))
+    return [*fields, *(("go on", each) for each in waiting.how(program()))]
