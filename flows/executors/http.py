@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import codecs
 import http.client
-import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from perdure.flows.commands.command import command
 from perdure.flows.core.errors import RoundStopped
-from perdure.flows.executors.public_addresses import Address, ForbiddenAddress, is_foreign, resolve
+from perdure.flows.core.public_addresses import Address, ForbiddenAddress, is_foreign, resolve
+from perdure.flows.core.public_connections import connect, cut_off
 from perdure.flows.rounds.context import RoundContext
 
 #: Maximum bytes read of a page (about 25,000 tokens), and seconds for the whole command, including
@@ -29,8 +28,6 @@ HEADERS = {
     "Accept": "text/*, application/json",
     "Accept-Encoding": "identity",
 }
-#: Seconds between two checks of the clock and of the cancel token.
-_SLICE = 0.05
 _PORTS = {"http": 80, "https": 443}
 #: Python codecs that are refused as a page's charset. Some do not produce text, and some take time
 #: that grows with the square of the length.
@@ -147,26 +144,6 @@ class Fetcher:
         )
 
 
-def connect(addresses: list[Address], port: int, end: float) -> socket.socket:
-    """Return a TCP connection to the first of a host's addresses that accepts one.
-
-    This connects to the checked address, not to the name, which could resolve to another
-    address by now.
-
-    Args:
-        end: when to give up (monotonic seconds).
-    """
-    last_error: OSError = TimeoutError("no address answered")
-    for address in addresses:
-        try:
-            return socket.create_connection(
-                (str(address), port), timeout=max(0.001, end - time.monotonic())
-            )
-        except OSError as error:
-            last_error = error
-    raise last_error
-
-
 def _text(data: bytes, charset: str) -> str:
     """Decode a web page to text that JSON can hold, whatever charset the page claims."""
     try:
@@ -188,32 +165,3 @@ def _checked(url: str) -> SplitResult:
     if parts.username is not None or parts.password is not None:
         raise NotFetched("URLs with a user or a password are not accepted")
     return parts
-
-
-@contextmanager
-def cut_off(
-    connection: socket.socket, end: float, cancelled: threading.Event | None = None
-) -> Iterator[None]:
-    """Shut down an HTTP connection of the ``with`` block if time is over or the round is cancelled.
-
-    Without this, a server that sends one byte now and then could hold the round for ever.
-    """
-    over = threading.Event()
-    cancelled = threading.Event() if cancelled is None else cancelled
-
-    def watch() -> None:
-        """Shut an HTTP connection down as soon as the time is over or the round is cancelled."""
-        while not over.wait(_SLICE):
-            if cancelled.is_set() or time.monotonic() >= end:
-                # The method of the base class also works for TLS: it skips the closing handshake.
-                with suppress(OSError):
-                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
-                return
-
-    watcher = threading.Thread(target=watch, name="http-get-watch", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()

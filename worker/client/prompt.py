@@ -19,9 +19,9 @@ from perdure.flows.rounds.providers import Endpoint
 from perdure.worker.domain.budget import BudgetAccount
 from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.turn_texts import unpack_turns
-from perdure.worker.engine.notes import RunNotes
 from perdure.worker.errors import ArtifactNotFound, InvalidInput, UnknownFlow
 from perdure.worker.presentation.text import count
+from perdure.worker.store.opened_notes import RunNotes
 from perdure.worker.store.thread_messages import earlier_messages
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from perdure.worker.engine.earlier import StoredEarlier
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
 from perdure.worker.engine.mailbox import StoreMailbox
-from perdure.worker.engine.notes import RunNotes
 from perdure.worker.errors import DamagedRun
 from perdure.worker.logs import round_logger
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store, StoreUnavailable
 from perdure.worker.store.lookups import is_below
+from perdure.worker.store.opened_notes import RunNotes
 from perdure.worker.store.thread_messages import is_in_thread
 
 _endpoint = cache(Endpoint)  # a worker has one endpoint

@@ -18,9 +18,9 @@ from functools import cache
 from urllib.parse import urlsplit
 
 from perdure.flows.core.errors import FatalError
+from perdure.flows.core.public_addresses import Address, is_foreign, resolve
+from perdure.flows.core.public_connections import connect, cut_off
 from perdure.flows.core.secrets import is_reference, secret_of
-from perdure.flows.executors.http import connect, cut_off
-from perdure.flows.executors.public_addresses import Address, is_foreign, resolve
 from perdure.worker.domain.notification import NotDelivered
 from perdure.worker.notification_rules import check_webhook_url
 

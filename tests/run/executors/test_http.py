@@ -13,8 +13,8 @@ import pytest
 
 from perdure.flows.core.errors import RoundStopped
 from perdure.flows.core.json_values import storable
+from perdure.flows.core.public_addresses import Address, ForbiddenAddress
 from perdure.flows.executors.http import REDIRECTS, Fetcher, NotFetched, _checked, http_get
-from perdure.flows.executors.public_addresses import Address, ForbiddenAddress
 from perdure.flows.rounds.context import RoundContext
 
 

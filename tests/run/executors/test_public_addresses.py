@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure.flows.executors import public_addresses
-from perdure.flows.executors.public_addresses import ForbiddenAddress, is_foreign, resolve
+from perdure.flows.core import public_addresses
+from perdure.flows.core.public_addresses import ForbiddenAddress, is_foreign, resolve
 
 
 def test_an_address_of_this_machine_is_not_foreign(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from perdure.flows.executors.public_addresses import ForbiddenAddress, is_public, resolve
+from perdure.flows.core.public_addresses import ForbiddenAddress, is_public, resolve
 from tests.support.cases import EachCase, cases_of
 
 #: As people who want in write them. Each is resolved as a connection would resolve it.

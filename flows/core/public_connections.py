@@ -1,0 +1,63 @@
+"""Connections to addresses that have been checked, and their end when the time is over."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from perdure.flows.core.public_addresses import Address
+
+#: Seconds between two checks of the clock and of the cancel token.
+_SLICE = 0.05
+
+
+def connect(addresses: list[Address], port: int, end: float) -> socket.socket:
+    """Return a TCP connection to the first of a host's addresses that accepts one.
+
+    This connects to the checked address, not to the name, which could resolve to another
+    address by now.
+
+    Args:
+        end: when to give up (monotonic seconds).
+    """
+    last_error: OSError = TimeoutError("no address answered")
+    for address in addresses:
+        try:
+            return socket.create_connection(
+                (str(address), port), timeout=max(0.001, end - time.monotonic())
+            )
+        except OSError as error:
+            last_error = error
+    raise last_error
+
+
+@contextmanager
+def cut_off(
+    connection: socket.socket, end: float, cancelled: threading.Event | None = None
+) -> Iterator[None]:
+    """Shut down an HTTP connection of the ``with`` block if time is over or the round is cancelled.
+
+    Without this, a server that sends one byte now and then could hold the round for ever.
+    """
+    over = threading.Event()
+    cancelled = threading.Event() if cancelled is None else cancelled
+
+    def watch() -> None:
+        """Shut an HTTP connection down as soon as the time is over or the round is cancelled."""
+        while not over.wait(_SLICE):
+            if cancelled.is_set() or time.monotonic() >= end:
+                # The method of the base class also works for TLS: it skips the closing handshake.
+                with suppress(OSError):
+                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
+                return
+
+    watcher = threading.Thread(target=watch, name="http-get-watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
