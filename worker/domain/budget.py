@@ -203,13 +203,18 @@ class BudgetAccount(NamedTuple):
         begun = self.record.count("started_at")
         return max(0, self.now - begun - self.record.count("idle")) / 1000 if begun else 0.0
 
+    @property
+    def is_tried_again(self) -> bool:
+        """Whether an earlier attempt of this step has failed or lost its worker, not only waited."""
+        return self.record.count("failures") > 0 or self.record.count("losses") > 0
+
     def exhausted(self, estimate: Mapping[str, float], role: Role) -> Shortage | None:
         """Return which budget is used up, if that keeps this round from running.
 
         A limit of seconds blocks any round. A limit of cycles, tokens or money blocks rounds of
-        controllers, and further attempts of any round. Any other limit blocks a round that is
+        controllers, and any round that is tried again. Any other limit blocks a round that is
         expected to spend of it. So a command that a controller has already decided on is still
-        executed, once.
+        executed, once, also if it waits in between.
 
         Args:
             role: The role of the round's node. ``controller`` in a flow that has no controllers.
@@ -223,7 +228,7 @@ class BudgetAccount(NamedTuple):
             return budget.is_exhausted and (
                 name in estimate
                 or name == "seconds"
-                or (name in KINDS and (role == "controller" or self.attempt > 1))
+                or (name in KINDS and (role == "controller" or self.is_tried_again))
             )
 
         record = self.record

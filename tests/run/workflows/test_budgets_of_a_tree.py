@@ -11,6 +11,10 @@ from perdure import (
     Child,
     CircularFlow,
     Client,
+    Command,
+    Controller,
+    ControllerExecutorFlow,
+    Finish,
     InvalidInput,
     InvalidTransition,
     Node,
@@ -18,6 +22,7 @@ from perdure import (
     Run,
     RunStatus,
     Settings,
+    flow_command,
     register,
 )
 from perdure.flows.core.errors import ProcessEnd
@@ -30,6 +35,32 @@ PRICE = {"tokens": 100, "money": 0.1234567}
 #: The requests that were sent; of these numbers the process is killed before the reply.
 SENT: list[str] = []
 DEADLY: set[int] = set()
+
+
+class TwoBuyers(Controller):
+    """Sends two buyers at once, and then says what they found."""
+
+    reads_errors = True
+
+    def decide(self, context: RoundContext) -> Any:
+        if not context.history:
+            return [Command("buy", {"goal": goal}) for goal in "ab"]
+        return Finish([turn.observation for turn in context.history])
+
+
+@register("sender_of_two_buyers")
+class Sender(ControllerExecutorFlow):
+    controller, parallel_calls, needs_goal = TwoBuyers(), 2, False
+    commands = (flow_command("buy", flow="buyer_of_much"),)
+
+
+@register("buyer_of_much")
+class Buyer(CircularFlow):
+    topology = (Node("Buy", "buy"),)
+
+    def buy(self, state: Mapping[str, Any], context: RoundContext) -> dict[str, Any]:
+        context.spend(tokens=90)
+        return {"EARLY_EXIT": True, "answer": "bought", "status": "finished"}
 
 
 class Killed(ProcessEnd):
@@ -187,6 +218,19 @@ def test_the_one_that_asks_may_be_stopped_and_another_asks(client: Client, drive
     driver.sweep_and_play()
     asking, waiting = held_up(client, client.get(run.id))
     assert (len(asking), len(waiting)) == (1, 1)
+
+
+def test_calls_whose_child_runs_have_spent_the_budget_end_and_the_controller_asks(
+    client: Client, driver: Driver
+) -> None:
+    run = client.submit("sender_of_two_buyers", budgets={"tokens": 100})
+    driver.play()
+    [question] = client.inbox()
+    assert (question.run_id, question.kind) == (run.id, "budget")
+    client.resume(run.id, add={"tokens": 100})
+    driver.play()
+    assert client.get(run.id).answer == ["bought", "bought"]
+    assert client.get(run.id).details["spent_below"]["tokens"] == 180
 
 
 def test_a_budget_of_runs_refuses_what_would_exceed_it(client: Client, driver: Driver) -> None:

@@ -149,6 +149,16 @@ def test_lost_attempts_count_against_the_limit_and_for_the_controller() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_held"), [({}, False), ({"failures": 1}, True), ({"losses": 1}, True)], ids=str
+)
+def test_a_command_that_was_decided_on_is_held_if_it_is_tried_again_and_not_if_it_has_waited(
+    fields: dict[str, int], is_held: bool
+) -> None:
+    run = ledger(attempt=3, budgets={"tokens": 100}, spent={"tokens": 100}, settled=2, **fields)
+    assert (run.exhausted({}, "executor") is not None) is is_held
+
+
 def test_what_is_spent_is_told_to_the_millionth() -> None:
     held = ledger(budgets={"money": 0.1}, spent={"money": 0.12345678}).exhausted({}, "controller")
     assert held is not None and held.interrupt.data["spent"] == 0.123457
