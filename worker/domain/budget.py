@@ -205,7 +205,7 @@ class BudgetAccount(NamedTuple):
 
     @property
     def is_tried_again(self) -> bool:
-        """Whether an earlier attempt of this step has failed or lost its worker, not only waited."""
+        """Whether an earlier attempt of this step failed or lost its worker. A wait is neither."""
         return self.record.count("failures") > 0 or self.record.count("losses") > 0
 
     def exhausted(self, estimate: Mapping[str, float], role: Role) -> Shortage | None:
