@@ -1,4 +1,4 @@
-"""The definition of a ControllerExecutorFlow: its settings, its commands and how they are tried.
+"""The definition of a ControllerExecutorFlow: its settings, its commands, the retry of its rounds.
 
 The rounds are played by the modules beside it.
 """

@@ -84,11 +84,7 @@ class Heartbeat:
         lease = Lease(run_id, token, claim)
         with self._lock:
             self._leases.add(lease)
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(
-                    target=self._beat_forever, name="perdure-heartbeat", daemon=True
-                )
-                self._thread.start()
+            self._start()
         if time_limit is not None:
             self.limit(lease, time_limit)
         return lease
@@ -160,6 +156,13 @@ class Heartbeat:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._thread = None
+
+    def _start(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(
+                target=self._beat_forever, name="perdure-heartbeat", daemon=True
+            )
+            self._thread.start()
 
     def _beat_forever(self) -> None:
         next_beat = time.monotonic() + self._interval

@@ -6,7 +6,6 @@ import base64
 import json
 import logging
 import math
-import threading
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -192,6 +191,13 @@ class ClientProcess(Process):
         )
 
 
+class StoryHeartbeat(Heartbeat):
+    """A heartbeat without a thread: the story beats."""
+
+    def _start(self) -> None:
+        pass
+
+
 class WorkerProcess(Process):
     """A worker: rounds, heartbeat and sweeper; what its threads would do at some time, the story does at its own."""
 
@@ -199,12 +205,9 @@ class WorkerProcess(Process):
         super().__init__(story, name)
         self.started = False
         # The heartbeat's own patience, as the engine gives it.
-        self.engine.heartbeat = self.heartbeat = Heartbeat(
+        self.engine.heartbeat = self.heartbeat = StoryHeartbeat(
             WiredStore.of(story, resends=1), story.settings.heartbeat_seconds
         )
-        self.heartbeat._thread = (
-            threading.main_thread()
-        )  # it lives, so that none is started: the story beats
         self.engine.flows = {FLOW: story.make_flow, CHILD: PlottedChild}
         self.engine.builds = {}  # A flow of a story is made in a round alone.
         self.engine.disabled = []
