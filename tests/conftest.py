@@ -156,9 +156,9 @@ def no_module_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             del sys.modules[name]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def no_heartbeat_stays() -> Iterator[None]:
-    """After a test whose process played rounds: no thread extends leases any more.
+    """After a file whose tests played rounds in this process: no thread extends leases any more.
 
     Thousands of such threads, a few of each test, once took both cores at the end of a long suite.
     """
