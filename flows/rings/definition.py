@@ -41,7 +41,7 @@ def _in_order(names: frozenset[str]) -> Sequence[str]:
 
 
 class ControllerExecutorDefinition(CircularFlow):
-    """What a ControllerExecutorFlow is, without its rounds; the subclass has the documentation."""
+    """The settings and commands of a ControllerExecutorFlow. Their documentation is there."""
 
     name: str = "CtrlEx"
     description: str = DESCRIPTION

@@ -214,7 +214,7 @@ class BudgetAccount(NamedTuple):
         A limit of seconds blocks any round. A limit of cycles, tokens or money blocks rounds of
         controllers, and any round that is tried again. Any other limit blocks a round that is
         expected to spend of it. So a command that a controller has already decided on is still
-        executed, once, also if it waits in between.
+        executed, once, even if it waits before its end.
 
         Args:
             role: The role of the round's node. ``controller`` in a flow that has no controllers.
