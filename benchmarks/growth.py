@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.measure import Measure
-from benchmarks.redis_server import RedisServer, redis_server
+from benchmarks.redis_server import RedisServer, log_size, redis_server
 from benchmarks.report import Options, Report, number
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.client import Client
@@ -158,7 +158,7 @@ def _look(server: RedisServer) -> tuple[float, ...]:
     net = info["total_net_input_bytes"], info["total_net_output_bytes"]
     return (
         *net,
-        info["aof_current_size"],
+        log_size(info),
         script,
         1e6 * time.thread_time(),
         1e6 * time.perf_counter(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +86,15 @@ class Work:
             self.received - before.received,
             self.sent - before.sent,
         )
+
+
+def log_size(info: Mapping[str, Any]) -> int:
+    """Return the bytes in a server's log of writes, from the reply of ``INFO everything``.
+
+    While an earlier sync of the log is still in progress, the server keeps new writes in a buffer.
+    """
+    size: int = info["aof_current_size"] + info["aof_buffer_length"]
+    return size
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.measure import Measure, percentile
 from benchmarks.processes import process, until
-from benchmarks.redis_server import RedisServer, redis_server
+from benchmarks.redis_server import RedisServer, log_size, redis_server
 from benchmarks.report import Report, number
 from benchmarks.sides.perdure import alive, worker_command
 from benchmarks.tally import Tally, tally
@@ -194,7 +194,7 @@ class LocalRuns:
     def _look(self) -> dict[str, float]:
         told: Any = self._server.redis.info("everything")
         return dict(
-            zip(BYTES, (told["total_net_input_bytes"], told["aof_current_size"]), strict=True)
+            zip(BYTES, (told["total_net_input_bytes"], log_size(told)), strict=True)
         )
 
 
