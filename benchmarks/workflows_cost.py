@@ -193,9 +193,7 @@ class LocalRuns:
 
     def _look(self) -> dict[str, float]:
         told: Any = self._server.redis.info("everything")
-        return dict(
-            zip(BYTES, (told["total_net_input_bytes"], log_size(told)), strict=True)
-        )
+        return dict(zip(BYTES, (told["total_net_input_bytes"], log_size(told)), strict=True))
 
 
 @contextmanager
