@@ -15,7 +15,9 @@ from tests.trials.trial import Figures
 
 OWNER = "ann"
 PAGE = 500
-TRAFFIC = 2
+#: Processes of traffic, and its rate in starts and ends of runs a second: before each page, a scan
+#: waits up to ``PATIENCE`` seconds until the traffic keeps this rate.
+TRAFFIC, RATE, PATIENCE = 2, 1_000, 1.0
 
 
 @workflow("trial_parked")
@@ -44,12 +46,31 @@ def _traffic(settings: Settings, ended: Any, count: Any) -> None:
                 client.submit("trial_brief", inputs={}, submitted_by=OWNER)
             driver.play()
             with count.get_lock():
-                count.value += 20
+                count.value += 2 * 20
+
+
+class Traffic:
+    """Runs that start and end all the time, in other processes."""
+
+    def __init__(self, count: Any) -> None:
+        self._count = count
+        self._began, self._before = time.monotonic(), count.value
+
+    @property
+    def rate(self) -> float:
+        """The starts and ends a second since it began."""
+        return (self._count.value - self._before) / (time.monotonic() - self._began)
+
+    def keep(self) -> None:
+        """Wait until the traffic keeps its rate, or ``PATIENCE`` is over."""
+        until = time.monotonic() + PATIENCE
+        while self.rate < RATE and time.monotonic() < until:
+            time.sleep(0.005)
 
 
 @contextmanager
-def _with_traffic(ground: Ground) -> Iterator[Any]:
-    """Runs that start and end all the time; yields their number."""
+def _with_traffic(ground: Ground) -> Iterator[Traffic]:
+    """Start the traffic, and end it afterwards."""
     forked = multiprocessing.get_context("spawn")
     ended, count = forked.Event(), forked.Value("i", 0)
     processes = [
@@ -61,7 +82,7 @@ def _with_traffic(ground: Ground) -> Iterator[Any]:
     try:
         while not count.value:
             time.sleep(0.05)
-        yield count
+        yield Traffic(count)
     finally:
         ended.set()
         for each in processes:
@@ -82,18 +103,17 @@ def readers(size: int) -> Figures:
         driver.play(10 * size)
         scans = max(3, size // 50)
         missed = twice = 0
-        count = running.enter_context(_with_traffic(ground))
-        began, before = time.monotonic(), count.value
+        traffic = running.enter_context(_with_traffic(ground))
         for number in range(scans):
             for expected, found in (
-                (rest, _listed(ground.client)),
-                (asked, _asked(ground.client, OWNER if number % 2 else None)),
+                (rest, _listed(ground.client, traffic)),
+                (asked, _asked(ground.client, OWNER if number % 2 else None, traffic)),
                 (rest, _signalled(ground.client) if number % 100 == 0 else rest),
             ):
                 ids = [each for each in found if each in expected]
                 missed += len(expected) - len(set(ids))
                 twice += len(ids) - len(set(ids))
-        rate = (count.value - before) / (time.monotonic() - began)
+        rate = traffic.rate
     text = (
         f"{size:,} parked runs and {len(asked):,} questions, {scans} scans each beside {rate:.0f} "
         f"starts and ends a second: {missed} missed, {twice} twice"
@@ -101,9 +121,10 @@ def readers(size: int) -> Figures:
     return Figures(text, missed == twice == 0 and rate > 0)
 
 
-def _listed(client: Client) -> Iterable[str]:
+def _listed(client: Client, traffic: Traffic) -> Iterable[str]:
     cursor = None
     while True:
+        traffic.keep()
         page = client.runs(RunStatus.RUNNING, limit=PAGE, cursor=cursor)
         yield from (run.id for run in page.runs)
         cursor = page.cursor
@@ -111,9 +132,10 @@ def _listed(client: Client) -> Iterable[str]:
             return
 
 
-def _asked(client: Client, owner: str | None) -> Iterable[str]:
+def _asked(client: Client, owner: str | None, traffic: Traffic) -> Iterable[str]:
     cursor = None
     while True:
+        traffic.keep()
         page = client.inbox(PAGE, cursor, submitted_by=owner)
         yield from (each.run_id for each in page.waiting)
         cursor = page.cursor
