@@ -1,4 +1,4 @@
-"""What a run gets that goes on from the state of another one: the input in which the state is."""
+"""The input of a fork: the state of another run, with changes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ForkInput(BaseModel):
     as_node: str | None = None
 
     def namespaces(self) -> dict[str, Namespace]:
-        """Return the checkpoints of the state, of which nothing is stored yet.
+        """Return the state's checkpoints. None of their parts is stored yet.
 
         Raises:
             InvalidInput: the state was not made by ``packed``.
@@ -67,7 +67,7 @@ def fork_input(data: Any) -> ForkInput:
 
 
 def packed(spaces: Mapping[str, Namespace]) -> str:
-    """Return checkpoints, with all their values, as a short text."""
+    """Return checkpoints with all values as a short text."""
     data = {
         name: {
             "checkpoint": space.checkpoint,
@@ -84,7 +84,7 @@ def packed(spaces: Mapping[str, Namespace]) -> str:
 
 
 def unpacked(state: str, run_id: str) -> dict[str, Namespace]:
-    """Return the checkpoints of a state, of which nothing is stored yet.
+    """Return the checkpoints of a state. None of their parts is stored yet.
 
     Args:
         run_id: the run whose state it is.

@@ -1,4 +1,4 @@
-"""The text of an answer of data for people, which chats, MCP clients and threads show."""
+"""The text that people see of a structured answer. Chats, MCP clients and threads show it."""
 
 from __future__ import annotations
 
