@@ -27,8 +27,8 @@ class ForkInput(BaseModel):
         run, namespace, checkpoint, step: where the state is from.
         is_partial: whether tasks of its superstep have not begun.
         state: the checkpoints, compressed.
-        values: what is written to the state, encoded. None: nothing.
-        as_node: the node that has written it.
+        values: the values to write to the state, encoded. None: nothing.
+        as_node: the node that counts as their writer.
     """
 
     model_config = ConfigDict(extra="forbid")

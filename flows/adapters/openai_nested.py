@@ -101,7 +101,7 @@ async def call_tool(tool: FunctionTool, context: Any, text: str) -> Any:
 class NestedRunner(AgentRunner):
     """Runs an agent that is a tool in the workflow. All other agents run as ever.
 
-    The workflow is the one that calls the tool. ``Agent.as_tool`` holds its agent and calls
+    It is the workflow that calls the tool. ``Agent.as_tool`` holds its agent and calls
     ``Runner.run``, which asks the default runner. The SDK calls this hook experimental.
     """
 
