@@ -1,4 +1,4 @@
-"""Attribute names of OpenTelemetry's conventions for generative AI, used on the round's span."""
+"""Attribute names of OpenTelemetry's GenAI conventions, for the round's span."""
 
 from __future__ import annotations
 
