@@ -16,8 +16,9 @@ from perdure.flows.workflows.steps import AsyncSteps
 
 
 def arguments(given: Any) -> dict[str, Any]:
-    """Return the arguments of a call as JSON, for people. A model may have passed them as a
-    text.
+    """Return the arguments of a call as JSON, for people.
+
+    A model may have passed them as a text.
     """
     try:
         plain = json.loads(given) if isinstance(given, str) else storable(given, "the arguments")

@@ -145,10 +145,9 @@ def shown(value: Any) -> str:
 
 
 def asks_itself(node: Any) -> bool:
-    """Return whether a node's function calls ``interrupt``. It may do so itself, or by plain
-    functions.
+    """Return whether a node's function calls ``interrupt``.
 
-    A call by a method or by an object is not found.
+    It may do so itself, or by plain functions. A call by a method or by an object is not found.
     """
     left = [getattr(node, "func", None), getattr(node, "afunc", None), node]
     seen: set[int] = set()

@@ -117,8 +117,9 @@ class StoredChannel:
         return cls(version, texts, is_list, parts)
 
     def place(self) -> Any:
-        """Return the value's place in the index: its artifacts, its text, or None if it is
-        empty.
+        """Return the value's entry in the index.
+
+        It is its artifacts, its text, or None if it is empty.
         """
         if self.texts is None:
             return None
@@ -144,8 +145,9 @@ class Answered:
         return cls(digest_of(value), safe_text(text, SHOWN))
 
     def is_of(self, value: Any) -> bool:
-        """Return whether a question has the same value. A value that cannot be compared counts as
-        the same.
+        """Return whether a question has the same value.
+
+        A value that cannot be compared counts as the same.
         """
         return INCOMPARABLE in (self.digest, other := digest_of(value)) or self.digest == other
 
@@ -277,8 +279,9 @@ class RoundTasks:
 
 
 def is_under_way(space: Namespace, spaces: Mapping[str, Namespace]) -> bool:
-    """Return whether a subgraph's checkpoint is still under way. It is if the graphs above have not
-    gone on since.
+    """Return whether a subgraph's checkpoint is still under way.
+
+    It is if the graphs above have not gone on since.
     """
     return all(
         parent in spaces and spaces[parent].checkpoint["id"] == checkpoint

@@ -60,8 +60,9 @@ BRANCH = "branch:to:"
 def _by_path(
     graph: Pregel[Any, Any, Any, Any], path: str = ""
 ) -> Iterator[tuple[str, Pregel[Any, Any, Any, Any]]]:
-    """Return a graph and its subgraphs at any depth, by path. A path has the names of the nodes
-    that lead there.
+    """Return a graph and its subgraphs at any depth, by path.
+
+    A path has the names of the nodes that lead there.
     """
     yield path, graph
     for name, node in graph.nodes.items():

@@ -107,8 +107,9 @@ class GraphRound:
         named: Mapping[str, Any],
         may_retry: bool,
     ) -> Any:
-        """Run a node for a task, unless it waits. A round leaves tasks beyond its limit to another
-        round.
+        """Run a node for a task, unless it waits.
+
+        A round leaves tasks beyond its limit to another round.
 
         Args:
             may_retry: whether the graph itself retries a failed node.
@@ -343,8 +344,9 @@ class SubgraphStep(NodeStep):
 
 
 def stepping(graph: Pregel[Any, Any, Any, Any], this_round: GraphRound) -> Any:
-    """Return a copy of a graph that stops before each superstep. The round decides which of its
-    nodes run.
+    """Return a copy of a graph that stops before each superstep.
+
+    The round decides which of its nodes run.
     """
     own = copy.copy(graph)
     own.interrupt_before_nodes = "*"
@@ -357,10 +359,10 @@ def stepping(graph: Pregel[Any, Any, Any, Any], this_round: GraphRound) -> Any:
 
 
 def counted(channels: Mapping[str, Any], most: int | None) -> dict[str, Any]:
-    """Return a graph's channels that count to the flow's limit. They are RemainingSteps and
-    IsLastStep; the other channels are unchanged.
+    """Return a graph's channels that count to the flow's limit.
 
-    The library counts to the limit of one invocation, which here is one superstep.
+    They are RemainingSteps and IsLastStep; the other channels are unchanged. The library counts to
+    the limit of one invocation, which here is one superstep.
 
     Args:
         most: the flow's ``max_rounds``.

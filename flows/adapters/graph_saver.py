@@ -155,8 +155,9 @@ class RunSaver(StateReader):
     # Questions to people.
 
     def pending(self) -> Asked:
-        """Return all open questions of the graph, in task order. Each comes with the node that
-        asks.
+        """Return all open questions of the graph, in task order.
+
+        Each comes with the node that asks.
         """
         root = self.namespaces.get("")
         tasks = [] if root is None else sorted(root.tasks.values(), key=lambda task: task.path)
@@ -185,8 +186,9 @@ class RunSaver(StateReader):
         return 0 if innermost in self.namespaces else len(holders)
 
     def waiting(self) -> dict[str, Questions]:
-        """Return the waiting tasks by id, with their questions. The round does not have their
-        answers.
+        """Return the waiting tasks by id, with their questions.
+
+        The round does not have their answers.
         """
         return {
             name: asked
@@ -336,10 +338,10 @@ class RunSaver(StateReader):
         return {**task.data(), "namespace": name, "checkpoint": checkpoint}
 
     def _answers(self, before: TaskWrites | None, writes: Sequence[tuple[str, Any]]) -> Answers:
-        """Return the answered questions of a task, including this round's answer. That one counts
-        once the task has taken it.
+        """Return the answered questions of a task, including this round's answer.
 
-        The library writes all answers of a task whenever the task takes one.
+        That one counts once the task has taken it. The library writes all answers of a task
+        whenever the task takes one.
         """
         if before is None:
             return []

@@ -31,8 +31,9 @@ class StateReader(BaseCheckpointSaver[int]):
         return self
 
     def value(self, text: str, channel: str) -> Any:
-        """Return the value of a channel's text. The text is stored in the channel, or written by a
-        task.
+        """Return the value of a channel's text.
+
+        The text is stored in the channel, or written by a task.
         """
         return self._serializer.decode(text, self._what(channel))
 

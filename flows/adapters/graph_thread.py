@@ -48,8 +48,9 @@ def state_artifacts(saver: RunSaver, context: RoundContext) -> dict[str, str]:
 
 
 def take_state(saver: RunSaver, context: RoundContext) -> list[ThreadMessage]:
-    """Begin with the state of an earlier run in the thread. It is the last completed run of this
-    flow, if there is one.
+    """Begin with the state of an earlier run in the thread.
+
+    It is the last completed run of this flow, if there is one.
 
     Returns:
         The messages of the thread that are not part of this state.
@@ -164,8 +165,9 @@ def answer_of(output: Any) -> Any:
 
 
 def _without_bytes(value: Any) -> Any:
-    """Return JSON data without the bytes of files. An answer does not contain pictures and
-    documents of messages.
+    """Return JSON data without the bytes of files.
+
+    An answer does not contain pictures and documents of messages.
     """
     if isinstance(value, list):
         return [_without_bytes(each) for each in value]

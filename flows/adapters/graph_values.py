@@ -97,8 +97,9 @@ class StateSerializer:
         return self._packer.loads_typed((kind, packed))
 
     def _check(self, packed: bytes, what: str) -> None:
-        """Raise UnstorableValue if MessagePack data names an unknown type. Types of the state are
-        known.
+        """Raise UnstorableValue if MessagePack data names an unknown type.
+
+        Types of the state are known.
         """
 
         unknown: list[str] = []

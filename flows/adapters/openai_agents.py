@@ -368,8 +368,9 @@ async def _connected(server: MCPServer) -> AsyncIterator[None]:
 
 
 async def _refusal(steps: AsyncSteps, item: Any) -> str | None:
-    """Ask a person about a tool call. Return the words for the model. None if the call is
-    approved.
+    """Ask a person about a tool call.
+
+    Return the words for the model. None if the call is approved.
     """
     call = item.raw_item
     decided = await decision(steps, call.name, arguments(call.arguments), fixed=True)

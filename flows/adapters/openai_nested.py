@@ -43,8 +43,9 @@ def around(inner: Any, outer: _T) -> _T:
 
 
 def inner_of(each: Any) -> Any:
-    """Return the original that a step calls, or the object itself. It is a model, a tool, a handoff
-    or a server.
+    """Return the original that a step calls, or the object itself.
+
+    It is a model, a tool, a handoff or a server.
     """
     return getattr(each, _INNER, each)
 
@@ -63,8 +64,9 @@ def run_in_workflow(copies: AgentCopies, tool: FunctionTool) -> Callable[..., An
 
 
 class _Passing(BaseException):
-    """An error of Perdure on its way through the SDK. The SDK reports any Exception to the
-    model.
+    """An error of Perdure on its way through the SDK.
+
+    The SDK reports any Exception to the model.
     """
 
     def __init__(self, error: Exception) -> None:

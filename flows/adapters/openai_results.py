@@ -26,8 +26,9 @@ def result_type(tool: FunctionTool) -> TypeAdapter[Any] | None:
 
 
 def fingerprint(context: Any) -> str | None:
-    """Return the content of a workflow's context object, as JSON. The workflow gives the object to
-    its agent's tools.
+    """Return the content of a workflow's context object, as JSON.
+
+    The workflow gives the object to its agent's tools.
 
     Returns:
         None if there is no object, or if JSON cannot hold its content.

@@ -240,8 +240,9 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         return _Backend(agent_name=self.name, default_model_id=self.default_model_id, config=config)
 
     def get_default_run_id(self) -> str | None:
-        """Return an id for a run of the agent. It is the same whenever the workflow is run
-        again.
+        """Return an id for a run of the agent.
+
+        It is the same whenever the workflow is run again.
         """
         steps = current_steps()
         return None if steps is None else str(steps.uuid())

@@ -38,8 +38,9 @@ LIBRARY = "pydantic-ai"
 
 
 def earlier_history(steps: AsyncSteps) -> tuple[list[ModelMessage], list[ThreadMessage]]:
-    """Return the thread's last history, and the messages behind it. The history is that of the last
-    completed run.
+    """Return the thread's last history, and the messages behind it.
+
+    The history is that of the last completed run.
     """
     items, messages = earlier_items(steps, LIBRARY)
     try:

@@ -95,13 +95,12 @@ def approval_of(option: Any) -> Approval | None:
 
 
 def matching(patterns: Mapping[str, list[str]], otherwise: bool = False) -> Rule:
-    """Return a rule that decides by shell patterns. The rule says whether a call of a command needs
-    approval.
+    """Return a rule that decides by shell patterns.
 
-    It serves flows written in YAML. The patterns (``*``, ``?``, ``[...]``) belong to named
-    arguments. Approval is needed if any named argument matches one of its patterns. With
-    ``otherwise``, approval is needed unless every named argument does. A value that is not text is
-    matched as JSON.
+    The rule says whether a call of a command needs approval. It serves flows written in YAML. The
+    patterns (``*``, ``?``, ``[...]``) belong to named arguments. Approval is needed if any named
+    argument matches one of its patterns. With ``otherwise``, approval is needed unless every named
+    argument does. A value that is not text is matched as JSON.
     """
 
     def fits(args: Mapping[str, Any], name: str) -> bool:
@@ -145,11 +144,11 @@ def decision_about(
     check: Callable[[Mapping[str, Any]], Any],
     context: RoundContext,
 ) -> Approved | ApprovalRefused | Interrupt | None:
-    """Return a person's decision about a command. Without one, return the ``Interrupt`` that asks
-    for it.
+    """Return a person's decision about a command.
 
-    If a person has answered a question about this command, the answer decides, whatever the rule
-    says now. It counts only for exactly these arguments. For others, the person is asked again.
+    Without one, return the ``Interrupt`` that asks for it. If a person has answered a question
+    about this command, the answer decides, whatever the rule says now. It counts only for exactly
+    these arguments. For others, the person is asked again.
 
     Args:
         approval: the current rule of the code. None: the command needs no approval.

@@ -333,8 +333,9 @@ def parts_of(commands: Iterable[CommandSpec]) -> list[Any]:
 
 
 def lacks_of(parts: Iterable[Any]) -> str | None:
-    """Return the first missing dependency of a flow's parts. It is a sentence, or None if nothing
-    is missing.
+    """Return the first missing dependency of a flow's parts.
+
+    It is a sentence, or None if nothing is missing.
     """
     return next((lacks for part in parts if (lacks := getattr(part, "missing", None))), None)
 

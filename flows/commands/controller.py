@@ -70,8 +70,9 @@ class Controller(ABC):
 
     @abstractmethod
     def decide(self, context: RoundContext) -> Any:
-        """Return the next decision of the run. It depends on ``context`` alone (``async def`` works
-        too).
+        """Return the next decision of the run.
+
+        It depends on ``context`` alone (``async def`` works too).
 
         Returns:
             One of ``Command``, ``Finish`` and ``Interrupt``. Or a ``Turn``, which is added to the
@@ -87,10 +88,9 @@ class Controller(ABC):
         """
 
     def prompt_for(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
-        """Return this round's model request as JSON data for people. It is the request that
-        ``decide`` sends.
+        """Return this round's model request as JSON data for people.
 
-        It depends on ``context`` alone, and sends nothing.
+        It is the request that ``decide`` sends. It depends on ``context`` alone, and sends nothing.
 
         Args:
             tools: Whether the model can call tools.
@@ -110,18 +110,19 @@ class Controller(ABC):
 
 
 def controller(name: str) -> Callable[[_M], _M]:
-    """Register a controller for flows written in YAML. It is a class, or a function that returns
-    one.
+    """Register a controller for flows written in YAML.
 
-    The keys under Controller in such a flow (except ``finish``) are passed as keyword arguments.
+    It is a class, or a function that returns one. The keys under Controller in such a flow (except
+    ``finish``) are passed as keyword arguments.
 
     Raises:
         InvalidFlow: Another controller has this name.
     """
 
     def keep(maker: _M) -> _M:
-        """Register a controller class, and return it unchanged. A function that returns one is
-        accepted, too.
+        """Register a controller class, and return it unchanged.
+
+        A function that returns one is accepted, too.
         """
         registered_controllers.keep(name, maker)
         return maker

@@ -36,12 +36,12 @@ def flow_command(
     approval: Any = None,
     errors: Errors | None = None,
 ) -> CommandSpec:
-    """Return a command that starts another flow. It passes on a goal, and its result is the child
-    run's answer.
+    """Return a command that starts another flow.
 
-    Its arguments are ``goal`` and the inputs that the flow declares. The run that carries it out
-    waits for the child run without a worker. If the child does not complete, a controller that
-    reads errors observes ``{"error": "ChildFailed: ...", "run": its id}``.
+    It passes on a goal, and its result is the child run's answer. Its arguments are ``goal`` and
+    the inputs that the flow declares. The run that carries it out waits for the child run without a
+    worker. If the child does not complete, a controller that reads errors observes ``{"error":
+    "ChildFailed: ...", "run": its id}``.
 
     The flow is looked up when the command is used, so it may be registered later. A flow that only
     other workers have can be started too. Then the command accepts any inputs, and they are checked

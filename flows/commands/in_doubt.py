@@ -104,8 +104,9 @@ def settled(
 
 
 def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
-    """Parse a person's answer to the question of a doubt. The question is whether a command in
-    doubt has happened.
+    """Parse a person's answer to the question of a doubt.
+
+    The question is whether a command in doubt has happened.
 
     Returns:
         ``CarryOut`` to carry the command out again. Otherwise the command's result under
@@ -127,8 +128,9 @@ def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
 
 
 def retry_mark(context: RoundContext) -> dict[str, str]:
-    """Return the mark of a question's last retry of the run. It is a part of the question's
-    data.
+    """Return the mark of a question's last retry of the run.
+
+    It is a part of the question's data.
     """
     return {AFTER_RETRY: context.retried} if context.retried else {}
 

@@ -14,11 +14,11 @@ from perdure.flows.rounds.context import RoundContext
 
 @controller("scripted")
 class ScriptedController(Controller):
-    """A controller that returns scripted replies in order. They are equal on every worker and
-    attempt.
+    """A controller that returns scripted replies in order.
 
-    The length of the history determines the next reply, since each reply that does not end the run
-    adds one turn. An ``Interrupt`` in the script is returned before the reply that follows it.
+    They are equal on every worker and attempt. The length of the history determines the next reply,
+    since each reply that does not end the run adds one turn. An ``Interrupt`` in the script is
+    returned before the reply that follows it.
 
     Args:
         replies: Values that ``Controller.decide`` may return.

@@ -87,8 +87,9 @@ def _rest_field(line: str) -> re.Match[str] | None:
 
 
 def _entries(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the name and description of each documented argument. The lines are the sections of a
-    docstring.
+    """Yield the name and description of each documented argument.
+
+    The lines are the sections of a docstring.
     """
     place = 0
     while place < len(lines):

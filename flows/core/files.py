@@ -234,8 +234,9 @@ def files_of(files: Sequence[Any] | None) -> tuple[File, ...]:
 
 
 def check_together(files: Sequence[File]) -> None:
-    """Raise InvalidInput if files exceed the limits for one step. They are too many, or too large
-    together.
+    """Raise InvalidInput if files exceed the limits for one step.
+
+    They are too many, or too large together.
     """
     size = sum(len(each.content) for each in files)
     if size > MOST_TOGETHER or len(files) > MOST_FILES:

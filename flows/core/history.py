@@ -75,8 +75,9 @@ class History(Sequence[Turn]):
         return (self[number] for number in range(self.forgotten, self._length))
 
     def without(self, places: Sequence[int]) -> History:
-        """Return this history without the turns at some positions. The positions are in ascending
-        order.
+        """Return this history without the turns at some positions.
+
+        The positions are in ascending order.
         """
         beside = set(places)
         first = self._length

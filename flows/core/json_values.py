@@ -140,10 +140,10 @@ def canonical(value: Any) -> str:
 
 
 def read(text: str) -> Any:
-    """Decode a JSON text as ``json.loads`` does. It takes half of the time if ``canonical`` wrote
-    the text.
+    """Decode a JSON text as ``json.loads`` does.
 
-    It raises the errors of ``json.loads``.
+    It takes half of the time if ``canonical`` wrote the text. It raises the errors of
+    ``json.loads``.
     """
     try:
         value, end = _decode(text)

@@ -153,8 +153,9 @@ Outcome = Advance | End | Interrupt | Renew
 
 
 def with_artifacts(outcome: Outcome, artifacts: Mapping[str, str]) -> Outcome:
-    """Return an outcome that also keeps these artifacts. They are kept even if its end is put
-    off.
+    """Return an outcome that also keeps these artifacts.
+
+    They are kept even if its end is put off.
     """
     if not artifacts or isinstance(outcome, Interrupt):
         return outcome

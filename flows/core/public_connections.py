@@ -38,10 +38,10 @@ def connect(addresses: list[Address], port: int, end: float) -> socket.socket:
 def cut_off(
     connection: socket.socket, end: float, cancelled: threading.Event | None = None
 ) -> Iterator[None]:
-    """Shut down the connection at its time limit. It belongs to the ``with`` block. A cancelled
-    round ends it, too.
+    """Shut down the connection at its time limit.
 
-    Without this, a server that sends one byte now and then could hold the round for ever.
+    It belongs to the ``with`` block. A cancelled round ends it, too. Without this, a server that
+    sends one byte now and then could hold the round for ever.
     """
     over = threading.Event()
     cancelled = threading.Event() if cancelled is None else cancelled

@@ -26,15 +26,17 @@ Outcome = TypeVar("Outcome", bound=Advance | End)
 
 
 def public(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the public extra fields of a model's reply. People, prompts and commands may see
-    them.
+    """Return the public extra fields of a model's reply.
+
+    People, prompts and commands may see them.
     """
     return {name: value for name, value in extras.items() if not name.startswith("_")}
 
 
 def bytes_of_reply(extras: Mapping[str, Any]) -> int:
-    """Return the size in bytes of a stored reply. It is the size of the form that is sent back to
-    the model.
+    """Return the size in bytes of a stored reply.
+
+    It is the size of the form that is sent back to the model.
     """
     reply = extras.get(REPLY)
     if isinstance(reply, Mapping):

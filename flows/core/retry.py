@@ -112,8 +112,9 @@ class Retry:
 
     @staticmethod
     def names(listed: Sequence[Any], error: BaseException) -> bool:
-        """Return whether a list names the class of ``error``. The name of a base class counts,
-        too.
+        """Return whether a list names the class of ``error``.
+
+        The name of a base class counts, too.
         """
         own = {
             name

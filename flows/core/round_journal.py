@@ -97,10 +97,10 @@ class Journal:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether this attempt may be cut off without a doubt. A doubt is about the outcome of a
-        command.
+        """Whether this attempt may be cut off without a doubt.
 
-        It has begun only idempotent commands, and no intent stands.
+        A doubt is about the outcome of a command. It has begun only idempotent commands, and no
+        intent stands.
         """
         return self.is_repeatable is True and not self._lines
 

@@ -1,5 +1,6 @@
-"""The arguments of a command, as a pydantic model. It is made from the signature once per
-function.
+"""The arguments of a command, as a pydantic model.
+
+It is made from the signature once per function.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from perdure.flows.core.validation import faults_text
 
 
 class ArgumentSchema(GenerateJsonSchema):
-    """A generator of JSON schemas without unsupported defaults. It omits defaults that JSON cannot
-    hold, without a warning.
+    """A generator of JSON schemas without unsupported defaults.
+
+    It omits defaults that JSON cannot hold, without a warning.
     """
 
     ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {  # type: ignore[misc]
@@ -166,11 +168,10 @@ def _is_described(hint: Any) -> bool:
 def _hints(
     function: Callable[..., Any], name: str, parameters: list[inspect.Parameter]
 ) -> dict[str, Any]:
-    """Return the evaluated annotations of parameters, by name. They are parameters of a command's
-    function.
+    """Return the evaluated annotations of parameters, by name.
 
-    The parameter ``context`` is not among them, since its annotation may exist for type checkers
-    only.
+    They are parameters of a command's function. The parameter ``context`` is not among them, since
+    its annotation may exist for type checkers only.
     """
     annotations = {p.name: Any if p.annotation is p.empty else p.annotation for p in parameters}
     holder = types.SimpleNamespace(__annotations__=annotations)

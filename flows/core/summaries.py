@@ -36,8 +36,9 @@ def shown(value: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """Return a short digest of a stored value's JSON. It is the beginning of the SHA-256, to
-    recognize the value.
+    """Return a short digest of a stored value's JSON.
+
+    It is the beginning of the SHA-256, to recognize the value.
     """
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 

@@ -47,9 +47,7 @@ def is_seconds(value: object) -> bool:
 
 
 def faults_text(error: ValidationError) -> str:
-    """Return the faults that pydantic found in a value: each place in it, and the expected
-    value.
-    """
+    """Return the faults that pydantic found, with place and expectation."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(
         f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" if fault["loc"] else fault["msg"]

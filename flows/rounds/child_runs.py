@@ -150,11 +150,11 @@ class RoundWithChildren(RoundFacts[Deps]):
         timeout: float | timedelta | str | None = None,
         name: str | None = None,
     ) -> Group:
-        """Wait for children of a group that ``start`` started. This run is paused until enough of
-        them have ended.
+        """Wait for children of a group that ``start`` started.
 
-        When this round is done, the group is forgotten, and children that still run are stopped. If
-        the time is over before, they go on, and a later round may join them.
+        This run is paused until enough of them have ended. When this round is done, the group is
+        forgotten, and children that still run are stopped. If the time is over before, they go on,
+        and a later round may join them.
 
         Args:
             group: the name returned by ``start``.

@@ -172,8 +172,9 @@ class Group(Sequence[Ended]):
 
     @property
     def by_place(self) -> list[Any]:
-        """The answer of each child, in the order of the items. None for a child without an answer
-        (so far).
+        """The answer of each child, in the order of the items.
+
+        None for a child without an answer (so far).
         """
         answers = {each.place: each.answer for each in self._ended if each.ok}
         return [answers.get(place) for place in range(self.total)]
@@ -225,8 +226,9 @@ class ChildFailed(FatalError):
 
 
 def continuing(run_id: str, status: str) -> str:
-    """Return the command that continues a run. Empty if no command continues a run with this
-    status.
+    """Return the command that continues a run.
+
+    Empty if no command continues a run with this status.
     """
     commands = {
         "errored": f"perdure retry {run_id}",

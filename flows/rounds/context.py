@@ -107,11 +107,11 @@ class RoundContext(RoundWithChildren[Deps]):
         return self.note_access.open(namespace)
 
     def once(self, name: str, function: Callable[[], Any]) -> Any:
-        """Return the result recorded under a name in this step. Without one, call the function and
-        record its result.
+        """Return the result recorded under a name in this step.
 
-        The result is recorded as soon as it is known. A later attempt of this round gets the
-        recorded result without a call. The first recorded result wins.
+        Without one, call the function and record its result. The result is recorded as soon as it
+        is known. A later attempt of this round gets the recorded result without a call. The first
+        recorded result wins.
 
         A result of more than ``max_addition_bytes`` is kept as an artifact, until the round is
         committed. A worker can die between the call and the record, and the function is then called
@@ -296,11 +296,11 @@ class RoundContext(RoundWithChildren[Deps]):
         timeout: float | timedelta | str | None = None,
         name: str | None = None,
     ) -> ReceivedSignal | None:
-        """Pause the run until one of these signals arrives. It waits as ``sleep`` does, and returns
-        the first.
+        """Pause the run until one of these signals arrives.
 
-        A signal that came before is there at once. Each is used once: the commit of this round
-        takes it. Every attempt of the round gets the same one.
+        It waits as ``sleep`` does, and returns the first. A signal that came before is there at
+        once. Each is used once: the commit of this round takes it. Every attempt of the round gets
+        the same one.
 
         Args:
             signals: up to 8 names.

@@ -222,8 +222,9 @@ class RoundFacts(Generic[Deps]):
         return self.key_of(self.command)
 
     def key_of(self, command: Command | None) -> str:
-        """Return the idempotency key of a command. If ``command`` is None, return that of the
-        round.
+        """Return the idempotency key of a command.
+
+        If ``command`` is None, return that of the round.
         """
         subject = (
             {"command": command.name, "args": dict(command.args)}
@@ -279,8 +280,7 @@ class RoundFacts(Generic[Deps]):
         self.signals.progress = report
 
     def stream(self, text: str, kind: str = "text", part: str = "") -> None:
-        """Show a piece of text at once to watchers of the run, such as a model's reply while it
-        arrives.
+        """Show a piece of text at once to people who watch the run.
 
         It costs no request, and is not stored with the run. See ``Client.stream``.
 

@@ -194,17 +194,18 @@ class Flow(ABC):
 
     @classmethod
     def is_checked(cls) -> bool:
-        """Return whether this very flow class was checked and is valid. A check of a base class
-        does not count.
+        """Return whether this very flow class was checked and is valid.
+
+        A check of a base class does not count.
         """
         return cls.__dict__.get("_passed", False) is True
 
     @classmethod
     def mark_checked(cls) -> None:
-        """Record that this very flow class was checked and is valid. Its base classes are not
-        meant.
+        """Record that this very flow class was checked and is valid.
 
-        A fresh object plays every round, so the check is not repeated for each object.
+        Its base classes are not meant. A fresh object plays every round, so the check is not
+        repeated for each object.
         """
         cls._passed = True
 
@@ -332,8 +333,9 @@ class Flow(ABC):
 
 
 def check_nodes(flow: Flow) -> None:
-    """Raise InvalidFlow if a flow's nodes are not valid. It checks names, roles, and the nodes to
-    pause at.
+    """Raise InvalidFlow if a flow's nodes are not valid.
+
+    It checks names, roles, and the nodes to pause at.
     """
     what = title(flow)
     if not flow.nodes:
@@ -363,8 +365,9 @@ def check_nodes(flow: Flow) -> None:
 
 
 def check_limits(flow: Flow) -> None:
-    """Raise InvalidFlow if a limit of a flow is not valid. The limits are those of cycles, history,
-    seconds and budgets.
+    """Raise InvalidFlow if a limit of a flow is not valid.
+
+    The limits are those of cycles, history, seconds and budgets.
     """
     what = title(flow)
     for setting in ("max_rounds", "keep_turns", "keep_events"):

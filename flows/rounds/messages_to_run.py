@@ -149,15 +149,17 @@ def put_off(
 
 
 def open_asks(context: RoundContext) -> list[int]:
-    """Return the numbers of the open asks, oldest first. The run has read them, and has not
-    replied.
+    """Return the numbers of the open asks, oldest first.
+
+    The run has read them, and has not replied.
     """
     return list(context.committed.get(OPEN_ASKS) or ())
 
 
 def after_replies(context: RoundContext) -> dict[str, Any]:
-    """Return the run's value of open asks after the replies of a round. Empty if the round replied
-    to none.
+    """Return the run's value of open asks after the replies of a round.
+
+    Empty if the round replied to none.
     """
     replied = {number for name, number in context.mailbox.replies if name == ASK}
     if not replied:
@@ -166,8 +168,9 @@ def after_replies(context: RoundContext) -> dict[str, Any]:
 
 
 def reply(context: RoundContext, answer: Any, number: int | None = None) -> dict[str, Any]:
-    """Reply to a person's question. ``number`` chooses one, else the oldest open question gets the
-    answer.
+    """Reply to a person's question.
+
+    ``number`` chooses one, else the oldest open question gets the answer.
     """
     asks = open_asks(context)
     if not asks or number not in (None, *asks):

@@ -90,8 +90,9 @@ class NoteStore(Protocol):
         """Return the note with this key, or None."""
 
     def search(self, namespace: str, words: str, limit: int) -> Sequence[Note]:
-        """Return the notes that fit the words, the best first. Without words, return the newest
-        first.
+        """Return the notes that fit the words, the best first.
+
+        Without words, return the newest first.
         """
 
     def forget(self, namespace: str, key: str) -> bool:
@@ -140,11 +141,11 @@ class Notes:
         return self._store.get(self.namespace, key)
 
     def search(self, words: str = "", limit: int = FOUND) -> list[Note]:
-        """Return the notes that fit the words, the best first. Without words, return the newest
-        first.
+        """Return the notes that fit the words, the best first.
 
-        The default store finds plain words: a note fits if it has one of them, or a longer word
-        that begins with it. Notes with more of them come first, and newer ones before older ones.
+        Without words, return the newest first. The default store finds plain words: a note fits if
+        it has one of them, or a longer word that begins with it. Notes with more of them come
+        first, and newer ones before older ones.
         """
         return list(self._store.search(self.namespace, words, limit))[:limit]
 

@@ -223,10 +223,9 @@ class Mailbox:
         return self._take_first([checked_signal(name)])
 
     def next_after(self, name: str, number: int) -> ReceivedSignal | None:
-        """Return the next unused signal after the one of this number. None if the run has no such
-        signal now.
+        """Return the next unused signal after the one of this number.
 
-        It stays unused.
+        None if the run has no such signal now. It stays unused.
         """
         used = self.used
         self.used = {**used, name: max(number, self._used(name))}
@@ -246,8 +245,9 @@ class Mailbox:
         return signals
 
     def all_unread(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
-        """Return the unread signals of these names, in order of arrival. At most ``most`` are
-        returned.
+        """Return the unread signals of these names, in order of arrival.
+
+        At most ``most`` are returned.
         """
         unread = (each for each in self._sent if each.name in names)
         return [each for each in unread if each.number > self._used(each.name)][:most]

@@ -74,8 +74,9 @@ def _digest_of_atoms(*args: Any) -> str:
 
 
 def _hidden(function: Any, depth: int) -> list[Any]:
-    """Return the hidden values of a function that can be compared. Hidden values are not among its
-    arguments.
+    """Return the hidden values of a function that can be compared.
+
+    Hidden values are not among its arguments.
     """
     if depth == 0:
         return []

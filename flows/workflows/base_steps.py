@@ -169,8 +169,9 @@ class BaseSteps:
         raise Restart(inputs)
 
     def is_ahead(self, kind: Kind, name: str, of: str) -> bool:
-        """Return whether the journal has an unreached entry for these arguments. The function has
-        not asked for it yet.
+        """Return whether the journal has an unreached entry for these arguments.
+
+        The function has not asked for it yet.
 
         Args:
             of: the digest of the arguments.
@@ -182,8 +183,9 @@ class BaseSteps:
         return self._script.is_replaying()
 
     def is_answered_ahead(self, name: str) -> bool:
-        """Return whether a person has answered a question not reached yet. The function asks it
-        under this name.
+        """Return whether a person has answered a question not reached yet.
+
+        The function asks it under this name.
         """
         asked = self.context.asked
         if not (self.context.answered and isinstance(asked, Mapping)):

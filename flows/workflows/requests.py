@@ -53,8 +53,9 @@ class AskRequest(Request):
     expects: TypeAdapter[Any] | None = None
 
     def read(self, answer: Any) -> tuple[Any, str]:
-        """Return an answer as JSON data of its type, and its fault. The fault is empty if the
-        answer is valid.
+        """Return an answer as JSON data of its type, and its fault.
+
+        The fault is empty if the answer is valid.
         """
         if self.expects is None:
             return answer, ""

@@ -1,6 +1,4 @@
-"""One round of a workflow: it carries out the next requests of the function, and decides what
-follows.
-"""
+"""One round of a workflow: it carries out the next requests, and decides what follows."""
 
 from __future__ import annotations
 
@@ -253,10 +251,10 @@ class WorkflowRound:
         return [each.result() for each in futures]
 
     def _carry_out_beside(self, sibling: Sibling) -> JournalEntry | Interrupt:
-        """Carry out one of several steps, or return its recorded entry. An earlier attempt may have
-        recorded it.
+        """Carry out one of several steps, or return its recorded entry.
 
-        The result is recorded at once, since other steps may take longer.
+        An earlier attempt may have recorded it. The result is recorded at once, since other steps
+        may take longer.
         """
         step, context = sibling.step, sibling.context
         failure = self._name_of_failure(sibling)

@@ -341,11 +341,11 @@ class LiveScript(_Script):
         return future
 
     def _next_of_a_line(self, request: Request) -> JournalEntry | None:
-        """Return the entry for a request if it is available at once. The coroutine then does not
-        stand still.
+        """Return the entry for a request if it is available at once.
 
-        This is so where the coroutine does one thing after another: it waits for nothing else,
-        nothing else is ready to run, and the journal has this entry next.
+        The coroutine then does not stand still. This is so where the coroutine does one thing after
+        another: it waits for nothing else, nothing else is ready to run, and the journal has this
+        entry next.
         """
         if self._given == len(self._journal) or self._waiting or not self._loop.is_idle():
             return None

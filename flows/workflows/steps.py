@@ -97,10 +97,10 @@ class Steps(BaseSteps):
     def step(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any: ...
 
     def step(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call a function once, and return its result. Later runs of this function get the same
-        result.
+        """Call a function once, and return its result.
 
-        It is a round of the run. Its result is committed before the next step begins.
+        Later runs of this function get the same result. It is a round of the run. Its result is
+        committed before the next step begins.
 
         Args:
             function: a plain function, or a coroutine function. If it has a parameter ``context``,
@@ -226,11 +226,11 @@ class Steps(BaseSteps):
         name: str | None = None,
         **options: Any,
     ) -> list[Any]:
-        """Start a run for each item, and return their answers. It waits for the runs, and returns a
-        list in the order of the items.
+        """Start a run for each item, and return their answers.
 
-        With another ``wait`` than ``all``, the place of a run that has not succeeded, or has not
-        ended, is None. ``RoundContext.map`` also tells their errors.
+        It waits for the runs, and returns a list in the order of the items. With another ``wait``
+        than ``all``, the place of a run that has not succeeded, or has not ended, is None.
+        ``RoundContext.map`` also tells their errors.
 
         Args:
             options: the options of ``RoundContext.map``: ``goal``, ``inputs``, ``max_concurrency``,

@@ -403,8 +403,9 @@ class ModelController(Controller):
 
 
 def _traces_of(prompt: Prompt, context: RoundContext, tools: bool) -> dict[str, Any]:
-    """Return the facts that identify a prompt in an event. With them, it can be built again and
-    compared.
+    """Return the facts that identify a prompt in an event.
+
+    With them, it can be built again and compared.
     """
     traces: dict[str, Any] = {"turns": len(context.history), "digest": prompt.digest}
     return traces if tools else {**traces, "tools": False}
@@ -415,10 +416,10 @@ def _listed(models: Any) -> Any:
 
 
 def _shower(context: RoundContext) -> Callable[[Piece], None]:
-    """Return a function that shows a model's incoming reply. It shows live text, and reports
-    progress.
+    """Return a function that shows a model's incoming reply.
 
-    Progress is the end of the text. It is reported at most once in TOLD_EVERY seconds.
+    It shows live text, and reports progress. Progress is the end of the text. It is reported at
+    most once in TOLD_EVERY seconds.
     """
     last_report, tail = 0.0, ""
 

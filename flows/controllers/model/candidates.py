@@ -130,8 +130,9 @@ def goes_on(failure: Failure, fallback: FallbackKeys, context: RoundContext) -> 
 
 
 def _counts(error: Exception) -> bool:
-    """Return whether a busy provider's error counts as an attempt. Only a fake model's error
-    does.
+    """Return whether a busy provider's error counts as an attempt.
+
+    Only a fake model's error does.
     """
     return isinstance(error, RetryableError) and error.counts
 

@@ -16,10 +16,10 @@ from perdure.flows.controllers.model.stand_ins import fault_of_stand_in
 
 
 def doubtful_models(settings: ModelSettings) -> Iterator[str]:
-    """Yield a sentence for each model that needs ``model_url``. A worker without this setting
-    cannot ask it.
+    """Yield a sentence for each model that needs ``model_url``.
 
-    Only providers are checked: they may have models that this release does not know.
+    A worker without this setting cannot ask it. Only providers are checked: they may have models
+    that this release does not know.
     """
     if missing() is not None:
         return

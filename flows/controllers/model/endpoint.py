@@ -111,10 +111,10 @@ def target_of(model: str | None, url: str | None, key: str | None, endpoint: End
 
 
 def is_of_a_provider(model: str) -> bool:
-    """Return whether a model's name has a known provider prefix. The model library knows the
-    provider.
+    """Return whether a model's name has a known provider prefix.
 
-    Many servers' own model names contain a colon too (``llama3:8b``).
+    The model library knows the provider. Many servers' own model names contain a colon too
+    (``llama3:8b``).
     """
     provider, colon, _ = model.partition(":")
     if not colon:

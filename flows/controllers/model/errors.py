@@ -178,10 +178,9 @@ def _translate_connection_error(error: BaseException, text: str, model: str) -> 
 
 
 def no_reply(body: bytes, error: BaseException, model: str, secrets: Iterable[str]) -> ModelFailed:
-    """Return the error for a 200 response without a reply. The model's server answered with a page
-    or an error.
+    """Return the error for a 200 response without a reply.
 
-    No model was used, so nothing is charged.
+    The model's server answered with a page or an error. No model was used, so nothing is charged.
     """
     text = _message_in(body.decode("utf-8", "replace").strip()) or _error_text(error, secrets)
     shown = safe_text(scrubbed(text, secrets), TOLD)

@@ -112,8 +112,9 @@ def loaded(messages: Sequence[ChatMessage], context: RoundContext) -> Sequence[C
 
 
 def _fitting(messages: Sequence[ChatMessage], submitted: set[str]) -> set[str]:
-    """Return the names of the files that fit into a request. Submitted files come first, then the
-    newest.
+    """Return the names of the files that fit into a request.
+
+    Submitted files come first, then the newest.
     """
     references = [
         each.file

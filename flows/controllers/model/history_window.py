@@ -157,8 +157,9 @@ def _view(
 def _newest(
     history: Sequence[Turn], window: Window, tokens_of: Callable[[Group], float]
 ) -> _Newest:
-    """Return the newest groups that may fit. They go back to the last drop, the beginning, or the
-    first group that does not fit.
+    """Return the newest groups that may fit.
+
+    They go back to the last drop, the beginning, or the first group that does not fit.
     """
     newest: list[_Placed] = []
     begin, tokens = len(history), 0.0
@@ -179,8 +180,9 @@ def _newest(
 
 
 def _fitting(newest: Sequence[_Placed], most: int, room: float) -> int:
-    """Return how many newest groups fit, at least one. ``most`` limits the groups, ``room`` their
-    tokens.
+    """Return how many newest groups fit, at least one.
+
+    ``most`` limits the groups, ``room`` their tokens.
     """
     return max(1, sum(place.tokens_to_end <= room for place in newest[:most]))
 

@@ -53,8 +53,9 @@ def is_leaked_call(text: str, names: Collection[str]) -> bool:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """Yield the JSON values at the beginning of a text: the first value, or its items if it is a
-    list.
+    """Yield the JSON values at the beginning of a text.
+
+    They are the first value, or its items if it is a list.
     """
     if not text.startswith(("{", "[")):
         return

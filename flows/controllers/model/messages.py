@@ -287,8 +287,9 @@ def _files_in(observations: Iterable[Any]) -> list[UserMessage]:
 
 
 def _as_json(command: Command) -> str:
-    """Convert a command to a reply in JSON, thoughts first. A model without tools replies in this
-    form.
+    """Convert a command to a reply in JSON, thoughts first.
+
+    A model without tools replies in this form.
     """
     fields = {**public(command.extras), "command": command.name, "command_args": dict(command.args)}
     return (

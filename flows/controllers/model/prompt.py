@@ -148,8 +148,9 @@ def prompt_of(
 
 
 def _feedback(feedback: Any, context: RoundContext, visible: WindowView) -> list[ChatMessage]:
-    """Return the message with a person's last feedback. Empty if the feedback is shown with its
-    turn.
+    """Return the message with a person's last feedback.
+
+    Empty if the feedback is shown with its turn.
     """
     if feedback in (None, "") or not len(context.history):
         return []

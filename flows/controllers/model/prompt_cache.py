@@ -32,8 +32,9 @@ _ANTHROPIC_HOST = "api.anthropic.com"
 
 
 def with_caching(options: Mapping[str, Any], model: Model, run_id: str) -> dict[str, Any]:
-    """Return a request's settings with those for caching. They ask the model's provider to use its
-    cache.
+    """Return a request's settings with those for caching.
+
+    They ask the model's provider to use its cache.
 
     Args:
         options: The settings of the flow. They have precedence: if any of them is about a cache,
@@ -64,11 +65,10 @@ def is_asked_for(options: Mapping[str, Any]) -> bool:
 
 
 def content_of(message: UserMessage, model: Model, caches: bool) -> str | list[UserContent]:
-    """Return a user message's content, with a mark after its repeated part. Later requests repeat
-    that part.
+    """Return a user message's content, with a mark after its repeated part.
 
-    Without the mark the provider would cache the message as a whole, and the next request would not
-    match it.
+    Later requests repeat that part. Without the mark the provider would cache the message as a
+    whole, and the next request would not match it.
 
     Args:
         caches: Whether the request asks for a cache.

@@ -176,12 +176,11 @@ def send_reasoning(model: Any) -> None:
 
 
 def takes_reasoning(model: Any, response: ModelResponse) -> bool:
-    """Return whether Groq accepts an earlier reply's reasoning. It depends on the model of the
-    request.
+    """Return whether Groq accepts an earlier reply's reasoning.
 
-    Groq refuses reasoning in a request to a model that has none, so a reply of another model is
-    sent without it. It uses the reasoning of replies with tool calls. It drops that of answers, as
-    these models' format requires.
+    It depends on the model of the request. Groq refuses reasoning in a request to a model that has
+    none, so a reply of another model is sent without it. It uses the reasoning of replies with tool
+    calls. It drops that of answers, as these models' format requires.
     """
     if not getattr(model, _MARK, False) or response.model_name != model.model_name:
         return False

@@ -85,8 +85,9 @@ def faults_of_settings(settings: Mapping[str, Any]) -> Iterator[Fault]:
 def faults_of_provider(
     arguments: Mapping[str, Any], model: str | None, base_url: str | None, api_key: str | None
 ) -> Iterator[Fault]:
-    """Yield the faults of a flow's key ``provider``. They are the arguments of the provider's
-    class.
+    """Yield the faults of a flow's key ``provider``.
+
+    They are the arguments of the provider's class.
     """
     prefix, colon, _ = (model or "").partition(":")
     if not colon or base_url is not None:
@@ -126,8 +127,9 @@ def faults_of_provider(
 
 
 def arguments_of(provider: str) -> set[str]:
-    """Return the provider arguments that a file can express. They are names of arguments of its
-    class.
+    """Return the provider arguments that a file can express.
+
+    They are names of arguments of its class.
 
     Returns:
         An empty set if the class is not available here.

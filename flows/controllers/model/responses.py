@@ -139,10 +139,9 @@ def _is_blank(part: theirs.ModelResponsePart) -> bool:
 def _would_be_words(
     part: theirs.ThinkingPart, response: theirs.ModelResponse, model: Model
 ) -> bool:
-    """Return whether the library would send reasoning between tags. It would be inside the reply's
-    text.
+    """Return whether the library would send reasoning between tags.
 
-    The model would read it there as its own text.
+    It would be inside the reply's text. The model would read it there as its own text.
     """
     if (
         part.provider_name or response.provider_name

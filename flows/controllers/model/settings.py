@@ -67,8 +67,9 @@ NAMES = ("goal", "inputs", "node_goal", "commands", "budgets", "values", "recall
 
 
 def check_template(source: str) -> None:
-    """Raise InvalidFlow if a prompt template is not valid. It may have a syntax error or an unknown
-    name.
+    """Raise InvalidFlow if a prompt template is not valid.
+
+    It may have a syntax error or an unknown name.
     """
     from jinja2 import TemplateSyntaxError, meta
 

@@ -59,10 +59,9 @@ class DoneMarker:
 
     @property
     def is_no_reply(self) -> bool:
-        """Whether a model's server answered 200 without a stream. The content is a page or an
-        error.
+        """Whether a model's server answered 200 without a stream.
 
-        No model was used in that case.
+        The content is a page or an error. No model was used in that case.
         """
         text = self.body.strip()
         # Some servers use another content type for streams.
