@@ -1,4 +1,4 @@
-"""Approvals of an agent's tool calls, in a workflow."""
+"""A person's approvals of an agent's tool calls, in a workflow."""
 
 from __future__ import annotations
 

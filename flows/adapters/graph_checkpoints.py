@@ -290,7 +290,7 @@ def is_under_way(space: Namespace, spaces: Mapping[str, Namespace]) -> bool:
 
 
 def resumed(spaces: Mapping[str, Namespace]) -> set[str]:
-    """Return the tasks and nodes with a graph under way inside. The set has ids and names."""
+    """Return the tasks and nodes with a subgraph under way. Tasks are ids, nodes are names."""
     found: set[str] = set()
     for name, space in spaces.items():
         if name and is_under_way(space, spaces):

@@ -138,7 +138,7 @@ class GraphFlow(Flow):
         return End(output={"status": "unfinished"})
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Carry out a superstep of the graph, or ask a person. A node may ask, or be in doubt."""
+        """Carry out a superstep of the graph, or ask a person. A node asks, or is in doubt."""
         if FORK in context.inputs and INDEX not in context.committed:
             return self._start_fork(fork_input(context.inputs[FORK]), context)
         usage = UsageCounter(context)

@@ -26,10 +26,10 @@ def fork(
     goal: str | None = None,
     **options: Any,
 ) -> Any:
-    """Submit a run that continues an earlier state of another run. The other run does not change.
+    """Submit a run that continues an earlier state of another run.
 
-    The fork may begin where a superstep had asked a person. Nodes of it that had ended do not run
-    again, and the question is asked again. If it asked none, all its nodes run.
+    The other run does not change. If the superstep had asked a person, its finished nodes do not
+    run again, and the question is asked again. Otherwise all its nodes run.
 
     Args:
         client: of the run's server.

@@ -308,9 +308,10 @@ class _Stepping:
         )
 
     def _server(self, server: MCPServer) -> MCPServer:
-        """Return a copy of an MCP server that works in steps. They list and call its tools.
+        """Return a copy of an MCP server that works in steps.
 
-        Each step opens a new connection, since another worker may carry it out.
+        Steps list and call its tools. Each step opens a new connection, since another worker may
+        carry it out.
         """
         server = inner_of(server)
         own = copy.copy(server)

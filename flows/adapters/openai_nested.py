@@ -45,7 +45,7 @@ def around(inner: Any, outer: _T) -> _T:
 def inner_of(each: Any) -> Any:
     """Return the original that a step calls, or the object itself.
 
-    It is a model, a tool, a handoff or a server.
+    The object is a model, a tool, a handoff or a server.
     """
     return getattr(each, _INNER, each)
 
@@ -75,10 +75,11 @@ class _Passing(BaseException):
 
 
 async def call_tool(tool: FunctionTool, context: Any, text: str) -> Any:
-    """Call a tool's function as the SDK does. Raise the errors that are meant for Perdure.
+    """Call a tool's function as the SDK does.
 
-    The SDK converts each exception to a text for the model. A FatalError ends the run, and a
-    RetryableError repeats the step, also if a tool raises them.
+    Errors that are meant for Perdure are raised. The SDK converts each exception to a text for the
+    model. A FatalError ends the run, and a RetryableError repeats the step, also if a tool raises
+    them.
     """
     invoker: Any = tool.on_invoke_tool
     function = getattr(invoker, "_invoke_tool_impl", None)
@@ -101,10 +102,10 @@ async def call_tool(tool: FunctionTool, context: Any, text: str) -> Any:
 
 
 class NestedRunner(AgentRunner):
-    """Runs an agent that is a tool in the workflow. All other agents run as ever.
+    """Runs an agent that is a tool in its caller's workflow.
 
-    It is the workflow that calls the tool. ``Agent.as_tool`` holds its agent and calls
-    ``Runner.run``, which asks the default runner. The SDK calls this hook experimental.
+    All other agents run as usual. ``Agent.as_tool`` holds its agent and calls ``Runner.run``, which
+    asks the default runner. The SDK calls this hook experimental.
     """
 
     def __init__(self, runner: AgentRunner) -> None:

@@ -225,7 +225,7 @@ class CommandSpec:
     def check_repeatable(
         self, error: BaseException, args: Mapping[str, Any], context: RoundContext
     ) -> None:
-        """Raise FatalError if this command must not be retried after ``error``.
+        """Raise FatalError unless an automatic retry after ``error`` is allowed.
 
         See ``perdure.flows.commands.execute.check_repeatable``.
         """
@@ -328,7 +328,7 @@ def spec_of(
 
 
 def parts_of(commands: Iterable[CommandSpec]) -> list[Any]:
-    """Return the command parts that may be missing something here."""
+    """Return the command parts that may have missing dependencies."""
     return [part for spec in commands for part in (spec.takes, spec.function)]
 
 

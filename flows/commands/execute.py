@@ -172,7 +172,7 @@ def _withdraw_intent(context: RoundContext, key: str) -> None:
 def check_repeatable(
     spec: Executable, error: BaseException, args: Mapping[str, Any], context: RoundContext
 ) -> None:
-    """Raise FatalError if a failed command must not be retried.
+    """Raise FatalError unless a failed command may be retried automatically.
 
     The exception says that the command failed. It does not say that nothing happened. A command
     that is not idempotent and has no policy for doubts ends the run errored, unless ``on`` of its

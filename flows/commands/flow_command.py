@@ -116,7 +116,7 @@ class ChildStart:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, goal: str, inputs: Mapping[str, Any], context: RoundContext) -> Any:
-        """Run a child run, and return its answer."""
+        """Start and await a child run. Return its answer."""
         return context.child(self.flow, goal, inputs, **self.options)
 
 

@@ -104,9 +104,9 @@ def settled(
 
 
 def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
-    """Parse a person's answer to the question of a doubt.
+    """Parse a person's answer about a command in doubt.
 
-    The question is whether a command in doubt has happened.
+    The question is whether the command has happened.
 
     Returns:
         ``CarryOut`` to carry the command out again. Otherwise the command's result under
@@ -128,9 +128,9 @@ def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
 
 
 def retry_mark(context: RoundContext) -> dict[str, str]:
-    """Return the mark of a question's last retry of the run.
+    """Return the mark of the last retry, for a question's data.
 
-    It is a part of the question's data.
+    It tells after which retry of the run the question is asked.
     """
     return {AFTER_RETRY: context.retried} if context.retried else {}
 

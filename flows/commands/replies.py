@@ -89,11 +89,11 @@ def _parse(text: str) -> Any:
 
 
 def _objects_in_text(text: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the JSON objects with ``command`` in a text.
+    """Yield the JSON objects with ``command`` in a model's text.
 
-    The text is a model's, the objects come in order. Models also write braces that mean something
-    else. Each failed attempt reads at most the rest of the text. ``MAX_FAILED_PARSES`` limits the
-    attempts, so that no text takes too long to read.
+    They are in the order of the text. Models also write braces that mean something else. Each
+    failed attempt reads at most the rest of the text. ``MAX_FAILED_PARSES`` limits the attempts, so
+    that no text takes too long to read.
     """
     decoder, fruitless, end = json.JSONDecoder(), 0, 0
     while (begin := _OBJECT.search(text, end)) is not None and fruitless < MAX_FAILED_PARSES:

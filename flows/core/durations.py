@@ -43,8 +43,8 @@ def seconds_of(text: str) -> float:
 def as_seconds(value: Any) -> Any:
     """Convert a duration to seconds.
 
-    It is a text or a timedelta; any other value is returned unchanged. The caller validates that
-    the result is a number.
+    A duration is a text or a timedelta. Any other value is returned unchanged. The caller validates
+    that the result is a number.
 
     Raises:
         ValueError: the text is not a duration.

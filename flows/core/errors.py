@@ -53,17 +53,17 @@ class RetryableError(PerdureError):
 
 
 class OutcomeUnknown(RetryableError):
-    """A command lost its service, and its outcome is unknown.
+    """A command was cut off, and its outcome is unknown.
 
-    The round is retried. A command that is not idempotent is then in doubt, and its policy decides
-    (``@command(in_doubt=...)``).
+    It cannot tell whether the called service has acted. The round is retried. A command that is not
+    idempotent is then in doubt, and its policy decides (``@command(in_doubt=...)``).
     """
 
     code = "outcome-unknown"
 
 
 class FatalError(PerdureError):
-    """A failure that no retry can fix. The run ends errored at once."""
+    """A failure of the round that retries cannot fix. The run ends errored at once."""
 
     code = "fatal"
 
@@ -209,7 +209,7 @@ class ProcessEnd(BaseException):
 
 
 def ends_process(error: BaseException) -> bool:
-    """Return whether ``error`` ends more than the round. It ends the process, then.
+    """Return whether ``error`` ends the whole process.
 
     It does if Celery ends a worker or a child of its pool with it, or if it is a Ctrl-C. Celery
     raises such errors in the main thread only. In another thread they end nothing, and would

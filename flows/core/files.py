@@ -234,9 +234,9 @@ def files_of(files: Sequence[Any] | None) -> tuple[File, ...]:
 
 
 def check_together(files: Sequence[File]) -> None:
-    """Raise InvalidInput if files exceed the limits for one step.
+    """Raise InvalidInput if files are too many or too large.
 
-    They are too many, or too large together.
+    The limits are those of files that are stored together.
     """
     size = sum(len(each.content) for each in files)
     if size > MOST_TOGETHER or len(files) > MOST_FILES:

@@ -39,7 +39,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_foreign(address: Address) -> bool:
-    """Return whether a public address belongs to another machine.
+    """Return whether an address is public and not this machine's.
 
     A server that listens on this machine may be meant for internal clients only.
     """
@@ -55,7 +55,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _is_own(address: Address) -> bool:
-    """Return whether this machine has this IP address. A network interface has it, then.
+    """Return whether this machine's interfaces have this IP address.
 
     A socket can be bound to the address only in that case.
     """

@@ -38,16 +38,16 @@ def connect(addresses: list[Address], port: int, end: float) -> socket.socket:
 def cut_off(
     connection: socket.socket, end: float, cancelled: threading.Event | None = None
 ) -> Iterator[None]:
-    """Shut down the connection at its time limit.
+    """Shut down a connection when its time is over.
 
-    It belongs to the ``with`` block. A cancelled round ends it, too. Without this, a server that
-    sends one byte now and then could hold the round for ever.
+    It is also shut down when the round is cancelled. Both happen only inside the ``with`` block.
+    Without this, a server that sends one byte now and then could hold the round for ever.
     """
     over = threading.Event()
     cancelled = threading.Event() if cancelled is None else cancelled
 
     def watch() -> None:
-        """Shut the connection down at its end or a cancellation."""
+        """Shut the connection down on timeout or cancellation."""
         while not over.wait(_SLICE):
             if cancelled.is_set() or time.monotonic() >= end:
                 # The method of the base class also works for TLS: it skips the closing handshake.

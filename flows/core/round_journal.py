@@ -97,10 +97,9 @@ class Journal:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether this attempt may be cut off without a doubt.
+        """Whether cutting off this attempt leaves no command in doubt.
 
-        A doubt is about the outcome of a command. It has begun only idempotent commands, and no
-        intent stands.
+        It has begun only idempotent commands, and no intent stands.
         """
         return self.is_repeatable is True and not self._lines
 

@@ -26,10 +26,7 @@ _looked_up: set[str] = set()
 
 
 def is_reference(value: object) -> bool:
-    """Return whether a value refers to a secret (``env:NAME``).
-
-    It is not the secret itself, then.
-    """
+    """Return whether a value is a secret's reference (``env:NAME``)."""
     return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
 
 

@@ -142,10 +142,10 @@ class Container:
 
     @property
     def missing(self) -> str | None:
-        """The dependency of the container that this machine lacks.
+        """The missing dependency of the container on this machine.
 
-        It is a sentence, or None if nothing is missing. It is the runtime's program, the runtime's
-        daemon or the image. The answer is kept for the life of the process.
+        The sentence names the runtime's program, the runtime's daemon or the image. None if nothing
+        is missing. The answer is kept for the life of the process.
         """
         return _missing(self.runtime, shutil.which(self.runtime), self.image)
 

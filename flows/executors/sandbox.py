@@ -56,7 +56,7 @@ class Sandbox(Protocol):
 
     @property
     def missing(self) -> str | None:
-        """The dependency of the sandbox that this machine lacks.
+        """The missing dependency of the sandbox on this machine.
 
         It is a sentence, or None if nothing is missing. A worker with a missing dependency does not
         take the rounds of flows that use the sandbox.
@@ -107,8 +107,5 @@ class ThisMachine:
         )
 
     def kill(self, name: str) -> None:
-        """Kill the processes that a lost worker has left.
-
-        They belong to a program on this machine.
-        """
+        """Kill a lost worker's remaining processes on this machine."""
         kill_marked(f"{MARK}_{name}")

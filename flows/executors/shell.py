@@ -132,7 +132,7 @@ def shell_command(
 
 
 def _name_of(context: RoundContext) -> str:
-    """Return an id of the run's step for names. A variable or a container may have it in its name.
+    """Return the step's id for names of variables and containers.
 
     It is a hash, because ids may differ only in punctuation, which a variable's name cannot
     contain.

@@ -46,10 +46,7 @@ def kill_marked(mark: str, session: int | None = None) -> None:
 
 
 def _alive(variable: bytes, session: int | None) -> Iterator[int]:
-    """Yield live processes of a session or with a variable.
-
-    The results are ids, the variable is one of the environment.
-    """
+    """Yield ids of live processes, by session or environment variable."""
     for entry in _PROC.iterdir() if _PROC.is_dir() else ():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue

@@ -129,10 +129,10 @@ class Bisect(ControllerExecutorFlow):
         )
 
     def _bounds(self, context: RoundContext, repository: Repository, inputs: Inputs) -> Bounds:
-        """Return the first good commits and the first bad one.
+        """Return the bisection's initial good commits and initial bad one.
 
-        The bisection began with them. The first round remembers the commits that the revisions name
-        then. Branches may move later, but the run keeps its bounds.
+        The first round remembers the commits that the revisions name then. Branches may move later,
+        but the run keeps its bounds.
         """
         remembered = context.values.get("bounds")
         if remembered is not None:

@@ -53,7 +53,7 @@ class CheckedModule:
     _lines: dict[str, int] = field(default_factory=dict)
 
     def check_flows(self) -> None:
-        """Make each flow, and check its started flows' names.
+        """Make each flow, and check the names of started flows.
 
         All flows that this process knows must have been loaded before.
         """

@@ -104,9 +104,9 @@ def _filler(place: Place) -> Any:
 
 
 def _unnamed(position: str | int) -> dict[str, Any]:
-    """Return a uniquely named node in place of an invalid one. Its name is wrong.
+    """Return a node's data with a unique valid name.
 
-    No run ever contains it, since such a flow is not made.
+    It replaces a node whose name is wrong. No run ever contains it, since such a flow is not made.
     """
     return {"name": f"unnamed.{position}"}
 

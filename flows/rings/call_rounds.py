@@ -78,7 +78,7 @@ def play_one(flow: ControllerExecutorDefinition, node: str, context: RoundContex
 def _with_approvers(flow: ControllerExecutorDefinition, outcome: Outcome) -> Outcome:
     """Return an outcome with the approvers of its approval, if any.
 
-    They may give the approval that it asks for.
+    Approvers are the people who may give the approval that the outcome asks for.
     """
     if (
         flow.approvers == "anyone"

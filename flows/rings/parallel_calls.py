@@ -141,7 +141,9 @@ def call_run(flow: str, call: Mapping[str, Any], context: RoundContext) -> OneRo
 def end_of_call(
     outcome: Advance | End, is_public: Callable[[str], bool], early_exit_key: str
 ) -> End:
-    """Return the end of a call's run, from its only outcome.
+    """Return the end of a call's run.
+
+    It is made of the outcome of the run's only round.
 
     Args:
         is_public: whether a value of this name can be remembered.

@@ -88,10 +88,10 @@ def _with_held_turn(
     held: Mapping[str, Any],
     context: RoundContext,
 ) -> Advance | End:
-    """Return an outcome that adds or keeps the held turn. Adding means to the history.
+    """Return an outcome that adds or keeps the held turn.
 
-    A held turn is the last command with its result, before the history has it. It is added at
-    the end of the cycle.
+    A held turn is the last command with its result, before the history has it. It is added to the
+    history at the end of the cycle.
     """
     # It is held here only if a worker of an older release played the nodes in between.
     if node in ("Controller", "Executor"):

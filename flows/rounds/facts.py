@@ -237,7 +237,7 @@ class RoundFacts(Generic[Deps]):
 
     @property
     def cancelled(self) -> threading.Event:
-        """The event that cancels this round: its result is no longer wanted.
+        """The event that is set when this round is cancelled.
 
         Then its lease is lost or its time limit is over.
         """

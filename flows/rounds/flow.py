@@ -204,8 +204,7 @@ class Flow(ABC):
     def mark_checked(cls) -> None:
         """Record that this very flow class was checked and is valid.
 
-        Its base classes are not meant. A fresh object plays every round, so the check is not
-        repeated for each object.
+        A fresh object plays every round, so the check is not repeated for each object.
         """
         cls._passed = True
 

@@ -25,7 +25,7 @@ LONGEST = 65_536
 
 
 class StepFailed(PerdureError):
-    """A step of a workflow failed finally. The function may catch the error.
+    """A step of a workflow failed, and is not retried. The function may catch the error.
 
     Attributes:
         step: the name of the step.

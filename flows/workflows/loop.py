@@ -146,9 +146,10 @@ _as_completed = asyncio.as_completed
 
 @functools.wraps(_as_completed)
 def _in_given_order(fs: Iterable[Any], **options: Any) -> Any:
-    """Make the tasks of ``asyncio.as_completed`` in the given order. Only a workflow needs it.
+    """Make the tasks of ``asyncio.as_completed`` in the given order.
 
-    The library first puts the coroutines into a set, whose order differs between processes.
+    Outside of a workflow it changes nothing. The library first puts the coroutines into a set,
+    whose order differs between processes.
     """
     if isinstance(events._get_running_loop(), ReplayLoop):
         fs = [asyncio.ensure_future(each) for each in fs]

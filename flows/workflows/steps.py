@@ -99,8 +99,8 @@ class Steps(BaseSteps):
     def step(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call a function once, and return its result.
 
-        Later runs of this function get the same result. It is a round of the run. Its result is
-        committed before the next step begins.
+        Later runs of this function get the same result. The call is a round of the run. Its result
+        is committed before the next step begins.
 
         Args:
             function: a plain function, or a coroutine function. If it has a parameter ``context``,

@@ -319,7 +319,7 @@ class ModelController(Controller):
         context: RoundContext,
         tools: bool,
     ) -> Reply:
-        """Send the round's request, and charge its cost. The budgets of the run pay it."""
+        """Send the round's request. Charge its cost to the budgets."""
         provider = PROVIDERS.get(model.provider, model.provider[:200])
         context.traced.update(
             {OPERATION: CHAT, PROVIDER: provider, REQUEST_MODEL: model.name[:200]}

@@ -260,7 +260,7 @@ def _failed_call(body: Any) -> str | None:
 
 
 def _cannot_be_sent(error: BaseException, has_answered: bool) -> bool:
-    """Return whether a request fails in the same way each time. It failed before it was sent.
+    """Return whether an unsent request would fail again each time.
 
     A setting or a credential is missing or wrong then.
     """

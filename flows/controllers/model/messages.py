@@ -155,7 +155,7 @@ def feedback_message(feedback: Any) -> UserMessage:
 
 
 def budget_message(budgets: Mapping[str, Budget]) -> list[ChatMessage]:
-    """Return the message that asks for an end on low budgets.
+    """Return the message for low budgets: finish soon.
 
     Returns:
         A list of this message. It is empty if no budget runs low.

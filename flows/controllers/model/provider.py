@@ -188,7 +188,7 @@ class LibraryModel:
                 if piece is not None:
                     on_piece(piece)
             if self._done.refused_call is not None:
-                # The library may have made a reply without an end of it.
+                # The library may have made an incomplete reply of it.
                 raise ModelHTTPError(
                     400, self._model.model_name, {"error": self._done.refused_call}
                 )
@@ -276,9 +276,9 @@ def _tool(schema: Mapping[str, Any]) -> ToolDefinition:
 def _messages(
     messages: Sequence[ChatMessage], model: TheirModel, caches: bool = False
 ) -> list[theirs.ModelMessage]:
-    """Convert chat messages to those of the model library.
+    """Convert Perdure's messages to the model library's (pydantic-ai).
 
-    All messages between two replies of the model become one request. The library is pydantic-ai.
+    All messages between two replies of the model become one request.
 
     Args:
         caches: Whether the request asks for the provider's cache.

@@ -70,7 +70,7 @@ class DoneMarker:
         return not text.startswith(b"{") or any(name in text for name in ERROR_NAMES)
 
     async def watch(self, response: httpx2.Response) -> None:
-        """Watch a response of a model's server for its end.
+        """Watch a model server's response for the reply's end.
 
         The bytes are passed on unchanged, without a byte order mark at their beginning.
         """
@@ -112,7 +112,7 @@ class DoneMarker:
 
 
 async def _without_mark(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield a stream without its byte order mark (BOM). It may be at the beginning.
+    """Yield a stream without a byte order mark (BOM) at its beginning.
 
     The providers' clients would take it for a part of the first event's name, and drop that event.
     """

@@ -126,7 +126,7 @@ class TooManySteps(Exception):
 def counting() -> Iterator[None]:
     """Count and limit validation steps in the ``with`` block.
 
-    They are steps of JSON schema validations.
+    A step is one check of a JSON schema.
     """
     before = _steps.set(count())
     try:
@@ -157,7 +157,7 @@ def _accept(validator: Any, value: Any, instance: Any, schema: Any) -> None:
 
 
 def _additional(check: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a check of additional properties that ignores patterns.
+    """Return a check of additional properties without pattern support.
 
     If the JSON schema has patterns, the check is skipped. Patterns would decide which properties
     are additional, and they are not evaluated here.

@@ -46,7 +46,7 @@ class Secrets:
     def resolved(self, values: Mapping[str, str]) -> dict[str, str]:
         """Return variables or headers with secrets in place of ``env:NAME``.
 
-        They are those of an MCP server.
+        The values belong to an MCP server.
 
         Raises:
             FatalError: This worker does not have a variable, or the variable's value cannot be

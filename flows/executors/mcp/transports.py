@@ -92,9 +92,9 @@ class _Watched:
 
     @property
     def last_context(self) -> Any:
-        """The context (``contextvars``) of the last message of the server.
+        """The context (``contextvars``) of the server's last message.
 
-        The message was sent on in it.
+        The message was passed on in this context.
         """
         return getattr(self._stream, "last_context", None)
 

@@ -18,7 +18,7 @@ class Bounds(BaseModel):
 
     @classmethod
     def of(cls, repository: Repository, good: Sequence[str], bad: str) -> Bounds:
-        """Return the commits that a bisection's revisions name now.
+        """Return the good and bad commits that revisions name now.
 
         Raises:
             FatalError: A revision names no commit, or a good commit is the bad one or not an

@@ -82,9 +82,9 @@ class Repository:
         return _text(base.stdout).split("\n")[0] or None
 
     def halve(self, bad: str, good: Sequence[str], skipped: Collection[str]) -> BisectRange:
-        """Return the commit to test next, and the numbers left.
+        """Return the next commit to test, and the remaining work.
 
-        They are the numbers of commits and tests.
+        That is the number of commits, and the number of tests.
         """
         # With skips git weighs and sorts all candidates; without them it stops at the first good
         # enough. This does the same, to choose the same commits.
