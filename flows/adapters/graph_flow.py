@@ -90,7 +90,7 @@ def takes_goal(graph: CompiledStateGraph[Any, Any, Any, Any]) -> bool:
 
 
 class GraphFlow(Flow):
-    """A graph of LangGraph. ``register_graph`` makes a class for each graph.
+    """A graph of LangGraph. ``register_graph`` makes a class of it for each graph.
 
     Attributes:
         graph: the compiled graph.

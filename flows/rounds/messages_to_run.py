@@ -168,10 +168,7 @@ def after_replies(context: RoundContext) -> dict[str, Any]:
 
 
 def reply(context: RoundContext, answer: Any, number: int | None = None) -> dict[str, Any]:
-    """Reply to a person's question.
-
-    ``number`` chooses one, else the oldest open question gets the answer.
-    """
+    """Reply to a person's question (the oldest open one, or the one of this number)."""
     asks = open_asks(context)
     if not asks or number not in (None, *asks):
         raise BadReply(f"no question of number {number} is open; open are: {asks}")

@@ -45,7 +45,7 @@ AFTER_STEP = 2.0
 
 
 class WorkflowFlow(Flow):
-    """A function whose steps are rounds. ``@workflow`` makes a class for each function.
+    """A function whose steps are rounds. ``@workflow`` makes a class of it for each function.
 
     Attributes:
         function: the function. Its first parameter is ``Steps``, or ``AsyncSteps`` for a coroutine
