@@ -270,7 +270,7 @@ class GraphFlow(Flow):
         return Advance(NODE, turns, {INDEX: index}, bool(done), summary, artifacts)
 
     def _start_fork(self, given: ForkInput, context: RoundContext) -> Advance:
-        """Store the state from which this run goes on. The next round runs its superstep."""
+        """Store the state that this run continues. The next round runs its superstep."""
         saver = self._saver(context, RoundTasks())
         saver.namespaces = given.namespaces()
         if "" in saver.namespaces:

@@ -49,7 +49,7 @@ def difference(before: Any, after: Any) -> dict[str, Any] | None:
 
 
 def patched(before: Any, change: Mapping[str, Any]) -> Any:
-    """Return the data that a difference makes of ``before``."""
+    """Return ``before`` with a difference applied."""
     if OTHER in change:
         return change[OTHER]
     if ITEMS in change:

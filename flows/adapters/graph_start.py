@@ -14,7 +14,7 @@ from perdure.flows.adapters.graph_checkpoints import Namespace, StoredChannel, T
 from perdure.flows.core.errors import InvalidInput
 from perdure.flows.core.json_values import canonical
 
-#: The input of a run that goes on from the state of another run.
+#: The input of a run that continues the state of another run.
 FORK = "_fork"
 #: Bytes of a state, not compressed. The inputs of a run take 256 KiB, and text shrinks to a fifth.
 MOST_BYTES = 64 * 1024 * 1024

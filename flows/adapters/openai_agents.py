@@ -89,7 +89,7 @@ async def run_agent(
             tool is then in doubt, and a person is asked.
         model_provider: makes the models. None: that of ``run_config``.
         run_config: of ``Runner.run``. Its tracing is off.
-        stream: whether a reply is shown while it comes in, if its model can stream.
+        stream: whether a reply is shown while it arrives, if its model can stream.
         thread: ``text`` if the agent gets the earlier messages of the run's thread before
             ``input``, and with it the files of the submission. ``full`` if it also gets the calls,
             results and files of the last completed run of this flow in the thread.

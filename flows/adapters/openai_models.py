@@ -109,8 +109,8 @@ async def respond(
         args, named: the arguments of ``get_response``.
 
     Returns:
-        The response, and the name of the model that has given it. The name is empty if the response
-        does not tell it.
+        The response, and the name of the model that gave it. The name is empty if the response has
+        none.
 
     Raises:
         RetryableError: the stream ended before the response was complete.

@@ -181,7 +181,7 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         name: of the agent in the journal. None: that of the agent.
         models: other models of the agent by name, for ``agent.run(prompt, model="name")``.
         idempotent: names of tools that may be called again, such as the tools of an MCP server.
-        stream: whether the model's reply is shown while it comes in, if the model can stream.
+        stream: whether the model's reply is shown while it arrives, if the model can stream.
 
     Attributes:
         engine_spec: the library's description of Perdure.

@@ -174,10 +174,9 @@ def check_repeatable(
 ) -> None:
     """Raise FatalError unless a failed command may be retried automatically.
 
-    The exception says that the command failed. It does not say that nothing happened. A command
-    that is not idempotent and has no policy for doubts ends the run errored, unless ``on`` of its
-    ``retry`` names the error. Its intent is withdrawn, so that the next attempt carries it out
-    again.
+    The exception shows that the command failed, not that nothing happened. A command that is not
+    idempotent and has no policy for doubts ends the run errored, unless ``on`` of its ``retry``
+    names the error. Its intent is withdrawn, so that the next attempt carries it out again.
     """
     if spec.idempotent or spec.in_doubt not in (None, "tell_controller"):
         return

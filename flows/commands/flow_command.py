@@ -53,7 +53,7 @@ def flow_command(
         description: a sentence for the controller. Default: the description of the flow.
         budgets, max_rounds, labels: as in ``Child``.
         deadline: how long the child may take: seconds, a timedelta, or a text like ``10m``.
-        on_failure: ``hold``: the controller hears of no failure. The run waits until a person has
+        on_failure: ``hold``: the controller gets no failure. The run waits until a person has
             continued the child and it has completed.
         max_concurrency: how many of its calls run at a time, with ``parallel_calls``.
         approval, errors: as in ``command``.

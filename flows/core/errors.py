@@ -73,7 +73,7 @@ class CodeDoesNotFit(FatalError):
 
     Most often the code was changed while the run was live. The run then waits for a worker whose
     code fits. It ends errored if the same code made its last commit, as waiting cannot help then,
-    and if its flow says ``on_misfit = "end"``.
+    and if its flow sets ``on_misfit = "end"``.
 
     Args:
         message: the mismatch, and the remedy.

@@ -56,7 +56,7 @@ class Interrupt:
     default: Any = None
 
 
-#: The names of the signals that a controller hears: words, and questions that want a reply.
+#: The names of the signals that a controller reads: words, and questions that want a reply.
 SAY, ASK = "say", "ask"
 
 

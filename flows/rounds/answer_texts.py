@@ -30,7 +30,7 @@ def output_of(answer: Any, text: AnswerText | None, context: RoundContext) -> di
 
     Returns:
         Nothing without ``text``. Also if the answer has no such key, or the function fails: an
-        event tells why, and the answer is shown as JSON.
+        event reports the reason, and the answer is shown as JSON.
     """
     if text is None:
         return {}

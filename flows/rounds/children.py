@@ -209,7 +209,7 @@ class ChildFailed(FatalError):
             "stopped": "was stopped",
             "gone": "is there no more",
         }.get(ended.status, ended.status)
-        # The error of a child whose own child failed says how to continue that one.
+        # The error of a child whose own child failed has the command that continues that one.
         error, _, below = (ended.error or "").partition(_CONTINUE)
         place = f"run {ended.run_id}, "
         detail = (

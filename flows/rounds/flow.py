@@ -112,7 +112,7 @@ class Flow(ABC):
 
         The description is the first paragraph. A class that sets ``description`` keeps it. Without
         a docstring the flow inherits the description of its base, except that of a base flow in
-        ``SHAPES``, which says nothing about this flow.
+        ``SHAPES``, which does not describe this flow.
         """
         super().__init_subclass__(**options)
         if "description" in cls.__dict__ or cls.__module__ in SHAPES:

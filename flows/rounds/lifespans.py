@@ -132,7 +132,7 @@ class Lifespan(Generic[D]):
         Raises:
             LifespanFailed: it cannot be opened. The next call tries again.
             InvalidFlow: its function returns no context manager.
-            FatalError: its function says that no retry helps.
+            FatalError: its function raised it, since no retry helps.
         """
         if self._replacements:
             return self._replacements[-1]

@@ -18,14 +18,14 @@ from perdure.flows.core.summaries import bounded
 from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.waits import ReceivedSignal
 
-#: The signals that a controller hears.
+#: The signals that a controller reads.
 HEARD = (SAY, ASK)
-#: Signals that one round hears. The next round hears more.
+#: Signals that one round reads. The next round reads more.
 MOST_HEARD = 20
 #: Maximum characters of the remarks that one round reads, so that its commit fits
 #: (max_addition_bytes).
 MOST_CHARACTERS = 30_000
-#: How many ends in a row the run has put off, since something had been said meanwhile.
+#: Number of consecutive ends that the run has put off because of new remarks.
 PUT_OFF = "_put_off"
 #: After this many the run ends, and an event names the signals that are unread.
 MOST_PUT_OFF = 8

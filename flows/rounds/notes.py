@@ -28,7 +28,7 @@ _PLACE = re.compile(r"\{([^{}]*)\}")
 #: The characters of a filled-in text that stay as they are, beside letters and digits. The others
 #: are encoded, ':' among them, so that no text can reach over into the next part of a namespace.
 _KEPT = "_.@+-"
-#: Notes that a search returns unless it says how many.
+#: Notes that a search returns by default.
 FOUND = 10
 #: A word of a search that is this long also fits as the beginning of a longer word.
 BEGINNING = 3

@@ -114,7 +114,7 @@ class Mailbox:
         replies: this round's replies to signals, as JSON texts by name and number.
     """
 
-    # Most rounds never look into their mailbox, so it is made of nothing.
+    # Most rounds never use their mailbox, so a new one has empty defaults only.
     used: Mapping[str, int] = MappingProxyType({})
     parked: Wait | None = None
     joined: tuple[str, ...] = ()

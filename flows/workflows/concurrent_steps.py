@@ -229,7 +229,7 @@ class SiblingMailbox(Mailbox):
         )
 
 
-#: Begins the names of records that say which signal a step has taken, in its scope.
+#: Begins the names of the records of signals that a step has taken, in its scope.
 TAKEN = "~take "
 
 

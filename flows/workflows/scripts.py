@@ -55,7 +55,7 @@ class _Script:
     ) -> None:
         self.context, self._strict = context, strict
         self.changed: list[str] = []
-        #: The first error by which the function is known to do something else than its journal.
+        #: The first error that shows the function departing from its journal.
         self._divergence: Diverged | None = None
         #: By name and digest, the entries of steps whose arguments differ now.
         self._suspects: dict[tuple[str, str], str] = {}

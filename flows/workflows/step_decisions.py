@@ -89,7 +89,7 @@ def accepted_result(step: StepRequest, result: Any, context: RoundContext) -> An
     """Return a step's result.
 
     Raises:
-        Refused: a person has said that there is none.
+        Refused: a person has declared the step as failed.
     """
     if isinstance(result, Finish):
         raise FatalError(f"step {step.key} returned Finish; return a value instead")

@@ -127,8 +127,8 @@ class Steps(BaseSteps):
         """Call several functions concurrently, and return their results in order.
 
         They are carried out in one round, at most 16 at a time. Each result is kept as soon as it
-        is there. Then several questions are asked at the same time, each by a child run, so that
-        people answer them in any order. The function goes on when all are answered.
+        is available. Then several questions are asked at the same time, each by a child run, so
+        that people answer them in any order. The function goes on when all are answered.
 
         Raises:
             StepFailed: one has failed; the first of them in order. The others are carried out.
@@ -230,7 +230,7 @@ class Steps(BaseSteps):
 
         It waits for the runs, and returns a list in the order of the items. With another ``wait``
         than ``all``, the place of a run that has not succeeded, or has not ended, is None.
-        ``RoundContext.map`` also tells their errors.
+        ``RoundContext.map`` also returns their errors.
 
         Args:
             options: the options of ``RoundContext.map``: ``goal``, ``inputs``, ``max_concurrency``,

@@ -69,7 +69,7 @@ class WorkflowFlow(Flow):
 
     @property
     def fork_nodes(self) -> Sequence[str]:
-        """Both nodes: the function comes by its journal to where the run was."""
+        """Both nodes: the journal brings the function to where the run was."""
         return tuple(self.nodes)
 
     def play(self, node: str, context: RoundContext) -> Outcome:

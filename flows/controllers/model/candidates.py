@@ -21,7 +21,7 @@ from perdure.flows.core.names import suggest
 from perdure.flows.core.summaries import safe_text
 from perdure.flows.rounds.context import RoundContext
 
-#: The name of the run's value that tells the model which answered after others had failed.
+#: The name of the run's value with the model that answered after others had failed.
 IN_USE = "_model_in_use"
 #: Maximum characters of a model's error beside the errors of other models.
 ERROR_LENGTH = 300

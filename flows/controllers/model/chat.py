@@ -170,7 +170,7 @@ class ModelFailed(Exception):
     Args:
         error: The error to raise: RetryableError, FatalError or BadReply.
         billed: Whether the provider may charge for the request without having reported the amount.
-        kind: Why it failed. None: as the error says.
+        kind: Why it failed. None: derived from the error.
     """
 
     def __init__(self, error: Exception, billed: bool, kind: FailureKind | None = None) -> None:

@@ -116,7 +116,7 @@ def prompt_of(
     visible = shown(
         context.history, window, lambda group: _tokens(group, names, tools), settings.compaction
     )
-    # A round that a person has answered has something else to say. The next one asks for it.
+    # A round with a person's answer sends that answer. The next round asks for the summary.
     compacts_to = None if context.answered else visible.compacts_to
     # Behind the conversation, which the requests of the runs before had at their beginning.
     notes = notes_in_prompt(settings.notes, context)

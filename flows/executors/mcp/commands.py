@@ -51,7 +51,7 @@ class RemoteTool:
         try:
             self.told().check(args, what)
         except BadReply:
-            # Not every server says that a schema has changed.
+            # Not every server reports a changed schema.
             self._read_again().check(args, what)
         return {"arguments": dict(args)}
 

@@ -151,7 +151,7 @@ def observation_of(result: CallToolResult, what: str) -> Any:
 
 
 def _error_text(texts: list[str], structured: Any, sent: list[str], what: str) -> str:
-    """Return all that a tool says of its error: its texts, and its structured content as JSON.
+    """Return the error of a tool: its texts, and its structured content as JSON.
 
     Args:
         sent: Names of the pictures and other data in the result.
