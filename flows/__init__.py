@@ -1,4 +1,4 @@
-"""Flows, the definitions of what a run does in its rounds.
+"""Flows, the definitions of a run's rounds.
 
 This package knows nothing of servers, queues and workers. ``perdure`` is its public face.
 """

@@ -1,1 +1,1 @@
-"""Adapters, by which agents of other libraries run as workflows. Each needs its library."""
+"""Adapters run agents of other libraries as workflows. Each needs its library."""

@@ -1,4 +1,4 @@
-"""Approvals of an agent's tool calls by a person, in a workflow."""
+"""A person's approvals of an agent's tool calls, in a workflow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from perdure.flows.workflows.steps import AsyncSteps
 
 
 def arguments(given: Any) -> dict[str, Any]:
-    """Return the arguments of a call as JSON, for people. A model may have given them as a text."""
+    """Return the arguments of a call as JSON, for people.
+
+    A model may have passed them as a text.
+    """
     try:
         plain = json.loads(given) if isinstance(given, str) else storable(given, "the arguments")
     except (ValueError, PerdureError):
@@ -25,7 +28,7 @@ def arguments(given: Any) -> dict[str, Any]:
 
 
 def _question(tool: str, args: Mapping[str, Any], fixed: bool) -> tuple[str, dict[str, Any]]:
-    """Return the question about a call of a tool, and its data."""
+    """Return the question about a tool call, and its data."""
     approval = {
         "command": tool,
         "args": dict(args),
@@ -39,7 +42,7 @@ def _question(tool: str, args: Mapping[str, Any], fixed: bool) -> tuple[str, dic
 def was_asked(
     steps: AsyncSteps, tool: str, args: Mapping[str, Any], *, fixed: bool = False
 ) -> bool:
-    """Return whether a person was asked about a call that the function is about to make.
+    """Return whether a person was asked about the next call.
 
     The call is then decided by the answer, whatever the agent's rule says now.
     """
@@ -52,20 +55,20 @@ def was_asked(
 
 
 def was_called(steps: AsyncSteps, name: str, args: Mapping[str, Any]) -> bool:
-    """Return whether the journal has a call ahead, so that no person was asked about it."""
+    """Return whether the journal has a call ahead. No person was asked about such a call."""
     return steps.is_ahead("step", name, digest_of(args))
 
 
 async def decision(
     steps: AsyncSteps, tool: str, args: Mapping[str, Any], *, fixed: bool = False, fault: str = ""
 ) -> Approved | ApprovalRefused:
-    """Ask a person about a call of a tool, as about a command, until the answer is one.
+    """Ask a person about a tool call. Repeat the question until the answer is valid.
 
     Args:
         tool: the name of the tool.
-        args: the arguments that the model has given.
+        args: the model's arguments.
         fixed: whether the arguments cannot be changed.
-        fault: what was wrong with an answer that was given before.
+        fault: the fault of an earlier answer.
     """
     while True:
         why = f" (the last answer was not valid: {safe_text(fault, 500)})" if fault else ""

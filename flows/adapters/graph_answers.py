@@ -1,7 +1,7 @@
-"""Answers of people to what a graph asks: each counts for the question that the person saw.
+"""Answers of people to a graph's questions: each counts for the question that the person saw.
 
 A node asks again when it runs with its answer. If its code was changed meanwhile, it may ask
-something else, or nothing. The library would give the answer to another question, or drop it.
+another question, or none. The library would give the answer to another question, or drop it.
 
 It uses private parts of the library: the counter of ``interrupt`` in a task's scratchpad, and the
 local ``value`` of that function. Without them, questions are not compared.
@@ -24,7 +24,7 @@ from perdure.flows.core.errors import CodeDoesNotFit
 from perdure.flows.core.summaries import safe_text
 from perdure.flows.rounds.context import RoundContext
 
-#: The library's key for what a task counts while it runs.
+#: The library's key for the counters of a running task.
 SCRATCHPAD = "__pregel_scratchpad"
 #: Characters of a question in an error.
 SHOWN = 200
@@ -34,7 +34,7 @@ _MISSING = object()
 
 
 class GivenAnswers:
-    """The answers that the tasks of a round have, with the questions that people saw.
+    """The answers for a round's tasks, with the questions that people saw.
 
     Args:
         build: the build of the code that has asked. Empty if it is not known.
@@ -53,7 +53,7 @@ class GivenAnswers:
     ) -> None:
         self._context = context
         self._is_other_code = bool(build and context.build and build != context.build)
-        #: What is wrong, once it is found out.
+        #: The mismatch of an answer, once it is found.
         self.misfit: CodeDoesNotFit | None = None
         self._answers: dict[str, Sequence[Answered]] = {}
         self._asked_itself: set[str] = set()
@@ -71,10 +71,10 @@ class GivenAnswers:
     def watched(
         self, task: str, name: str, inner: Runnable[Any, Any], config: RunnableConfig
     ) -> RunnableConfig:
-        """Return the config of a task, which compares what the task asks with what was answered.
+        """Return a task's config that compares its questions with the answered ones.
 
         Raises:
-            CodeDoesNotFit: the node has an answer, and its code does not ask any more.
+            CodeDoesNotFit: the node has an answer, and its code no longer asks.
         """
         answers = self._answers.get(task)
         pad = config["configurable"].get(SCRATCHPAD)
@@ -101,8 +101,8 @@ class GivenAnswers:
     def _compare(self, name: str, answered: Answered, value: Any) -> None:
         """Compare an answered question with the question that gets its answer.
 
-        A question that other code asks is another one. The same code may ask with another text
-        each time, which an event tells.
+        A question from other code is another one. The same code may ask with another text each
+        time, which an event reports.
         """
         if answered.is_of(value):
             return
@@ -116,7 +116,7 @@ class GivenAnswers:
         raise self.misfits(f"{what}. Nothing was carried out with the answer")
 
     def unused(self) -> CodeDoesNotFit:
-        """Return the error for a node that has ended without the question it has an answer to."""
+        """Return the error for a node that never asked its answered question."""
         return self.misfits(
             f"{self._answered(self.node, self.question)}, and the node ended without asking it. "
             "What it returned is not used. If it is not idempotent, a person is asked about it "
@@ -124,7 +124,7 @@ class GivenAnswers:
         )
 
     def misfits(self, what: str) -> CodeDoesNotFit:
-        """Return the error for an answer that cannot be used. The first one is kept."""
+        """Return the error for an unusable answer. The first one is kept."""
         if self.misfit is None:
             self.misfit = CodeDoesNotFit(
                 f"run {self._context.run_id}, step {self._context.step}: {what}. Was the code of "
@@ -140,14 +140,14 @@ class GivenAnswers:
 
 
 def shown(value: Any) -> str:
-    """Return a question as people read it in an error."""
+    """Return a question as shown in an error."""
     return safe_text(value if isinstance(value, str) else str(value), SHOWN)
 
 
 def asks_itself(node: Any) -> bool:
-    """Return whether the function of a node calls ``interrupt``, itself or by plain functions.
+    """Return whether a node's function calls ``interrupt``.
 
-    A call by a method or by an object is not found.
+    It may do so itself, or by plain functions. A call by a method or by an object is not found.
     """
     left = [getattr(node, "func", None), getattr(node, "afunc", None), node]
     seen: set[int] = set()
@@ -168,7 +168,7 @@ def asks_itself(node: Any) -> bool:
 
 
 def _named_by(function: FunctionType) -> Iterator[Any]:
-    """Return the values of the names that a function's code has."""
+    """Return the values of the names in a function's code."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents

@@ -23,9 +23,10 @@ INDEX = "_graph"
 MOST_PARTS = 100
 #: Number of parts that are worth it, and characters of all of them. A round may add 256 KiB.
 FEWEST, JOINED = 8, 32_768
-#: Characters of a value that is stored in the index, as most of those that choose the next node.
+#: Maximum characters of a value stored in the index. Most values that choose the next node are
+#: shorter.
 SHORT = 64
-#: Channels of writes that tell of a task, and are no output of it.
+#: Channels of writes that describe a task. They are not its output.
 ERROR, INTERRUPTED, RESUMED, HANDLED = (
     "__error__",
     "__interrupt__",
@@ -39,11 +40,11 @@ SHOWN = 200
 
 @dataclass(slots=True)
 class StoredChannel:
-    """A channel as it is stored.
+    """A stored channel.
 
     Attributes:
-        version: the library's version of it.
-        texts: the encoded value. Of a list, those of its items. None: the channel is empty.
+        version: the channel's version in the library.
+        texts: the encoded value, or a text for each item of a list. None: the channel is empty.
         is_list: whether it is a list.
         parts: the artifacts that have the texts, each with how many of its texts count. Empty: it
             is not stored yet.
@@ -56,11 +57,11 @@ class StoredChannel:
 
     @property
     def is_short(self) -> bool:
-        """Whether the value is stored in the index, without an artifact."""
+        """Whether the index has the value, without an artifact."""
         return not self.is_list and self.texts is not None and len(self.texts[0]) <= SHORT
 
     def parts_of(self, texts: Sequence[str]) -> list[tuple[str, int]]:
-        """Return the parts that a list with these items can keep."""
+        """Return the parts that a list with these items keeps."""
         if not self.is_list or self.texts is None:
             return []
         same = common(self.texts, texts)
@@ -72,7 +73,7 @@ class StoredChannel:
         return parts
 
     def store(self, name: str, artifacts: dict[str, str]) -> None:
-        """Add the artifact that the value needs beside those it has."""
+        """Add the artifact that the value still needs."""
         if self.texts is None or self.is_short:
             return
         has = sum(most for _, most in self.parts)
@@ -85,7 +86,7 @@ class StoredChannel:
         self.parts = [*self.parts, (name, len(self.texts) - has)]
 
     def _join(self, name: str, artifacts: dict[str, str]) -> None:
-        """Make one part of the most parts that follow each other and are not too long together."""
+        """Join the longest row of parts that fits into one part."""
         texts, places = self.texts or [], [0]
         for _, most in self.parts:
             places.append(places[-1] + most)
@@ -116,7 +117,10 @@ class StoredChannel:
         return cls(version, texts, is_list, parts)
 
     def place(self) -> Any:
-        """Return what the index has of the value: its artifacts, itself, or None if it is empty."""
+        """Return the value's entry in the index.
+
+        It is its artifacts, its text, or None if it is empty.
+        """
         if self.texts is None:
             return None
         return self.texts[0] if self.is_short else [list(each) for each in self.parts]
@@ -124,7 +128,7 @@ class StoredChannel:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A question of a task that a person has answered.
+    """A task's question with an answer from a person.
 
     Attributes:
         digest: of its value.
@@ -141,13 +145,16 @@ class Answered:
         return cls(digest_of(value), safe_text(text, SHOWN))
 
     def is_of(self, value: Any) -> bool:
-        """Return whether a question has the same value, or a value that nothing compares with."""
+        """Return whether a question has the same value.
+
+        A value that cannot be compared counts as the same.
+        """
         return INCOMPARABLE in (self.digest, other := digest_of(value)) or self.digest == other
 
 
 @dataclass(slots=True)
 class TaskWrites:
-    """What a task of the current superstep has written.
+    """The writes of a task in the current superstep.
 
     Attributes:
         node: name of its node.
@@ -194,11 +201,11 @@ class TaskWrites:
 
 @dataclass(slots=True)
 class Namespace:
-    """The last checkpoint of the graph, or of a subgraph.
+    """The last checkpoint of a graph or subgraph.
 
     Attributes:
-        checkpoint: it without the values of its channels.
-        metadata: what the library has to know beside.
+        checkpoint: the checkpoint without the values of its channels.
+        metadata: the library's metadata of the checkpoint.
         channels: its channels by name.
         tasks: the tasks of the superstep that follows it, by id.
     """
@@ -211,10 +218,10 @@ class Namespace:
     def store(
         self, name: str, step: int, artifacts: dict[str, str], with_tasks: bool = True
     ) -> dict[str, Any]:
-        """Return the entry of the index for the namespace, and add the artifacts that it needs.
+        """Return the namespace's entry of the index, and add its artifacts.
 
         Args:
-            with_tasks: whether what tasks have written is stored too.
+            with_tasks: whether the writes of tasks are stored too.
         """
         channels = {}
         for channel, stored in self.channels.items():
@@ -233,7 +240,7 @@ class Namespace:
 
     @property
     def asks(self) -> bool:
-        """Whether a task waits for the answer of a person."""
+        """Whether a task waits for a person's answer."""
         return any(
             not task.is_finished and any(channel == INTERRUPTED for channel, _ in task.writes)
             for task in self.tasks.values()
@@ -254,14 +261,14 @@ class Namespace:
 
 @dataclass(slots=True)
 class RoundTasks:
-    """The tasks of a round, which the saver and the nodes share.
+    """The tasks of a round, for the saver and the nodes.
 
     Attributes:
-        names: the nodes of the tasks that the round has come to, by id.
-        begun: ids of the tasks that it has begun.
-        written: ids of the tasks that have written something, or asked a person, or failed.
-        ended: ids of those of them that have not failed.
-        asking: ids of those whose node calls ``interrupt`` itself.
+        names: the nodes of the round's tasks, by id.
+        begun: ids of tasks that have begun.
+        written: ids of tasks that have written something, or asked a person, or failed.
+        ended: ids of tasks that succeeded.
+        asking: ids of tasks whose node calls ``interrupt`` itself.
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -272,7 +279,10 @@ class RoundTasks:
 
 
 def is_under_way(space: Namespace, spaces: Mapping[str, Namespace]) -> bool:
-    """Return whether the graphs above have not gone on since a checkpoint of a subgraph."""
+    """Return whether a subgraph's checkpoint is still under way.
+
+    It is if the graphs above have not gone on since.
+    """
     return all(
         parent in spaces and spaces[parent].checkpoint["id"] == checkpoint
         for parent, checkpoint in space.metadata.get("parents", {}).items()
@@ -280,7 +290,7 @@ def is_under_way(space: Namespace, spaces: Mapping[str, Namespace]) -> bool:
 
 
 def resumed(spaces: Mapping[str, Namespace]) -> set[str]:
-    """Return the tasks and nodes of which a graph inside is under way: ids and names."""
+    """Return the tasks and nodes with a subgraph under way. Tasks are ids, nodes are names."""
     found: set[str] = set()
     for name, space in spaces.items():
         if name and is_under_way(space, spaces):
@@ -289,7 +299,7 @@ def resumed(spaces: Mapping[str, Namespace]) -> set[str]:
 
 
 def common(before: Sequence[str], after: Sequence[str]) -> int:
-    """Return how many texts at the beginning are the same."""
+    """Return the length of the common beginning."""
     for place, (old, new) in enumerate(zip(before, after, strict=False)):
         if old != new:
             return place

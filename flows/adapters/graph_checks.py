@@ -1,4 +1,4 @@
-"""What a LangGraph graph has: subgraphs, what a run cannot carry out, the types of its state."""
+"""Checks of a LangGraph graph: subgraphs, unsupported features, the types of its state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def all_graphs(graph: Pregel[Any, Any, Any, Any]) -> Iterable[Pregel[Any, Any, A
 
 
 def check_fits(graph: Pregel[Any, Any, Any, Any], spaces: Mapping[str, Namespace]) -> None:
-    """Raise CodeDoesNotFit if a graph has no node any more that its run has come to.
+    """Raise CodeDoesNotFit if a graph lacks a pending node of its run.
 
     The library leaves out the task of such a node, so the graph would end without it.
 
@@ -60,7 +60,10 @@ BRANCH = "branch:to:"
 def _by_path(
     graph: Pregel[Any, Any, Any, Any], path: str = ""
 ) -> Iterator[tuple[str, Pregel[Any, Any, Any, Any]]]:
-    """Return a graph and its subgraphs, at any depth, by the names of the nodes that lead there."""
+    """Return a graph and its subgraphs at any depth, by path.
+
+    A path has the names of the nodes that lead there.
+    """
     yield path, graph
     for name, node in graph.nodes.items():
         if isinstance(node.bound, Pregel):
@@ -68,7 +71,7 @@ def _by_path(
 
 
 def check_graph(name: str, graph: Pregel[Any, Any, Any, Any]) -> None:
-    """Raise InvalidFlow if a graph has what a run cannot carry out."""
+    """Raise InvalidFlow if a run cannot carry out a graph."""
     if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
         raise InvalidFlow(
             f"graph {name!r} has breakpoints (interrupt_before, interrupt_after), which a run does "
@@ -95,7 +98,7 @@ def check_graph(name: str, graph: Pregel[Any, Any, Any, Any]) -> None:
 def types_of(
     named: Sequence[type], graphs: Sequence[Pregel[Any, Any, Any, Any]]
 ) -> Iterable[tuple[str, str]]:
-    """Return the classes that the state may have, as module and name."""
+    """Return the allowed classes of the state, as module and name."""
     seen: set[Any] = set()
     left: list[Any] = [*named]
     for graph in graphs:

@@ -1,7 +1,7 @@
 """GraphFlow, the flow of a LangGraph graph: each superstep is a round.
 
-The commit of a round is the one write of its checkpoint. What a node has written is recorded as
-soon as it is done. ``graph_checkpoints`` stores, ``graph_nodes`` decides which nodes run.
+The commit of the round is the one write of its checkpoint. A task's writes are recorded as soon as
+it is done. ``graph_checkpoints`` stores, ``graph_nodes`` decides which nodes run.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from perdure.flows.rounds.messages_to_run import (
 
 #: The one node of such a flow.
 NODE = "Superstep"
-#: Characters of what a node has written, in the history and in a question.
+#: Characters of a node's output, in the history and in a question.
 SHOWN = 2_000
 #: Name in the data of a question for the question's id in the graph.
 ASKS = "interrupt"
@@ -73,7 +73,7 @@ ASKS = "interrupt"
 TEXTS = ("question", "message", "description", "text")
 #: Name in the index for the build of the code that has asked.
 BUILD = "build"
-#: Mark in the index of a graph that has ended, and is run again with what people said.
+#: Mark in the index of an ended graph that is run again with messages from people.
 AGAIN = "again"
 #: The state's key that gets the goal.
 GOAL = "goal"
@@ -85,7 +85,7 @@ def keys_of(graph: CompiledStateGraph[Any, Any, Any, Any]) -> set[str]:
 
 
 def takes_goal(graph: CompiledStateGraph[Any, Any, Any, Any]) -> bool:
-    """Return whether the goal of a run has a place in a graph's input."""
+    """Return whether a graph's input has a place for the goal."""
     return not keys_of(graph).isdisjoint((GOAL, MESSAGES))
 
 
@@ -100,9 +100,9 @@ class GraphFlow(Flow):
         graph_context: the ``context`` with which the graph is invoked.
         keeps_history: whether runs keep the state after each superstep.
         streams: whether all models are asked for streams.
-        follows_thread: whether a run begins with what the runs before it in its thread have left,
-            and hears what people say.
-        text: the key of the answer that people see, or a function that returns its text.
+        follows_thread: whether a run begins with the state of the runs before it in its thread, and
+            reads messages from people.
+        text: the answer's key that people see, or a function that returns its text.
     """
 
     graph: ClassVar[CompiledStateGraph[Any, Any, Any, Any]]
@@ -121,7 +121,7 @@ class GraphFlow(Flow):
         return {NODE: self.role}
 
     def check_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the inputs of a run, which are keys of the graph's input."""
+        """Return a run's inputs, which are keys of the graph's input."""
         if FORK in inputs:
             if len(inputs) > 1:
                 raise InvalidInput(f"a fork has no other inputs than {FORK!r}")
@@ -134,11 +134,11 @@ class GraphFlow(Flow):
         return super().check_inputs(inputs)
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
-        """Return the end, with status ``unfinished``, of a run that has used up its cycles."""
+        """Return the end of a run that used up its cycles. Its status is ``unfinished``."""
         return End(output={"status": "unfinished"})
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Carry out a superstep of the graph, or ask a person what one of its nodes asks."""
+        """Carry out a superstep of the graph, or ask a person. A node asks, or is in doubt."""
         if FORK in context.inputs and INDEX not in context.committed:
             return self._start_fork(fork_input(context.inputs[FORK]), context)
         usage = UsageCounter(context)
@@ -190,7 +190,7 @@ class GraphFlow(Flow):
         return with_heard(self._outcome(context, saver, this_round, output, is_done), heard)
 
     def _given(self, context: RoundContext, saver: RunSaver, heard: Heard) -> Any:
-        """Return what the graph is given in this round: its input, an answer, words, or nothing."""
+        """Return the graph's input in this round: the first input, an answer, messages, or None."""
         index = context.committed.get(INDEX)
         if index is None:
             return self._input(context, take_state(saver, context) if self.follows_thread else [])
@@ -206,7 +206,7 @@ class GraphFlow(Flow):
         usage: UsageCounter,
         context: RoundContext,
     ) -> tuple[Any, bool]:
-        """Run the graph until its next superstep; return its output, and whether it has ended."""
+        """Run the graph until its next superstep. Return its output, and whether it has ended."""
         graph = stepping(type(self).graph, this_round)
         graph.checkpointer = saver
         config = {
@@ -270,7 +270,7 @@ class GraphFlow(Flow):
         return Advance(NODE, turns, {INDEX: index}, bool(done), summary, artifacts)
 
     def _start_fork(self, given: ForkInput, context: RoundContext) -> Advance:
-        """Store the state from which this run goes on. The next round runs its superstep."""
+        """Store the state that this run continues. The next round runs its superstep."""
         saver = self._saver(context, RoundTasks())
         saver.namespaces = given.namespaces()
         if "" in saver.namespaces:
@@ -325,9 +325,10 @@ class GraphFlow(Flow):
 
 
 def _ask(node: str, question: Any, tasks: int, context: RoundContext) -> Outcome:
-    """Ask a person what a node asks, or commit the answer.
+    """Ask a person a node's question, or commit the answer.
 
-    The next round runs the node with it. So the answer stays if that round's worker is lost.
+    The next round runs the node with the answer. So the answer stays if that round's worker is
+    lost.
 
     Args:
         tasks: how many tasks wait for the answer.
@@ -351,7 +352,7 @@ def _ask(node: str, question: Any, tasks: int, context: RoundContext) -> Outcome
 
 
 def _is_invalid_answer(error: Exception) -> bool:
-    """Return whether an answer does not fit the schema that ``interrupt`` was given.
+    """Return whether an answer does not fit its ``interrupt`` schema.
 
     Older versions of the library have no such schema.
     """
@@ -369,7 +370,7 @@ def _again(saver: RunSaver, error: BaseException) -> Advance:
 
 
 def _turn(task: TaskWrites, saver: RunSaver) -> Turn:
-    """Return the entry of a task in the history, for people. No round reads it."""
+    """Return a task's entry in the history, for people. No round reads it."""
     values = {
         channel: saver.value(text, channel)
         for channel, text in task.writes

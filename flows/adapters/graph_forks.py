@@ -1,4 +1,4 @@
-"""Runs that go on from an earlier state of another run of a LangGraph graph: ``fork``."""
+"""Forks of LangGraph runs: new runs from an earlier state of another run."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def fork(
     goal: str | None = None,
     **options: Any,
 ) -> Any:
-    """Submit a run that goes on from an earlier state of another run. That one does not change.
+    """Submit a run that continues an earlier state of another run.
 
-    Nodes of the superstep that had ended when it asked a person do not run again, and the question
-    is asked again. If it asked none, all its nodes run.
+    The other run does not change. If the superstep had asked a person, its finished nodes do not
+    run again, and the question is asked again. Otherwise all its nodes run.
 
     Args:
         client: of the run's server.
         run_id: of the run, which may have ended.
         at: number of the superstep, as ``metadata["step"]`` of a state, or the id of a checkpoint,
             or the ``config`` of a state.
-        values: what is written to the state, as with ``update_state`` of the library.
-        as_node: the node that has written them. None: the node that was the last one.
+        values: the values to write to the state, as with ``update_state`` of the library.
+        as_node: the node that counts as their writer. None: the node that was the last one.
         goal: of the new run, for people. None: the goal of the run. The state keeps its own.
-        options: those of ``client.submit``: ``idempotency_key``, ``labels``, ``budgets``, ...
+        options: the options of ``client.submit``: ``idempotency_key``, ``labels``, ``budgets``, ...
 
     Returns:
         The new run.
@@ -73,7 +73,7 @@ def fork(
             given["as_node"] = as_node
         inputs = flow.check_inputs({FORK: given})
         _check_size(client, inputs, what)
-        # What the first round will do, which writes nothing yet.
+        # A trial of the first round, which writes nothing yet.
         flow.play(NODE, RoundContext(goal, inputs, run_id=run_id))
     except InvalidInput:
         raise
@@ -88,7 +88,7 @@ def fork(
 def _found(
     history: GraphHistory, run_id: str, at: int | str | Mapping[str, Any]
 ) -> tuple[str, str]:
-    """Return the namespace and the id of the checkpoint that a caller means."""
+    """Return the namespace and the id of a caller's checkpoint."""
     if isinstance(at, Mapping):
         place = at.get("configurable", {})
         key = (place.get("checkpoint_ns", ""), place.get("checkpoint_id", ""))
@@ -112,7 +112,7 @@ def _found(
 
 
 def _moment(states: RunStates, name: str, checkpoint: str) -> Moment:
-    """Return the moment of a checkpoint from which a fork goes on.
+    """Return the moment at which a checkpoint's fork begins.
 
     It is the first one at which a person was asked, else the first one at all.
     """
@@ -125,7 +125,7 @@ def _moment(states: RunStates, name: str, checkpoint: str) -> Moment:
 
 
 def _check_size(client: RunsClient, inputs: Mapping[str, Any], what: str) -> None:
-    """Raise InvalidInput if a state is too large for the inputs of a run.
+    """Raise InvalidInput if a state is too large for run inputs.
 
     A client over HTTP does not know the limit. Its server refuses the submission.
     """

@@ -1,6 +1,6 @@
-"""History of the states of a LangGraph graph: a record of each round, with what it has changed.
+"""History of a LangGraph graph's states: a record of the changes of each round.
 
-A record holds the differences from the record before it. So a round adds what has changed, however
+A record holds the differences from the record before it. So a round adds its changes only, however
 large the state is.
 """
 
@@ -25,7 +25,7 @@ Entries = Mapping[str, Mapping[str, Any]]
 
 
 def difference(before: Any, after: Any) -> dict[str, Any] | None:
-    """Return what makes JSON data ``after`` of ``before``, or None if they are the same."""
+    """Return the change from JSON data ``before`` to ``after``. None if they are the same."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         found: dict[str, Any] = {}
         changed = {}
@@ -49,7 +49,7 @@ def difference(before: Any, after: Any) -> dict[str, Any] | None:
 
 
 def patched(before: Any, change: Mapping[str, Any]) -> Any:
-    """Return the data that a difference makes of ``before``."""
+    """Return ``before`` with a difference applied."""
     if OTHER in change:
         return change[OTHER]
     if ITEMS in change:
@@ -63,7 +63,7 @@ def patched(before: Any, change: Mapping[str, Any]) -> Any:
 
 
 class HistoryRecord:
-    """The record of a round: each checkpoint that it has come to, in order.
+    """The record of a round: its checkpoints, in order.
 
     Args:
         index: the index that the round before has committed, or None.
@@ -80,8 +80,8 @@ class HistoryRecord:
         """Add a checkpoint of a namespace.
 
         Args:
-            has_tasks: whether the entry has all that its tasks have written. Otherwise, those that
-                an earlier round has stored stay.
+            has_tasks: whether the entry has all writes of its tasks. Otherwise, those stored by an
+                earlier round stay.
         """
         before, after = self._entries.get(name), _opened(entry)
         if not has_tasks:
@@ -138,7 +138,7 @@ class GraphHistory:
     Attributes:
         states: each checkpoint, oldest first, by namespace and id.
         latest: id of the last checkpoint of each namespace.
-        moments: what the run has gone through, oldest first.
+        moments: the states of the run over time, oldest first.
     """
 
     def __init__(self) -> None:
@@ -174,13 +174,13 @@ class GraphHistory:
         self.states[key].versions.append(entry)
 
     def is_latest(self, name: str, checkpoint: str) -> bool:
-        """Return whether a checkpoint is the last one of its namespace."""
+        """Return whether a checkpoint is its namespace's last one."""
         return self.latest.get(name) == checkpoint
 
     def moments_at(self, name: str, checkpoint: str) -> list[Moment]:
-        """Return the moments at which a namespace had this checkpoint.
+        """Return the moments of a checkpoint in a namespace.
 
-        Those between two commits are left out, unless there are no others.
+        Moments between two commits are left out, unless there are no others.
         """
         found = [
             moment
@@ -191,7 +191,7 @@ class GraphHistory:
 
 
 def _opened(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry of the index with its channels as mappings, so that differences are small."""
+    """Return an index entry with its channels as mappings. This keeps differences small."""
     channels = {
         name: {"v": version, "l": is_list, "p": place}
         for name, (version, is_list, place) in entry["channels"].items()

@@ -1,4 +1,4 @@
-"""Nodes of a LangGraph graph in a round of a run: which of them run, and which are in doubt."""
+"""Nodes of a LangGraph graph in a round: which nodes run, and which are in doubt."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TOGETHER = 32
 OTHERS_SECONDS = 0.01
 #: Characters of a node's input in a question.
 ASKED = 10_000
-#: Errors that say themselves what becomes of the round.
+#: Errors that already decide the fate of the round.
 PASSED = (FatalError, RetryableError, RoundStopped, UnstorableValue)
 START = "__start__"
 #: The library's key for whether a graph inside of a node goes on from its last checkpoint, and does
@@ -58,7 +58,7 @@ WAITS = (
 
 
 class GraphRound:
-    """What happens to the nodes of a graph in one round.
+    """The fate of a graph's nodes in one round.
 
     Args:
         context: of the round.
@@ -68,11 +68,11 @@ class GraphRound:
 
     Attributes:
         waiting: the tasks that wait for an answer of a person, by id.
-        answers: those that people have given to tasks.
-        resumed: ids of the tasks, and names of the nodes, of which a graph inside is under way.
-        tasks: the tasks that it has come to.
+        answers: the answers of people to tasks.
+        resumed: ids of tasks, and names of nodes, with a graph under way inside.
+        tasks: the tasks that the round has reached.
         is_partial: whether tasks are left for another round of the superstep.
-        question: what a person is asked about a node in doubt.
+        question: the question to a person about a node in doubt.
         failed: the node that has failed, by the identity of its error.
     """
 
@@ -92,7 +92,7 @@ class GraphRound:
         self.tasks = RoundTasks()
         self._running: set[str] = set()
         self._returned: dict[str, str] = {}
-        #: Names of the nodes of which a person has said what they returned.
+        #: Names of nodes whose return value came from a person.
         self._told: set[str] = set()
         self.is_partial = False
         self.question: Interrupt | None = None
@@ -107,10 +107,12 @@ class GraphRound:
         named: Mapping[str, Any],
         may_retry: bool,
     ) -> Any:
-        """Run a node for a task, unless the task waits, or is left for another round.
+        """Run a node for a task, unless it waits.
+
+        A round leaves tasks beyond its limit to another round.
 
         Args:
-            may_retry: whether the graph itself tries a node again that has failed.
+            may_retry: whether the graph itself retries a failed node.
 
         Raises:
             GraphInterrupt: the node has not run, or asks a person.
@@ -145,9 +147,9 @@ class GraphRound:
             raise
 
     async def _others(self) -> None:
-        """Wait until the other tasks are over, before an error ends the round.
+        """Wait for the other tasks before an error ends the round.
 
-        The library would cancel them. What they do would be lost, although it happens.
+        The library would cancel them. Their effects would happen, and their results would be lost.
         """
         while (  # noqa: ASYNC110 - its parts are set in several places
             self._running - self.tasks.written and not self.context.cancelled.is_set()
@@ -155,10 +157,10 @@ class GraphRound:
             await asyncio.sleep(OTHERS_SECONDS)
 
     def meet(self, name: str, config: RunnableConfig) -> tuple[str, RunnableConfig]:
-        """Return the id of a task that the graph has come to, and the config with which it runs.
+        """Return the id of a reached task, and its config.
 
         Raises:
-            GraphInterrupt: it waits for an answer of a person.
+            GraphInterrupt: the task waits for an answer of a person.
         """
         task = task_of(config)
         is_retry = task in self.tasks.names
@@ -210,18 +212,18 @@ class GraphRound:
 
     @property
     def was_told(self) -> bool:
-        """Whether a person has said in this round what a node in doubt has returned."""
+        """Whether a person gave the result of a node in doubt in this round."""
         return bool(self._told)
 
     def is_idempotent(self, name: str) -> bool:
-        """Return whether a node may run again after its worker was lost."""
+        """Return whether a node may run again after losing its worker."""
         return self._idempotent is None or name in self._idempotent
 
     def _settle(self, command: Command, value: Any) -> Any:
-        """Decide what happens to a node that a lost worker may have run.
+        """Decide about a node that a lost worker may have run.
 
         Returns:
-            ``CarryOut``, or what a person says that the node has returned.
+            ``CarryOut``, or the return value of the node as given by a person.
 
         Raises:
             GraphInterrupt: a person is asked.
@@ -248,9 +250,9 @@ class GraphRound:
         return result
 
     def error_of(self, error: BaseException) -> BaseException:
-        """Return the error that the round raises for that of a node.
+        """Return the round's error for an error of a node.
 
-        A node that is not idempotent is not run again unasked.
+        A node that is not idempotent is not run again without a person's answer.
         """
         context = self.context
         if not isinstance(error, Exception) or isinstance(error, PASSED):
@@ -276,7 +278,7 @@ class GraphRound:
         )
 
     def _withdraw_returned(self) -> str:
-        """Withdraw the intents of nodes that have returned, and whose results the graph refuses.
+        """Withdraw the intents of returned nodes whose results the graph refuses.
 
         Returns:
             The last of these nodes, or an empty text if there is none.
@@ -335,14 +337,17 @@ class SubgraphStep(NodeStep):
         config: RunnableConfig | None = None,
         **named: Any,
     ) -> Any:
-        """Run the subgraph until its next superstep, or to its end."""
+        """Run the subgraph to its next superstep or its end."""
         assert self.name is not None and config is not None, "the graph runs the node"
         _, config = self._round.meet(self.name, config)
         return await self._inner.ainvoke(input, config, **named)
 
 
 def stepping(graph: Pregel[Any, Any, Any, Any], this_round: GraphRound) -> Any:
-    """Return a copy of a graph that stops before each superstep, and asks the round about nodes."""
+    """Return a copy of a graph that stops before each superstep.
+
+    The round decides which of its nodes run.
+    """
     own = copy.copy(graph)
     own.interrupt_before_nodes = "*"
     own.channels = counted(graph.channels, this_round.most_steps)
@@ -354,9 +359,10 @@ def stepping(graph: Pregel[Any, Any, Any, Any], this_round: GraphRound) -> Any:
 
 
 def counted(channels: Mapping[str, Any], most: int | None) -> dict[str, Any]:
-    """Return a graph's channels, of which RemainingSteps and IsLastStep count to the flow's limit.
+    """Return a graph's channels that count to the flow's limit.
 
-    The library counts to the limit of one invocation, which here is one superstep.
+    They are RemainingSteps and IsLastStep; the other channels are unchanged. The library counts to
+    the limit of one invocation, which here is one superstep.
 
     Args:
         most: the flow's ``max_rounds``.
@@ -390,13 +396,13 @@ def _bound(name: str, node: Any, this_round: GraphRound) -> Runnable[Any, Any]:
 
 
 def task_of(config: RunnableConfig) -> str:
-    """Return the id of the task for which a node runs."""
+    """Return the id of a node's task."""
     place = str(config["configurable"]["checkpoint_ns"])
     return place.rpartition("|")[2].rpartition(":")[2]
 
 
 def input_of(value: Any) -> dict[str, Any]:
-    """Return the input of a node as JSON, for people."""
+    """Return a node's input as JSON, for people."""
     plain = to_jsonable_python(value, fallback=repr)
     plain = plain if isinstance(plain, dict) else {"input": plain}
     text = canonical(plain)
@@ -404,11 +410,11 @@ def input_of(value: Any) -> dict[str, Any]:
 
 
 def _is_plain(inner: Any) -> bool:
-    """Return whether a node is a plain function, for which the library makes a coroutine."""
+    """Return whether a node is a plain function. The library makes a coroutine for it."""
     function, coroutine = getattr(inner, "func", None), getattr(inner, "afunc", None)
     wrapped = getattr(coroutine, "__wrapped__", None)
     return function is not None and (coroutine is None or wrapped is function)
 
 
 def _nothing() -> None:
-    """Stand for the function of a node in doubt, which no policy calls."""
+    """Stand for the function of a node in doubt. No policy calls it."""

@@ -1,4 +1,4 @@
-"""The states of a run's LangGraph graph, read by the library's own methods: ``graph_of``."""
+"""The states of a run's LangGraph graph, for the library's methods: ``graph_of``."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from perdure.flows.rounds import registry
 
 
 class RunsClient(Protocol):
-    """What is needed of ``perdure.Client`` and ``perdure.RemoteClient``."""
+    """The used methods of ``perdure.Client`` and ``perdure.RemoteClient``."""
 
     def get(self, run_id: str) -> Any:
         """Return the run."""
 
     def artifacts(self, run_id: str) -> Mapping[str, int]:
-        """Return the names of the run's artifacts with their sizes."""
+        """Return the names and sizes of the run's artifacts."""
 
     def artifact(self, run_id: str, name: str) -> str:
         """Return the text of an artifact."""
@@ -38,7 +38,7 @@ class RunsClient(Protocol):
 
 
 class RunStates(StateReader):
-    """A checkpointer that reads the states of a run, and writes nothing."""
+    """A read-only checkpointer for the states of a run."""
 
     def __init__(self, client: RunsClient, run_id: str, flow: GraphFlow) -> None:
         super().__init__(run_id, StateSerializer(flow.types), f"run {run_id}")
@@ -76,7 +76,7 @@ class RunStates(StateReader):
         return self._texts[name]
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that a config names, or the last one; None if there is none."""
+        """Return the checkpoint that a config names, or the last one. None if there is none."""
         name, checkpoint = self._address(config)
         history = self.history()
         checkpoint = checkpoint or history.latest.get(name, "")
@@ -112,7 +112,7 @@ class RunStates(StateReader):
                 yield self._past(name, checkpoint, state)
 
     def _address(self, config: RunnableConfig) -> tuple[str, str]:
-        """Return the namespace and the checkpoint's id, which may be empty, of a config."""
+        """Return a config's namespace and checkpoint id, which may be empty."""
         place = config.get("configurable", {})
         thread = str(place.get("thread_id", self._run_id))
         if thread != self._run_id:
@@ -125,7 +125,7 @@ class RunStates(StateReader):
     def _past(self, name: str, checkpoint: str, state: PastState) -> CheckpointTuple:
         space = Namespace.of(closed(state.versions[-1]), self.artifact)
         if not self._history.is_latest(name, checkpoint):
-            # An answer removes its question from what is stored. The history keeps it.
+            # An answer removes its question from the stored tasks. The history keeps it.
             for entry in reversed(state.versions):
                 for task, asked in Namespace.of(closed(entry), self.artifact).tasks.items():
                     own = space.tasks.setdefault(task, asked)
@@ -145,19 +145,19 @@ class RunStates(StateReader):
     put = aput = put_writes = aput_writes = delete_thread = adelete_thread = refuse
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return what ``get_tuple`` returns."""
+        """Return the result of ``get_tuple``."""
         return await asyncio.to_thread(self.get_tuple, config)
 
     async def alist(
         self, config: RunnableConfig | None, **options: Any
     ) -> AsyncIterator[CheckpointTuple]:
-        """Return what ``list`` returns."""
+        """Yield the results of ``list``."""
         for each in await asyncio.to_thread(lambda: [*self.list(config, **options)]):
             yield each
 
 
 class ReadOnlyGraph:
-    """What a graph of ``graph_of`` refuses."""
+    """The methods that a graph of ``graph_of`` refuses."""
 
     checkpointer: RunStates
 
@@ -170,10 +170,10 @@ class ReadOnlyGraph:
 
 
 def graph_of(client: RunsClient, run_id: str) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return the graph of a run, as it is, with methods that read the states of the run.
+    """Return a run's graph with methods that read its states.
 
-    Pass its ``config`` to ``get_state``, ``get_state_history`` and their asynchronous forms. What
-    writes (``update_state``, ``invoke``, ...) raises InvalidInput: see ``fork``.
+    Pass its ``config`` to ``get_state``, ``get_state_history`` and their asynchronous forms.
+    Methods that write (``update_state``, ``invoke``, ...) raise InvalidInput: see ``fork``.
 
     Args:
         client: of the run's server, a ``Client`` or a ``RemoteClient``.
@@ -197,7 +197,7 @@ def graph_of(client: RunsClient, run_id: str) -> CompiledStateGraph[Any, Any, An
 
 
 def flow_of(client: RunsClient, run_id: str) -> tuple[GraphFlow, Any]:
-    """Return the flow of a run of a graph, and the run.
+    """Return a graph run's flow, and the run.
 
     Raises:
         InvalidInput: the run is not one of a graph, or the client is asynchronous.

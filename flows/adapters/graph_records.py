@@ -1,7 +1,7 @@
-"""What a round of a LangGraph graph records before its commit, so that a later attempt has it.
+"""The records of a LangGraph graph's round before its commit, for later attempts.
 
-It records what tasks have written, and the checkpoints of graphs that a node invokes itself. The
-commit of the round deletes the records.
+They hold the writes of tasks, and the checkpoints of graphs that a node invokes itself. The commit
+of the round deletes the records.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from perdure.flows.rounds.context import RoundContext
 
 #: Names of records: of a task, without its id, and of a nested checkpoint, without its id.
 TASK, NESTED = "graph.", "nested_graph."
-#: Places that are left in a step's journal for what is not of the graph.
+#: Places left in a step's journal for records outside the graph.
 SPARE = 4
 #: Characters of all nested checkpoints of a step. Each claim of the step reads them.
 MOST_NESTED = 512 * 1024
-#: Begins the channels that choose the next tasks. One of them is a list with those that are sent.
+#: Begins the channels that choose the next tasks. One of them is a list of sent tasks.
 TRIGGERS = ("branch:", "join:", "__pregel_tasks")
 #: The channel with the result of an ``@task``.
 RETURNED = "__return__"
@@ -46,17 +46,17 @@ class RoundRecords:
         self._bases: dict[str, Namespace] = {}
         self._size = 0
         self._claimed = 0
-        #: What this attempt has spent, as far as its records say it.
+        #: The spending of this attempt that its records contain.
         self._spent: dict[str, float] = {}
 
     def read_tasks(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Return what earlier attempts have recorded of tasks, with the ids of these."""
+        """Yield the task records of earlier attempts, with task ids."""
         for name in list(self._context.journal.recorded):
             if name.startswith(TASK):
                 yield name.removeprefix(TASK), self._context.once(name, dict)
 
     def read_nested(self, committed: Mapping[str, Namespace]) -> Iterator[tuple[str, Namespace]]:
-        """Return the nested checkpoints that earlier attempts have recorded, in their order.
+        """Yield the nested checkpoints of earlier attempts, in order.
 
         Each is stored as its difference from the one before. Two workers that have recorded at the
         same time make two sequences, of which the one with the newest checkpoint counts.
@@ -80,7 +80,7 @@ class RoundRecords:
                 yield name, self._bases[name]
 
     def is_nested(self, name: str) -> bool:
-        """Return whether a namespace is that of a graph that a node invokes."""
+        """Return whether a namespace belongs to a node's invoked graph."""
         if not name:
             return False
         nodes = {self._tasks.names.get(task) for task in self._tasks.begun}
@@ -90,13 +90,13 @@ class RoundRecords:
         )
 
     def has_use(self, space: Namespace, channels: Collection[str]) -> bool:
-        """Return whether to record what a task of a nested graph has written.
+        """Return whether to record a nested task's writes.
 
         If the task is the only one of its superstep, the next checkpoint follows at once.
 
         Args:
             space: the checkpoint that the task follows.
-            channels: those that it has written.
+            channels: the channels that the task has written.
         """
         triggers = [
             stored
@@ -107,18 +107,18 @@ class RoundRecords:
         return TOLD.isdisjoint(channels) and (tasks != 1 or RETURNED in channels)
 
     def add_task(self, task: str, told: Mapping[str, Any]) -> None:
-        """Record what a task has written, if there is room.
+        """Record a task's writes, if there is room.
 
         Raises:
-            UnstorableValue: it is too long, and not of a nested graph.
+            UnstorableValue: the record is too long, and not of a nested graph.
         """
         self._record(f"{TASK}{task}", told, must_fit=not self.is_nested(told["namespace"]))
 
     def add_nested(self, name: str, space: Namespace) -> bool:
-        """Record the checkpoint of a nested graph, and return whether it is recorded.
+        """Record a nested graph's checkpoint, and return whether it fits.
 
-        It is not if there is no room left, also for the tasks of the round. The nested graph then
-        goes on from the last recorded one.
+        It does not fit if it would leave no room, also for the tasks of the round. The nested graph
+        then goes on from the last recorded one.
         """
         own = f"{NESTED}{space.checkpoint['id']}"
         left = len(self._tasks.begun - self._tasks.ended)
@@ -165,7 +165,7 @@ class RoundRecords:
         return True
 
     def _spent_since(self) -> dict[str, float]:
-        """Return what this attempt has spent since its last record, which the next one says."""
+        """Return the spending since the attempt's last record. The next record contains it."""
         now = dict(self._context.spent)
         since = {name: now[name] - self._spent.get(name, 0) for name in now}
         self._spent = now
@@ -194,7 +194,7 @@ def _difference(name: str, space: Namespace, before: Namespace | None) -> dict[s
 
 
 def _made(told: Mapping[str, Any], before: Namespace | None) -> Namespace:
-    """Return the checkpoint of a record and of the one before it."""
+    """Return a record's checkpoint, built on the one before it."""
     channels = {} if before is None else dict(before.channels)
     for channel, (version, is_list, same, texts) in told["channels"].items():
         old = channels.get(channel)

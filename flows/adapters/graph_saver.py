@@ -1,4 +1,4 @@
-"""RunSaver, which holds the checkpoints of a LangGraph graph during a round of its run."""
+"""RunSaver: the checkpoints of a LangGraph graph during a round."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from perdure.flows.core.errors import FatalError
 from perdure.flows.core.json_values import storable
 from perdure.flows.rounds.context import RoundContext
 
-#: Questions of a task, and those of the graph with the nodes that ask.
+#: Questions of a task, and questions of the graph with the nodes that ask.
 Questions = list[Interrupt]
 Answers = list[Answered]
 Asked = list[tuple[str, Interrupt]]
 
 
 class RunSaver(StateReader):
-    """The last checkpoints of a run's graph and subgraphs, during a round.
+    """The last checkpoints of a run's graphs, during a round.
 
-    What a task has written, and the checkpoints of graphs that nodes invoke, are recorded at once
+    Writes of tasks, and the checkpoints of graphs that nodes invoke, are recorded at once
     (``RoundRecords``), so that a later attempt of the round does not run the task again.
 
     Args:
@@ -74,19 +74,19 @@ class RunSaver(StateReader):
         self._asked_ids: set[str] = set()
         self._lock = threading.RLock()
         self.namespaces: dict[str, Namespace] = {}
-        #: What tasks have written in this step, in order, with their namespaces.
+        #: The writes of tasks in this step, in order, with their namespaces.
         self.written: list[tuple[str, TaskWrites]] = []
         self._records = RoundRecords(context, tasks)
         #: The checkpoints that a later attempt has, with their namespaces.
         self._places: set[tuple[str, str]] = set()
 
-    # What a round begins with, and what it leaves.
+    # The beginning and the end of a round.
 
     def load(self, kept: Any) -> None:
-        """Read the run's checkpoints, and what earlier attempts of this step have recorded.
+        """Read the run's checkpoints, and earlier attempts' records of this step.
 
         Args:
-            kept: what ``keep`` returned in the round before, in this process.
+            kept: the result of ``keep`` in the round before, in this process.
         """
         index = self._context.committed.get(INDEX)
         if index is None:
@@ -107,17 +107,17 @@ class RunSaver(StateReader):
                 self.written.append((told["namespace"], task))
 
     def begin_with(self, namespaces: dict[str, Namespace]) -> None:
-        """Begin a run with the state in which another one has ended.
+        """Begin a run with the final state of another one.
 
         Raises:
-            UnstorableValue: it has a value of a type that is not one of the graph's state.
+            UnstorableValue: the state has a value of a type unknown to the graph's state.
         """
         for name, space in namespaces.items():
             self._tuple(name, space)  # reads each value
         self.namespaces = namespaces
 
     def commit(self, is_partial: bool = False) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return the index of the checkpoints, and the artifacts that this round adds.
+        """Return the checkpoint index, and the artifacts of this round.
 
         Args:
             is_partial: whether tasks are left for another round of the superstep.
@@ -139,23 +139,26 @@ class RunSaver(StateReader):
         return storable(index, "the graph's checkpoint"), artifacts
 
     def _pass(self, name: str, space: Namespace) -> None:
-        """Add a checkpoint that the graph has gone on from to the history."""
+        """Add a passed checkpoint to the history. The graph has gone on from it."""
         if self._record is not None:
             entry = space.store(name, self._context.step, self._artifacts, with_tasks=False)
             self._record.add(name, entry, has_tasks=False)
 
     def _forget_ended(self) -> None:
-        """Forget subgraphs whose task has ended, since the graph above them has gone on."""
+        """Forget subgraphs of ended tasks. The graph above them has gone on."""
         for name, space in list(self.namespaces.items()):
             if ":" in name and not is_under_way(space, self.namespaces):
                 # One without a task's id lives as long as the run.
                 self._pass(name, space)
                 self.namespaces.pop(name, None)
 
-    # What a person is asked.
+    # Questions to people.
 
     def pending(self) -> Asked:
-        """Return all questions of the graph, with the node that asks, in the order of its tasks."""
+        """Return all open questions of the graph, in task order.
+
+        Each comes with the node that asks.
+        """
         root = self.namespaces.get("")
         tasks = [] if root is None else sorted(root.tasks.values(), key=lambda task: task.path)
         return [
@@ -166,12 +169,12 @@ class RunSaver(StateReader):
         ]
 
     def holders(self, question: str) -> int:
-        """Return how many tasks wait for the answer to a question: a node, and those above it.
+        """Return how many tasks wait for an answer: a node, and those above it.
 
-        If an earlier attempt has taken the answer, its node is no more among them.
+        If an earlier attempt has taken the answer, its node does not count.
 
         Returns:
-            0 if a fork has changed the state of a subgraph so that its node does not ask any more.
+            0 if a fork has changed the state of a subgraph so that its node no longer asks.
         """
         holders = [
             f"{name}|{task.node}:{id_}".lstrip("|")
@@ -183,7 +186,10 @@ class RunSaver(StateReader):
         return 0 if innermost in self.namespaces else len(holders)
 
     def waiting(self) -> dict[str, Questions]:
-        """Return the tasks that wait for an answer which the round does not have, by id."""
+        """Return the waiting tasks by id, with their questions.
+
+        The round does not have their answers.
+        """
         return {
             name: asked
             for space in self.namespaces.values()
@@ -193,7 +199,7 @@ class RunSaver(StateReader):
         }
 
     def _forget_answered(self) -> None:
-        """Remove the question that is answered, unless its node has asked again."""
+        """Remove the answered question, unless its node has asked again."""
         for space in self.namespaces.values():
             for name, task in space.tasks.items():
                 asked = self.questions(task)
@@ -213,10 +219,10 @@ class RunSaver(StateReader):
             for question in self._serializer.decode(text, "a question")
         ]
 
-    # What the library calls.
+    # The library's interface.
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the last checkpoint of a namespace, or None if there is none."""
+        """Return the last checkpoint of a namespace. None if there is none."""
         name = config["configurable"].get("checkpoint_ns", "")
         with self._lock:
             space = self.namespaces.get(name)
@@ -271,7 +277,7 @@ class RunSaver(StateReader):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Keep what a task has written, and record it with the run."""
+        """Keep a task's writes, and record them with the run."""
         self._tell(task_id, self._keep(config, writes, task_id, task_path))
 
     def _keep(
@@ -281,13 +287,13 @@ class RunSaver(StateReader):
         task_id: str,
         task_path: str,
     ) -> dict[str, Any] | None:
-        """Keep what a task has written.
+        """Keep a task's writes.
 
         The error of a task is not kept: the next attempt runs the task again.
 
         Returns:
-            What is recorded of it. None: nothing, since no other task runs that a death could
-                follow, or since a later attempt could not use it.
+            The record. None if it would be useless: no other task runs after which this attempt
+            could die, or a later attempt could not use it.
         """
         self._tasks.written.add(task_id)
         channels = {channel for channel, _ in writes}
@@ -332,9 +338,10 @@ class RunSaver(StateReader):
         return {**task.data(), "namespace": name, "checkpoint": checkpoint}
 
     def _answers(self, before: TaskWrites | None, writes: Sequence[tuple[str, Any]]) -> Answers:
-        """Return the questions that a task has answers to, once it has taken that of this round.
+        """Return the answered questions of a task, including this round's answer.
 
-        The library writes all answers of a task whenever the task takes one.
+        That one counts once the task has taken it. The library writes all answers of a task
+        whenever the task takes one.
         """
         if before is None:
             return []
@@ -363,7 +370,7 @@ class RunSaver(StateReader):
         )
 
     def _tell(self, task_id: str, told: dict[str, Any] | None) -> None:
-        """Record what a task has written, so that a later attempt does not run it again."""
+        """Record a task's writes, so that no later attempt runs it."""
         if told is None:
             return
         place = (told["namespace"], told["checkpoint"])
@@ -373,7 +380,7 @@ class RunSaver(StateReader):
             self._records.add_task(task_id, told)
 
     def _record_nested(self, name: str, is_needed: bool = False) -> None:
-        """Record the checkpoint of a namespace if a node has invoked its graph.
+        """Record a namespace's checkpoint if a node invoked its graph.
 
         Args:
             is_needed: whether it is recorded although nothing was done before it.
@@ -389,13 +396,13 @@ class RunSaver(StateReader):
         raise FatalError(f"run {self._context.run_id}: its checkpoints are deleted with the run")
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return what ``get_tuple`` returns."""
+        """Return the result of ``get_tuple``."""
         return self.get_tuple(config)
 
     async def alist(
         self, config: RunnableConfig | None, **options: Any
     ) -> AsyncIterator[CheckpointTuple]:
-        """Return what ``list`` returns."""
+        """Yield the results of ``list``."""
         for found in self.list(config):
             yield found
 
@@ -406,7 +413,7 @@ class RunSaver(StateReader):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Do what ``put`` does. The event loop does not wait for the server."""
+        """Put a checkpoint as ``put`` does. The event loop does not wait for the server."""
         place = self._put(config, checkpoint, metadata, new_versions)
         name = place["configurable"]["checkpoint_ns"]
         if self._records.is_nested(name):
@@ -420,7 +427,7 @@ class RunSaver(StateReader):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Do what ``put_writes`` does. The event loop does not wait for the server."""
+        """Keep writes as ``put_writes`` does. The event loop does not wait for the server."""
         told = self._keep(config, writes, task_id, task_path)
         if told is not None:
             await asyncio.to_thread(self._tell, task_id, told)

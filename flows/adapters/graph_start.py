@@ -1,4 +1,4 @@
-"""What a run gets that goes on from the state of another one: the input in which the state is."""
+"""The input of a fork: the state of another run, with changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.flows.adapters.graph_checkpoints import Namespace, StoredChannel, T
 from perdure.flows.core.errors import InvalidInput
 from perdure.flows.core.json_values import canonical
 
-#: The input of a run that goes on from the state of another run.
+#: The input of a run that continues the state of another run.
 FORK = "_fork"
 #: Bytes of a state, not compressed. The inputs of a run take 256 KiB, and text shrinks to a fifth.
 MOST_BYTES = 64 * 1024 * 1024
@@ -27,8 +27,8 @@ class ForkInput(BaseModel):
         run, namespace, checkpoint, step: where the state is from.
         is_partial: whether tasks of its superstep have not begun.
         state: the checkpoints, compressed.
-        values: what is written to the state, encoded. None: nothing.
-        as_node: the node that has written it.
+        values: the values to write to the state, encoded. None: nothing.
+        as_node: the node that counts as their writer.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -43,7 +43,7 @@ class ForkInput(BaseModel):
     as_node: str | None = None
 
     def namespaces(self) -> dict[str, Namespace]:
-        """Return the checkpoints of the state, of which nothing is stored yet.
+        """Return the state's checkpoints. None of their parts is stored yet.
 
         Raises:
             InvalidInput: the state was not made by ``packed``.
@@ -67,7 +67,7 @@ def fork_input(data: Any) -> ForkInput:
 
 
 def packed(spaces: Mapping[str, Namespace]) -> str:
-    """Return checkpoints, with all their values, as a short text."""
+    """Return checkpoints with all values as a short text."""
     data = {
         name: {
             "checkpoint": space.checkpoint,
@@ -84,7 +84,7 @@ def packed(spaces: Mapping[str, Namespace]) -> str:
 
 
 def unpacked(state: str, run_id: str) -> dict[str, Namespace]:
-    """Return the checkpoints of a state, of which nothing is stored yet.
+    """Return the checkpoints of a state. None of their parts is stored yet.
 
     Args:
         run_id: the run whose state it is.

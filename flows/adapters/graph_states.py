@@ -1,4 +1,4 @@
-"""StateReader, the part of a LangGraph checkpointer that reads what a run has stored."""
+"""StateReader: the reading part of a LangGraph checkpointer for a run's stored state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class StateReader(BaseCheckpointSaver[int]):
         return self
 
     def value(self, text: str, channel: str) -> Any:
-        """Return the value of a text that a channel has, or that a task has written to it."""
+        """Return the value of a channel's text.
+
+        The text is stored in the channel, or written by a task.
+        """
         return self._serializer.decode(text, self._what(channel))
 
     def _value(self, channel: str, stored: StoredChannel) -> Any:
@@ -41,10 +44,10 @@ class StateReader(BaseCheckpointSaver[int]):
     def _channel(
         self, channel: str, version: Any, values: Mapping[str, Any], before: StoredChannel | None
     ) -> StoredChannel:
-        """Return a channel as it is stored, of the values of a checkpoint.
+        """Return a channel of a checkpoint in its stored form.
 
         Args:
-            before: the channel in the checkpoint before. Of a list, what is the same is kept.
+            before: the channel in the checkpoint before. The common beginning of a list is kept.
         """
         if channel not in values:
             return StoredChannel(version, None)
@@ -58,7 +61,7 @@ class StateReader(BaseCheckpointSaver[int]):
         return f"{self._where}: the channel {channel!r} of the graph"
 
     def place(self, name: str, checkpoint: str) -> RunnableConfig:
-        """Return the config that names a checkpoint of a namespace."""
+        """Return the config for a checkpoint of a namespace."""
         return {
             "configurable": {
                 "thread_id": self._run_id,

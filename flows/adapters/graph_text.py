@@ -1,4 +1,4 @@
-"""The live text of a graph's round: what its models say, and what its nodes write to the stream."""
+"""The live text of a graph's round: replies of its models, and texts that its nodes stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CUSTOM = "custom"
 
 
 def text_handler(context: RoundContext, streams: bool) -> BaseCallbackHandler:
-    """Return a handler that shows what the models of a round say, while it comes in.
+    """Return a handler that shows model replies while they arrive.
 
     Args:
         streams: whether models are asked for a stream that would answer at once.
@@ -29,7 +29,7 @@ def text_handler(context: RoundContext, streams: bool) -> BaseCallbackHandler:
 
 
 def show_custom(context: RoundContext, chunk: Any) -> None:
-    """Show what a node has written with ``get_stream_writer()``: a text, or data as JSON."""
+    """Show a node's output to ``get_stream_writer()``: a text, or data as JSON."""
     if isinstance(chunk, str):
         context.stream(chunk)
     else:

@@ -27,14 +27,14 @@ from perdure.flows.rounds.waits import ReceivedSignal
 
 #: The artifact with the state of a completed run.
 STATE = "thread-state"
-#: Characters of it. A state may hold a picture, as a file of a submission.
+#: Characters of the artifact. A state may hold a picture, as a file of a submission.
 MOST_CHARACTERS = 8 * 1024 * 1024
 #: The keys of the input that get earlier messages, and references to files.
 MESSAGES, FILES = "messages", "files"
 
 
 def state_artifacts(saver: RunSaver, context: RoundContext) -> dict[str, str]:
-    """Return the artifact with which a later run of the thread begins. Call it after a commit."""
+    """Return the artifact for the thread's next run. It has the state. Call this after a commit."""
     if not context.earlier.is_thread:
         return {}
     text = packed(saver.namespaces)
@@ -48,7 +48,9 @@ def state_artifacts(saver: RunSaver, context: RoundContext) -> dict[str, str]:
 
 
 def take_state(saver: RunSaver, context: RoundContext) -> list[ThreadMessage]:
-    """Begin with the state of the thread's last completed run of this flow, if there is one.
+    """Begin with the state of an earlier run in the thread.
+
+    It is the last completed run of this flow, if there is one.
 
     Returns:
         The messages of the thread that are not part of this state.
@@ -77,9 +79,9 @@ def add_messages(
     messages: Sequence[ThreadMessage],
     context: RoundContext,
 ) -> None:
-    """Add earlier messages of the thread to the input of a graph.
+    """Add earlier messages of the thread to a graph's input.
 
-    A graph without the key ``messages`` has no place for them, which an event tells.
+    A graph without the key ``messages`` has no place for them, which an event reports.
     """
     if not messages:
         return
@@ -98,7 +100,7 @@ def add_messages(
 
 
 def message_of(text: str, context: RoundContext) -> BaseMessage:
-    """Return a message of a person with the files of the submission below its text."""
+    """Return a person's message with the submitted files below its text."""
     if not context.files:
         return HumanMessage(text)
     blocks: list[Any] = [_block(each) for each in pieces_of(text, context.files, context)]
@@ -115,7 +117,7 @@ def _block(piece: str | File) -> dict[str, str]:
 
 
 def check_files(keys: Collection[str], context: RoundContext) -> None:
-    """Raise FatalError if files were submitted, and the graph has no place for them."""
+    """Raise FatalError if the graph has no place for submitted files."""
     if context.files and MESSAGES not in keys and FILES not in keys:
         names = ", ".join(each.name for each in context.files)
         raise FatalError(
@@ -126,12 +128,12 @@ def check_files(keys: Collection[str], context: RoundContext) -> None:
 
 
 def words_of(turns: Sequence[Turn]) -> list[BaseMessage]:
-    """Return what people said to a run while its graph worked, or asked it, as messages."""
+    """Return the remarks of people as messages. They came while the graph worked."""
     return [HumanMessage(text_of(turn.said)) for turn in turns]
 
 
 def words_in(values: Iterable[Any]) -> list[str]:
-    """Return what models say in the messages that a node has written: their texts and calls."""
+    """Return the texts and tool calls of a node's model messages."""
     words: list[str] = []
     for value in values:
         for message in value if isinstance(value, list) else [value]:
@@ -146,10 +148,10 @@ def _as_json(args: Any) -> str:
 
 
 def replies_to_asks(answer: Any, context: RoundContext) -> dict[str, Any]:
-    """Reply to the questions that the graph has heard, with the text of its answer.
+    """Reply to the open questions with the graph's answer text.
 
     Returns:
-        What the round writes into the run's values for them.
+        The run's values after the replies.
     """
     for number in open_asks(context):
         context.reply(ReceivedSignal(ASK, number), text_of(answer))
@@ -157,13 +159,16 @@ def replies_to_asks(answer: Any, context: RoundContext) -> dict[str, Any]:
 
 
 def answer_of(output: Any) -> Any:
-    """Return the output of a graph as JSON data, which is the answer of its run."""
+    """Return a graph's output as JSON data. It is the answer of the run."""
     plain = _without_bytes(to_jsonable_python(output, fallback=str))
     return storable(plain, "the graph's output")
 
 
 def _without_bytes(value: Any) -> Any:
-    """Return JSON data without the bytes of pictures and documents in messages, for an answer."""
+    """Return JSON data without the bytes of files.
+
+    An answer does not contain pictures and documents of messages.
+    """
     if isinstance(value, list):
         return [_without_bytes(each) for each in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""UsageCounter, which counts what the models of a graph's round have used."""
+"""UsageCounter, which counts the model usage of a graph's round."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.flows.rounds.context import RoundContext
 
 
 class UsageCounter(BaseCallbackHandler):
-    """Charges the budgets of a run with what the models of a round use."""
+    """Charges the usage of a round's models to the budgets."""
 
     run_inline = True
 

@@ -45,7 +45,7 @@ METHOD, FROM_ISO = 3, ("datetime", "datetime", "fromisoformat")
 
 
 class StateSerializer:
-    """Encodes values of a graph's state as JSON texts, and refuses types that it does not know.
+    """Encodes state values as JSON texts. It refuses unknown types.
 
     Args:
         types: the types of the state, as module and name.
@@ -97,7 +97,10 @@ class StateSerializer:
         return self._packer.loads_typed((kind, packed))
 
     def _check(self, packed: bytes, what: str) -> None:
-        """Raise UnstorableValue if MessagePack data names a type that is not one of the state."""
+        """Raise UnstorableValue if MessagePack data names an unknown type.
+
+        Types of the state are known.
+        """
 
         unknown: list[str] = []
 
@@ -128,7 +131,7 @@ class StateSerializer:
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a value reads back from JSON with the same types."""
+    """Return whether JSON preserves the types of a value."""
     kind = type(value)
     if value is None or kind in (str, bool, int):
         return True

@@ -1,7 +1,7 @@
-"""What people say to a run while its agent works: the agent hears it with its next request.
+"""Messages of people to a run whose agent works. The agent gets them with its next request.
 
-What was said behind the last request is heard when the agent has answered. It then goes on with
-the conversation that it had.
+Messages after the last request are read when the agent has answered. The agent then continues its
+conversation.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from perdure.flows.core.thread_messages import HEARD, ThreadMessage, packed, tex
 from perdure.flows.workflows.arguments import digest_of
 from perdure.flows.workflows.steps import AsyncSteps
 
-#: Words that are heard at once. The next ones are heard with the next request.
+#: Messages that are read at once. The next ones are read with the next request.
 MOST_WORDS = 20
 #: The run's value with the number of the last request for which it has looked for words.
 LOOKED = "_heard_before"
 
 
 class HeardWords:
-    """What people have said to a run so far, as its journal has it.
+    """The messages of people to a run, from its journal.
 
     Args:
         steps: of the workflow that runs the agent.
@@ -30,10 +30,10 @@ class HeardWords:
         self._requests = 0
 
     async def before_request(self) -> str:
-        """Return what people have said since the last request, or an empty text.
+        """Return the messages since the last request. Empty if there are none.
 
-        Each attempt of the request sends the same words, since the run remembers for which of its
-        requests it has looked.
+        Each attempt of the request sends the same messages, since the run remembers for which of
+        its requests it has looked.
         """
         self._requests += 1
         steps, request = self._steps, self._requests
@@ -56,7 +56,7 @@ class HeardWords:
         return bool(self._steps.context.mailbox.unread([SAY]))
 
     async def next(self) -> str:
-        """Return what people have said since the run began or heard the last, or an empty text."""
+        """Return the messages that the agent has not read. Empty if there are none."""
         begin = len(self._words)
         while len(self._words) < begin + MOST_WORDS and (self._is_done(HEARD) or self._has_words()):
             await self._hear_one(HEARD)

@@ -61,12 +61,12 @@ def register_graph(
         context: the ``context`` with which the graph is invoked.
         history: whether runs keep the state after each superstep, for ``graph_of`` and ``fork``.
         stream: whether all models of the graph are asked for streams, to show their replies while
-            they come in. False: only those that stream by themselves.
+            they arrive. False: only models that stream by themselves.
         thread: ``none`` if a run in a thread begins without the state of the run before it, without
-            earlier messages, and hears nothing of what people say.
-        text: what people see of the answer in chats, over MCP and in threads: a key of the output,
-            or a function that gets it and returns a text. None: the last text of the model, if the
-            output has ``messages``, else JSON.
+            earlier messages, and does not read messages from people.
+        text: the text that people see of the answer in chats, over MCP and in threads: a key of the
+            output, or a function that gets it and returns a text. None: the last text of the model,
+            if the output has ``messages``, else JSON.
         settings: attributes of the flow: ``budgets``, ``retry``, ``max_rounds``, ``Inputs``, ...
 
     Raises:
@@ -109,7 +109,7 @@ def register_graph(
 
 
 def _check_settings(name: str, settings: Iterable[str]) -> None:
-    """Raise InvalidFlow if one of these settings of a graph does not exist."""
+    """Raise InvalidFlow if a setting of a graph does not exist."""
     for setting in settings:
         if setting not in _SETTINGS:
             raise InvalidFlow(
@@ -122,7 +122,7 @@ def _check_idempotent(
     idempotent_nodes: Iterable[str],
     graphs: Iterable[Pregel[Any, Any, Any, Any]],
 ) -> None:
-    """Raise InvalidFlow if one of the idempotent nodes is in none of the graphs."""
+    """Raise InvalidFlow if an idempotent node is in no graph."""
     nodes = {node for graph in graphs for node in graph.nodes if node != START}
     for node in idempotent_nodes:
         if node not in nodes:

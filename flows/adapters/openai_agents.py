@@ -58,7 +58,7 @@ from perdure.flows.workflows.workflow_flow import workflow
 
 logger = logging.getLogger("perdure.flow")
 _tools = TypeAdapter(list[MCPTool])
-#: It is too late for an error: what the tool has done would be done again, or asked about.
+#: It is too late for an error: the tool would be called again, or a person asked about it.
 CHANGED = (
     "run %s: the tool %s has changed the `context` of its agent. A worker that goes on with the "
     "run makes the context anew and does not see the change. Let the tool return what it has found"
@@ -78,7 +78,7 @@ async def run_agent(
     thread: ThreadUse = "none",
     **options: Any,
 ) -> RunResult:
-    """Run an agent in a workflow, and ask a person about calls of tools that need approval.
+    """Run an agent in a workflow. A person is asked about tool calls that need approval.
 
     The person approves the call, or refuses it with words for the model.
 
@@ -89,7 +89,7 @@ async def run_agent(
             tool is then in doubt, and a person is asked.
         model_provider: makes the models. None: that of ``run_config``.
         run_config: of ``Runner.run``. Its tracing is off.
-        stream: whether a reply is shown while it comes in, if its model can stream.
+        stream: whether a reply is shown while it arrives, if its model can stream.
         thread: ``text`` if the agent gets the earlier messages of the run's thread before
             ``input``, and with it the files of the submission. ``full`` if it also gets the calls,
             results and files of the last completed run of this flow in the thread.
@@ -97,7 +97,7 @@ async def run_agent(
 
     Raises:
         InvalidFlow: ``thread`` is not a known word, or a ``session`` is given.
-        FatalError: no workflow runs, or the agent has what a workflow cannot carry out.
+        FatalError: no workflow runs, or a workflow cannot carry out a part of the agent.
     """
     steps = current_steps()
     if steps is None:
@@ -146,8 +146,8 @@ def register_agent(
     Args:
         name: of the flow.
         idempotent, model_provider, stream, thread: as for ``run_agent``. Unless the thread is
-            ``none``, the agent also hears what people say to the run, with its next request.
-        settings: those of ``workflow``.
+            ``none``, the agent also reads messages of people to the run, with its next request.
+        settings: the settings of ``workflow``.
 
     Raises:
         InvalidFlow: the name or a setting is not valid.
@@ -187,7 +187,7 @@ class PerdureRunner:
 
 
 class _Stepping:
-    """Makes copies of agents whose models and tools are called in steps."""
+    """Makes agents whose models and tools are called in steps."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class _Stepping:
         self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
 
     def config(self, given: RunConfig | None) -> RunConfig:
-        """Return the configuration of a run whose models are asked in steps."""
+        """Return the configuration of an agent run in steps."""
         config = given or RunConfig(model_provider=self._model_provider or MultiProvider())
         provider = self._model_provider or config.model_provider
         return replace(
@@ -213,10 +213,10 @@ class _Stepping:
         )
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return the copy of an agent, and of all agents to which it hands over.
+        """Return the copy of an agent. The agents to which it hands over are copied, too.
 
-        The agent may be a copy, from the result of an earlier run. What is a step already is not
-        made one again: ``inner_of`` finds what it calls.
+        The agent may be a copy, from the result of an earlier run. A copied part is not wrapped a
+        second time: ``inner_of`` finds the original.
         """
         if id(agent) in self._made:
             return self._made[id(agent)][1]
@@ -279,10 +279,10 @@ class _Stepping:
         )
 
     def _approval(self, tool: FunctionTool) -> Callable[..., Awaitable[bool]]:
-        """Return the rule by which a call of a tool needs approval.
+        """Return the approval rule for calls of a tool.
 
-        A call about which a person was asked is decided by the answer. A call that was carried out
-        needs none, also if the tool's own rule says something else by now.
+        If a person was asked about a call, the answer decides it. A call that was carried out needs
+        no approval, even if the tool's own rule has changed.
         """
 
         async def is_needed(context: Any, args: dict[str, Any], call_id: str) -> bool:
@@ -298,7 +298,7 @@ class _Stepping:
         return is_needed
 
     async def _call(self, body: Callable[[], Any], tool: str, args: Mapping[str, Any]) -> Any:
-        """Call a tool in a step, and return its result as JSON data."""
+        """Call a tool in a step, and return its JSON data."""
         return await self._steps.step(
             body,
             name=tool[:90],
@@ -308,9 +308,10 @@ class _Stepping:
         )
 
     def _server(self, server: MCPServer) -> MCPServer:
-        """Return a copy of an MCP server whose tools are listed and called in steps.
+        """Return a copy of an MCP server that works in steps.
 
-        Each step connects anew, since another worker may carry it out.
+        Steps list and call its tools. Each step opens a new connection, since another worker may
+        carry it out.
         """
         server = inner_of(server)
         own = copy.copy(server)
@@ -368,7 +369,10 @@ async def _connected(server: MCPServer) -> AsyncIterator[None]:
 
 
 async def _refusal(steps: AsyncSteps, item: Any) -> str | None:
-    """Ask a person about a call of a tool; None if it is approved, else the words for the model."""
+    """Ask a person about a tool call.
+
+    Return the words for the model. None if the call is approved.
+    """
     call = item.raw_item
     decided = await decision(steps, call.name, arguments(call.arguments), fixed=True)
     if isinstance(decided, Approved):

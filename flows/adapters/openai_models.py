@@ -1,4 +1,4 @@
-"""Requests to models of the OpenAI Agents SDK in steps, and their live text."""
+"""Model requests of the OpenAI Agents SDK in steps, and their live text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.flows.core.errors import FatalError, RetryableError
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.steps import AsyncSteps
 
-#: Kinds of text by the event that brings a piece of it.
+#: Kinds of text by the event that carries a piece.
 KINDS = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "text",
@@ -54,7 +54,7 @@ class SteppingModel(Model):
         self._steps, self.perdure_inner, self._stream = steps, inner, stream
 
     async def get_response(self, *args: Any, **named: Any) -> ModelResponse:
-        """Return the model's response, from the journal if it was given before."""
+        """Return the model's response. The journal has it if it was given before."""
 
         async def ask(context: RoundContext) -> dict[str, Any]:
             inner, told_model = self.perdure_inner, ""
@@ -101,16 +101,16 @@ class SteppingModel(Model):
 async def respond(
     model: Model, context: RoundContext, args: tuple[Any, ...], named: Mapping[str, Any]
 ) -> tuple[ModelResponse, str]:
-    """Return a model's response, and show it as live text while it comes in.
+    """Return a model's response. Show it as live text while it arrives.
 
-    A model that cannot stream is asked for its response.
+    A model that cannot stream is asked for its response without a stream.
 
     Args:
-        args, named: those of ``get_response``.
+        args, named: the arguments of ``get_response``.
 
     Returns:
-        The response, and the name of the model that has given it. The name is empty if the response
-        does not tell it.
+        The response, and the name of the model that gave it. The name is empty if the response has
+        none.
 
     Raises:
         RetryableError: the stream ended before the response was complete.
@@ -118,7 +118,7 @@ async def respond(
     asked = _parameters.bind(model, *args, **named)
     settings = asked.arguments["model_settings"]
     if isinstance(settings, ModelSettings) and settings.include_usage is None:
-        # Without it, some providers do not say what a stream has used.
+        # Without it, some providers do not report the usage of a stream.
         asked.arguments["model_settings"] = replace(settings, include_usage=True)
     events = _Events(context)
     has_begun = False
@@ -150,7 +150,7 @@ class _Events:
         self._whole: Response | None = None
 
     def take(self, event: Any) -> None:
-        """Show what an event brings."""
+        """Show the text of an event."""
         kind = str(getattr(event, "type", ""))
         if kind in KINDS:
             self._context.stream(event.delta, KINDS[kind])
@@ -169,7 +169,7 @@ class _Events:
             raise RetryableError(f"the model failed in its response: {why}")
 
     def response(self) -> tuple[ModelResponse, str]:
-        """Return the response when its stream has ended, and its model's name."""
+        """Return the complete response and its model's name. Call it after the stream has ended."""
         whole = self._whole
         if whole is None:
             raise RetryableError("the model's stream ended before its response was complete")

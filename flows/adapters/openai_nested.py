@@ -17,16 +17,16 @@ from perdure.flows.core.errors import FatalError, RetryableError, RoundStopped
 from perdure.flows.workflows.steps import current_steps
 
 _T = TypeVar("_T")
-#: Name of the attribute by which a step holds what it calls.
+#: Name of the attribute by which a step holds its original.
 _INNER = "perdure_inner"
 
 
-#: What a tool raises for the run, and not for the model.
+#: The errors of a tool that are meant for the run, and not for the model.
 HEARD = (FatalError, RetryableError, RoundStopped)
 
 
 class AgentCopies(Protocol):
-    """Makes copies of agents whose models and tools are called in steps."""
+    """Makes agents whose models and tools are called in steps."""
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]: ...
     def config(self, given: RunConfig | None) -> RunConfig: ...
@@ -43,12 +43,15 @@ def around(inner: Any, outer: _T) -> _T:
 
 
 def inner_of(each: Any) -> Any:
-    """Return what a model, a tool, a handoff or a server calls in steps, or itself."""
+    """Return the original that a step calls, or the object itself.
+
+    The object is a model, a tool, a handoff or a server.
+    """
     return getattr(each, _INNER, each)
 
 
 def run_in_workflow(copies: AgentCopies, tool: FunctionTool) -> Callable[..., Any]:
-    """Return what calls an agent that is a tool. Its requests and its tools are steps."""
+    """Return a caller of an agent that is a tool. Its requests and its tools are steps."""
 
     async def invoke(context: Any, text: str) -> Any:
         before = OUTER.set(copies)
@@ -61,7 +64,10 @@ def run_in_workflow(copies: AgentCopies, tool: FunctionTool) -> Callable[..., An
 
 
 class _Passing(BaseException):
-    """An error of Perdure on its way through the SDK, which tells a model of any Exception."""
+    """An error of Perdure on its way through the SDK.
+
+    The SDK reports any Exception to the model.
+    """
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -69,10 +75,11 @@ class _Passing(BaseException):
 
 
 async def call_tool(tool: FunctionTool, context: Any, text: str) -> Any:
-    """Call the function of a tool as the SDK does, but raise what Perdure has to hear.
+    """Call a tool's function as the SDK does.
 
-    The SDK makes a text for the model of each exception. A FatalError ends the run, and a
-    RetryableError repeats the step, also if a tool raises them.
+    Errors that are meant for Perdure are raised. The SDK converts each exception to a text for the
+    model. A FatalError ends the run, and a RetryableError repeats the step, also if a tool raises
+    them.
     """
     invoker: Any = tool.on_invoke_tool
     function = getattr(invoker, "_invoke_tool_impl", None)
@@ -95,10 +102,10 @@ async def call_tool(tool: FunctionTool, context: Any, text: str) -> Any:
 
 
 class NestedRunner(AgentRunner):
-    """Runs an agent that is a tool in the workflow that calls it. All others run as ever.
+    """Runs an agent that is a tool in its caller's workflow.
 
-    ``Agent.as_tool`` holds its agent and calls ``Runner.run``, which asks the default runner. The
-    SDK calls this hook experimental.
+    All other agents run as usual. ``Agent.as_tool`` holds its agent and calls ``Runner.run``, which
+    asks the default runner. The SDK calls this hook experimental.
     """
 
     def __init__(self, runner: AgentRunner) -> None:

@@ -1,4 +1,4 @@
-"""Prices of responses to agents of the OpenAI Agents SDK, from the list of ``genai-prices``."""
+"""Prices of responses to OpenAI Agents SDK agents, from ``genai-prices``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from agents import Usage
 
 
 def name_of(model: object) -> str:
-    """Return the name of a model of the SDK, or nothing if it tells none."""
+    """Return the name of an SDK model. Empty if it has none."""
     name = getattr(model, "model", None)
     return name if isinstance(name, str) else ""
 
 
 def money_of(usage: Usage, model: object, response_model: str) -> dict[str, float]:
-    """Return what a response has cost, in US dollars, if its price is known.
+    """Return the cost of a response in US dollars. Empty if its price is not known.
 
     Args:
         model: the model that was asked.
@@ -42,10 +42,10 @@ def money_of(usage: Usage, model: object, response_model: str) -> dict[str, floa
 
 
 def _providers(model: object, name: str) -> list[dict[str, Any]]:
-    """Return what names a model in the price list, most exact first.
+    """Return references to a model in the price list, most exact first.
 
-    It is the address of its provider, the provider in the model's name (``anthropic/claude``), or
-    the name alone.
+    A reference has the address of its provider, the provider in the model's name
+    (``anthropic/claude``), or the name alone.
     """
     address = str(getattr(getattr(model, "_client", None), "base_url", None) or "")
     provider, slash, rest = name.partition("/")

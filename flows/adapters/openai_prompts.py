@@ -1,4 +1,4 @@
-"""What an agent of the OpenAI Agents SDK is asked: earlier messages of its thread, and files."""
+"""The prompt of an OpenAI Agents SDK agent: earlier messages of its thread, and files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARY = "openai-agents"
 def with_thread(
     asked: str | list[TResponseInputItem], steps: AsyncSteps, is_full: bool = False
 ) -> str | list[TResponseInputItem]:
-    """Return the input of an agent behind the earlier messages of its thread, with files.
+    """Return an agent's input behind its thread's earlier messages. Submitted files are included.
 
     Args:
         is_full: whether the last completed run of the thread counts with all its items.
@@ -42,30 +42,30 @@ def with_thread(
 
 
 def keep_conversation(steps: AsyncSteps, items: list[TResponseInputItem]) -> None:
-    """Keep the items of a run's agent for the next run of the thread."""
+    """Keep an agent's items for the thread's next run."""
     keep_items(steps, LIBRARY, to_jsonable_python(items))
 
 
 class HeardInput:
-    """Adds what people have said to a run to the requests of its agent.
+    """Adds messages of people to the requests of an agent.
 
-    The SDK forgets what a filter adds, so each request gets it again, in the same place.
+    The SDK forgets the additions of a filter, so each request gets them again, in the same place.
     """
 
     def __init__(self, heard: HeardWords) -> None:
         self._heard = heard
-        #: What was heard, and behind how many items of the SDK.
+        #: The added items, each with the number of SDK items before it.
         self._items: list[tuple[int, TResponseInputItem]] = []
 
     async def filter(self, data: CallModelData[Any]) -> ModelInputData:
-        """Return the input of a request, with what people have said."""
+        """Return a request's input with the messages of people."""
         given = data.model_data
         if words := await self._heard.before_request():
             self._items.append((len(given.input), message_item("user", words)))
         return ModelInputData(self.whole(given.input), given.instructions)
 
     def whole(self, items: list[TResponseInputItem]) -> list[TResponseInputItem]:
-        """Return the items of the SDK with those that it has forgotten."""
+        """Return the SDK's items, completed by the forgotten ones."""
         whole = list(items)
         for added, (place, item) in enumerate(self._items):
             whole.insert(place + added, item)

@@ -1,4 +1,4 @@
-"""What models and tools of the OpenAI Agents SDK return: types, errors, and texts for people."""
+"""Results of models and tools of the OpenAI Agents SDK: types, errors, and texts for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATER = frozenset({408, 409, 425, 429})
 
 
 def result_type(tool: FunctionTool) -> TypeAdapter[Any] | None:
-    """Return the type that a tool's function is annotated to return, or None."""
+    """Return the annotated return type of a tool. None if it has none, or a text."""
     try:
         hint = get_type_hints(tool.__wrapped__).get("return", Any)
         return None if hint in (Any, str) else TypeAdapter(hint)
@@ -26,10 +26,12 @@ def result_type(tool: FunctionTool) -> TypeAdapter[Any] | None:
 
 
 def fingerprint(context: Any) -> str | None:
-    """Return the content of the object that a workflow gives to its agent's tools, as JSON.
+    """Return the content of a workflow's context object, as JSON.
+
+    The workflow gives the object to its agent's tools.
 
     Returns:
-        None if there is none, or if it holds what JSON cannot.
+        None if there is no object, or if JSON cannot hold its content.
     """
     if context is None:
         return None
@@ -46,7 +48,7 @@ def listed_tools(told: Any) -> str:
 
 
 def said(told: Any) -> str:
-    """Return what a response of a model says, for people who watch: its texts and its calls."""
+    """Return the texts and calls of a model's response. They are for people who watch."""
     parts = []
     for item in told["output"]:
         if "arguments" in item:
@@ -60,7 +62,7 @@ def said(told: Any) -> str:
 
 
 def failed(error: APIConnectionError | APIStatusError) -> Exception:
-    """Return what a provider's error means for the round."""
+    """Return the round's error for an error of a provider."""
     if isinstance(error, APIConnectionError):
         return RetryableError(f"the model cannot be reached: {error}", counts=False)
     status = error.status_code

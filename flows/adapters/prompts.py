@@ -1,4 +1,4 @@
-"""What an agent of another library gets of its run: earlier messages of its thread, and files."""
+"""The prompt of another library's agent: earlier messages of its thread, and files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.steps import AsyncSteps
 
-#: What an agent gets of the runs before its run: nothing, their messages as text, or the items of
-#: its library in full, with calls, results and files.
+#: The earlier runs of the thread in an agent's prompt: nothing, their messages as text, or the
+#: items of its library in full, with calls, results and files.
 ThreadUse = Literal["none", "text", "full"]
-#: The artifact with the items of a run's agent in full, for the next run of the thread, and the one
-#: with those that the run itself began with.
+#: The artifact with an agent's items in full, for the next run of the thread, and the one with the
+#: items that the run itself began with.
 ITEMS, BEFORE = "thread-items", "thread-items-before"
 #: Name of the note of a run whose agents get these items.
 FULL = "perdure-full"
-#: Characters of it. Items may hold a picture, as a file of a submission.
+#: Characters of the artifact. Items may hold a picture, as a file of a submission.
 MOST_CHARACTERS = 8 * 1024 * 1024
 #: Name of the mark of a run whose agents get earlier messages and files.
 MARK = "perdure-prompt"
@@ -36,10 +36,10 @@ def check_thread(thread: str, what: str) -> None:
 
 
 def prompt_parts(steps: AsyncSteps) -> tuple[list[ThreadMessage], Sequence[FileReference]]:
-    """Return what a run's agent gets beside the goal: earlier messages and submitted files.
+    """Return the agent's prompt beside the goal: earlier messages and submitted files.
 
-    A run that an older release began has no mark. Its agent has answered without them, so it goes
-    on without them.
+    A run of an older release has no mark. Its agent has answered without these parts, so it goes on
+    without them.
     """
     messages = [each for each in steps.context.conversation if each.text]
     files = steps.context.files
@@ -49,15 +49,15 @@ def prompt_parts(steps: AsyncSteps) -> tuple[list[ThreadMessage], Sequence[FileR
 
 
 def earlier_items(steps: AsyncSteps, library: str) -> tuple[list[Any], list[ThreadMessage]]:
-    """Return the items with which the thread's last completed run of this flow has ended.
+    """Return the final items of the thread's last completed run. The run has the same flow.
 
     The first round that reads them keeps them with its run, so that they stay the same.
 
     Args:
-        library: whose items they are. Those of another library count as text.
+        library: the library of the items. Those of another library count as text.
 
     Returns:
-        The items as JSON data, and the messages of the thread that they do not have.
+        The items as JSON data, and the messages of the thread that are not among them.
     """
     context = steps.context
     messages = [each for each in context.conversation if each.text]
@@ -83,7 +83,7 @@ def earlier_items(steps: AsyncSteps, library: str) -> tuple[list[Any], list[Thre
 
 
 def keep_items(steps: AsyncSteps, library: str, items: Any) -> None:
-    """Keep the items of a run's agent with its next commit, for the next run of the thread."""
+    """Keep an agent's items for the thread's next run. The run's next commit stores them."""
     context = steps.context
     if not context.earlier.is_thread:
         return
@@ -98,13 +98,13 @@ def keep_items(steps: AsyncSteps, library: str, items: Any) -> None:
 
 
 def pieces_of(text: str, files: Sequence[FileReference], context: RoundContext) -> list[str | File]:
-    """Return a text with files below it, each behind a line with its name.
+    """Return a text with files, each behind its name.
 
     A picture and a document are returned as a file, another file as its text. A file that no model
     takes has the line only, so that the model can name it to a tool.
 
     Raises:
-        FatalError: the run has a file no more.
+        FatalError: a file of the run was deleted.
     """
     [message] = loaded([message_with(text, files)], context)
     assert isinstance(message, UserMessage)

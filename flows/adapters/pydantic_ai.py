@@ -75,7 +75,7 @@ def _tool_options(tool: object | None, is_idempotent: bool) -> _Options | Litera
 
 
 class _Backend(JournalCallableOperationBackend[_Options]):
-    """Carries out an operation of an agent as a step of the workflow that runs the agent."""
+    """Carries out an agent's operations as steps of its workflow."""
 
     async def execute(
         self,
@@ -86,7 +86,7 @@ class _Backend(JournalCallableOperationBackend[_Options]):
         cache_key: tuple[object, ...],
         config: _Options,
     ) -> object:
-        """Carry out ``body`` as a step, and return its result, which is JSON data."""
+        """Carry out ``body`` as a step. Return its result, which is JSON data."""
         steps = current_steps()
         assert steps is not None, "the agent runs in a workflow"
         if isinstance(operation_id, ModelRequestId):
@@ -121,12 +121,12 @@ class _Backend(JournalCallableOperationBackend[_Options]):
         return told if _has_kind(told) else {"kind": RETURNED, "result": told}
 
 
-#: Kind of a tool's plain result, among those that the library gives a step.
+#: Kind of a tool's plain result, among the result kinds of the library.
 RETURNED = "tool_return"
 
 
 def _bare(payload: object) -> object:
-    """Return a tool's plain result without its kind, as a person would give it."""
+    """Return a tool's plain result without its kind. It has the form that a person would give."""
     match payload:
         case {"kind": "tool_return", "result": result, **others} if not others:
             return payload if _has_kind(result) else result
@@ -138,7 +138,7 @@ def _has_kind(told: object) -> bool:
 
 
 def _called(cache_key: tuple[object, ...]) -> tuple[str, dict[str, Any]]:
-    """Return the name and the arguments of a tool call, with which its identity begins."""
+    """Return the name and arguments of a tool call. Its identity begins with them."""
     match cache_key:
         case (str(name), dict(args), *_):
             return name, arguments(args)
@@ -146,12 +146,12 @@ def _called(cache_key: tuple[object, ...]) -> tuple[str, dict[str, Any]]:
 
 
 def _listed_tools(payload: Any) -> str:
-    """Return the names of the tools that an MCP server has, for people who watch."""
+    """Return the tool names of an MCP server, for watchers."""
     return ", ".join(payload) if isinstance(payload, Mapping) else str(payload)
 
 
 def _named(name: str) -> str:
-    """Return the name of a step for the name of an operation, as short as people can tell it.
+    """Return a short, readable step name for an operation.
 
     It is ``trader.model`` for ``trader__model.request``.
     """
@@ -170,7 +170,7 @@ def _letters(text: str, between: str = "_") -> str:
 
 @dataclass(init=False)
 class PerdureDurability(BaseDurabilityCapability[Any]):
-    """A capability by which an ``Agent`` runs in a workflow, with each effect as a step.
+    """A capability that runs an ``Agent`` in a workflow. Each effect of the agent is a step.
 
     Outside of a workflow, the agent runs as without it. A tool with
     ``metadata={"idempotent": True}`` may be called again after its worker was lost. Another tool
@@ -180,11 +180,11 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
     Args:
         name: of the agent in the journal. None: that of the agent.
         models: other models of the agent by name, for ``agent.run(prompt, model="name")``.
-        idempotent: names of tools that may be called again, such as those of an MCP server.
-        stream: whether the model's reply is shown while it comes in, if the model can stream.
+        idempotent: names of tools that may be called again, such as the tools of an MCP server.
+        stream: whether the model's reply is shown while it arrives, if the model can stream.
 
     Attributes:
-        engine_spec: what the library has to know of Perdure.
+        engine_spec: the library's description of Perdure.
     """
 
     engine_spec: ClassVar = DurabilityEngineSpec(
@@ -222,11 +222,11 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         return self.in_durable_context and _streams.get()
 
     def _model_stream_event_handler(self) -> EventStreamHandler[Any]:
-        """Return what shows the stream, within the step of the request."""
+        """Return the handler that shows the stream, within the request's step."""
         return show
 
     def get_durable_operation_backend(self) -> DurableOperationBackend[_Options]:
-        """Return what carries out the operations of the agent."""
+        """Return the backend that carries out the agent's operations."""
         once: _Options = {"idempotent": True}
 
         def options(
@@ -240,17 +240,20 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         return _Backend(agent_name=self.name, default_model_id=self.default_model_id, config=config)
 
     def get_default_run_id(self) -> str | None:
-        """Return an id for a run of the agent, the same whenever the workflow is run again."""
+        """Return an id for a run of the agent.
+
+        It is the same whenever the workflow is run again.
+        """
         steps = current_steps()
         return None if steps is None else str(steps.uuid())
 
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
-        """Run the agent, with its tool calls in an order that is the same each time.
+        """Run the agent. The order of its tool calls is the same each time.
 
         Its instructions and its validators of the output belong to the workflow, which has no
-        threads for those that are plain functions.
+        threads for plain functions among them.
         """
         assert self.agent is not None, "the library binds a capability to its agent"
         if not self.in_durable_context:
@@ -265,7 +268,7 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
 
 
 class _Hearing(AbstractCapability[Any]):
-    """Adds what people have said to a run to the next request of its agent."""
+    """Adds messages of people to the agent's next request."""
 
     def __init__(self, heard: HeardWords) -> None:
         self._heard = heard
@@ -273,7 +276,7 @@ class _Hearing(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Add the words to the request, and to the history of the agent."""
+        """Add the messages to the request, and to the agent's history."""
         if words := await self._heard.before_request():
             ctx.enqueue(words)
         return request_context
@@ -296,14 +299,14 @@ async def run_agent(
     thread: ThreadUse = "none",
     **options: Any,
 ) -> AgentRunResult[Any]:
-    """Run an agent in a workflow, and ask a person about calls of tools that need approval.
+    """Run an agent in a workflow. A person is asked about tool calls that need approval.
 
     The person approves the call, refuses it with words for the model, or changes its arguments, as
     for a command.
 
     Args:
         agent: with ``PerdureDurability`` among its capabilities.
-        prompt: what the agent is asked.
+        prompt: the prompt of ``Agent.run``.
         thread: ``text`` if the agent gets the earlier messages of the run's thread, and with the
             prompt the files of the submission. ``full`` if it also gets the calls, results and
             files of the last completed run of this flow in the thread.
@@ -347,9 +350,9 @@ def register_agent(
     Args:
         name: of the flow.
         agent: with ``PerdureDurability`` among its capabilities.
-        thread: as for ``run_agent``. Unless it is ``none``, the agent also hears what people say
+        thread: as for ``run_agent``. Unless it is ``none``, the agent also reads messages of people
             to the run, with its next request.
-        settings: those of ``workflow``.
+        settings: the settings of ``workflow``.
 
     Raises:
         InvalidFlow: the name or a setting is not valid, or the agent has no ``PerdureDurability``.

@@ -1,4 +1,4 @@
-"""Approvals of an agent's tool calls in Pydantic AI, and arguments that a person has changed."""
+"""Approvals of an agent's tool calls in Pydantic AI. A person may change the arguments."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Decide = Callable[[RunContext[Any], DeferredToolRequests], Awaitable[DeferredToo
 
 
 def deciding(steps: AsyncSteps) -> Decide:
-    """Return what asks a person about the calls of an agent that need approval.
+    """Return the handler that asks a person about tool calls. It is for calls that need approval.
 
-    A person whose arguments do not fit their tool is asked again, and the model hears nothing of
-    them. No call is carried out before all arguments fit.
+    If a person's arguments do not fit their tool, the person is asked again, and the model gets no
+    message about it. No call is carried out before all arguments fit.
     """
 
     async def decide(
@@ -50,7 +50,7 @@ def deciding(steps: AsyncSteps) -> Decide:
 async def _fault(
     context: RunContext[Any], call: ToolCallPart, decided: ToolApproved | ToolDenied
 ) -> str:
-    """Return why a call's tool does not accept the arguments of a person, or an empty text."""
+    """Return why a tool does not accept a person's arguments. Empty if it accepts them."""
     if not isinstance(decided, ToolApproved) or decided.override_args is None:
         return ""
     args: Mapping[str, Any] = decided.override_args
@@ -72,7 +72,7 @@ async def _decision(
     """Ask a person about a call.
 
     Args:
-        fault: what was wrong with the person's last answer.
+        fault: the fault of the person's last answer.
     """
     decided = await decision(steps, call.tool_name, call.args_as_dict(), fault=fault)
     if isinstance(decided, Approved):

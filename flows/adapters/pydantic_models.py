@@ -1,4 +1,4 @@
-"""Requests of an agent of Pydantic AI to its model: their usage, errors and live text."""
+"""Model requests of a Pydantic AI agent: usage, errors and live text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _sum_usage = getattr(StreamedResponse, "_add_usage", None)
 def _add_usage(
     stream: StreamedResponse, usage: RequestUsage, *, reported: bool, cumulative: bool = False
 ) -> None:
-    """Record the usage of one event of a stream, for each model that an agent may use.
+    """Record the usage of one event of a stream. It works for each model that an agent may use.
 
     In a step the last report of a server counts, because many servers report the usage so far with
     each chunk (see ``stream_repairs``). Outside of steps the library's method decides.
@@ -64,7 +64,7 @@ if _sum_usage is not None:
 
 
 class ModelStep:
-    """A request to a model, whose usage is charged to the budgets of the run."""
+    """A model request whose usage is charged to the budgets."""
 
     def __init__(self, body: Callable[[], Awaitable[object]], is_stream: bool) -> None:
         self._body, self._is_stream = body, is_stream
@@ -102,7 +102,7 @@ class ModelStep:
 
 
 def said(payload: Any) -> str:
-    """Return what a response of a model says, for people who watch: its texts and its calls."""
+    """Return the texts and calls of a model's response. They are for people who watch."""
     parts = (_part_text(part) for part in _response.validate_python(payload).parts)
     return "; ".join(part for part in parts if part)
 
@@ -114,7 +114,7 @@ def _part_text(part: ModelResponsePart) -> str:
 
 
 def _money(response: ModelResponse) -> dict[str, float]:
-    """Return what a response has cost, in US dollars, if its price is known."""
+    """Return the cost of a response in US dollars. Empty if its price is not known."""
     try:
         return {"money": float(response.cost().total_price)}
     except (LookupError, AssertionError, ValueError):
@@ -122,7 +122,7 @@ def _money(response: ModelResponse) -> dict[str, float]:
 
 
 def can_stream(model: object) -> bool:
-    """Return whether a model can be asked for a stream."""
+    """Return whether a model can stream."""
     while isinstance(model, WrapperModel):
         model = model.wrapped
     if getattr(model, "stream_function", model) is None:
@@ -131,7 +131,7 @@ def can_stream(model: object) -> bool:
 
 
 async def show(run_context: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:
-    """Show the events of a model's response as live text of the round."""
+    """Show the events of a model's response as live text."""
     context = _round.get()
     if context is None:
         return

@@ -1,4 +1,4 @@
-"""What an agent of Pydantic AI is asked: earlier messages of its thread, and submitted files."""
+"""The prompt of a Pydantic AI agent: earlier messages of its thread, and submitted files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from perdure.flows.workflows.steps import AsyncSteps
 
 
 def history_of(messages: Iterable[ThreadMessage]) -> list[ModelMessage]:
-    """Return messages of a thread as the library has them."""
+    """Return a thread's messages in the library's form."""
     return [
         ModelRequest(parts=[UserPromptPart(each.text)])
         if each.role == "user"
@@ -38,7 +38,10 @@ LIBRARY = "pydantic-ai"
 
 
 def earlier_history(steps: AsyncSteps) -> tuple[list[ModelMessage], list[ThreadMessage]]:
-    """Return the history of the thread's last completed run, and the messages behind it."""
+    """Return the thread's last history, and the messages behind it.
+
+    The history is that of the last completed run.
+    """
     items, messages = earlier_items(steps, LIBRARY)
     try:
         return ModelMessagesTypeAdapter.validate_python(items), messages
@@ -48,14 +51,14 @@ def earlier_history(steps: AsyncSteps) -> tuple[list[ModelMessage], list[ThreadM
 
 
 def keep_history(steps: AsyncSteps, messages: list[ModelMessage]) -> None:
-    """Keep the history of a run's agent for the next run of the thread."""
+    """Keep an agent's history for the thread's next run."""
     keep_items(steps, LIBRARY, ModelMessagesTypeAdapter.dump_python(messages, mode="json"))
 
 
 def with_files(
     prompt: str | Sequence[UserContent], files: Sequence[FileReference], context: RoundContext
 ) -> str | Sequence[UserContent]:
-    """Return a prompt with files of the run, each below a line with its name."""
+    """Return a prompt with files, each below its name."""
     if not files:
         return prompt
     text, others = (prompt, ()) if isinstance(prompt, str) else ("", prompt)

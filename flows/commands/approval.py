@@ -26,7 +26,7 @@ EXPECTED = '"approve", "refuse", {"refuse": "why"} or {"edit": {the arguments}}'
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """When a command needs a person's approval, and what happens without an answer.
+    """When a command needs approval, and the answer by default.
 
     Attributes:
         when: a function of the arguments that returns whether this call needs approval. None: every
@@ -41,7 +41,7 @@ class Approval:
     default: Any = "refuse"
 
     def is_needed(self, args: Mapping[str, Any]) -> bool:
-        """Return whether a person must approve a call of the command with these arguments."""
+        """Return whether a call with these arguments needs approval."""
         return self.when is None or bool(self.when(args))
 
 
@@ -60,7 +60,7 @@ class ApprovalRefused:
 
 
 def approval_of(option: Any) -> Approval | None:
-    """Convert the option of ``@command(approval=...)`` to a rule that says when approval is needed.
+    """Convert the option ``@command(approval=...)`` to an approval rule.
 
     Returns:
         None for ``"never"`` and for an option that is not set.
@@ -95,12 +95,12 @@ def approval_of(option: Any) -> Approval | None:
 
 
 def matching(patterns: Mapping[str, list[str]], otherwise: bool = False) -> Rule:
-    """Return a function that decides by shell patterns whether a call of a command needs approval.
+    """Return a rule that decides by shell patterns.
 
-    It serves flows written in YAML. The patterns (``*``, ``?``, ``[...]``) belong to named
-    arguments. Approval is needed if any named argument matches one of its patterns. With
-    ``otherwise``, approval is needed unless every named argument does. A value that is not text is
-    matched as JSON.
+    The rule says whether a call of a command needs approval. It serves flows written in YAML. The
+    patterns (``*``, ``?``, ``[...]``) belong to named arguments. Approval is needed if any named
+    argument matches one of its patterns. With ``otherwise``, approval is needed unless every named
+    argument does. A value that is not text is matched as JSON.
     """
 
     def fits(args: Mapping[str, Any], name: str) -> bool:
@@ -114,12 +114,12 @@ def matching(patterns: Mapping[str, list[str]], otherwise: bool = False) -> Rule
 
 
 def digest_of(name: str, args: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a command's name and arguments, to which an approval is bound."""
+    """Return the SHA-256 of a command and its arguments. An approval is bound to it."""
     return hashlib.sha256(canonical({"command": name, "args": dict(args)}).encode()).hexdigest()
 
 
 def read_answer(answer: Any) -> Approved | ApprovalRefused:
-    """Parse a person's answer to the question whether a command may be carried out.
+    """Parse a person's answer to the question of an approval.
 
     Raises:
         InvalidInput: it is not an answer to an approval.
@@ -144,13 +144,14 @@ def decision_about(
     check: Callable[[Mapping[str, Any]], Any],
     context: RoundContext,
 ) -> Approved | ApprovalRefused | Interrupt | None:
-    """Return a person's decision about a command, or the ``Interrupt`` that asks for the decision.
+    """Return a person's decision about a command.
 
-    If a person has answered a question about this command, the answer decides, whatever the rule
-    says now. It counts only for exactly these arguments. For others, the person is asked again.
+    Without one, return the ``Interrupt`` that asks for it. If a person has answered a question
+    about this command, the answer decides, whatever the rule says now. It counts only for exactly
+    these arguments. For others, the person is asked again.
 
     Args:
-        approval: the rule as the code has it now. None: the command needs no approval.
+        approval: the current rule of the code. None: the command needs no approval.
 
     Returns:
         None if the rule needs no approval and no question about this command was answered.

@@ -1,4 +1,4 @@
-"""Calls of functions that a flow's author wrote, and the cancel token of the current round.
+"""Calls of functions by a flow's author, and the current round's cancel token.
 
 The functions may be plain functions or coroutine functions. The cancel token belongs to the round
 that the current thread plays. Code that waits for something outside and has no context reads it, to
@@ -29,7 +29,7 @@ def call(
     *args: Any,
     named: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Call a function that a flow's author wrote, and return its result.
+    """Call a function of a flow's author, and return its result.
 
     A coroutine runs to its end on the event loop of this process, while this thread waits. It is
     cancelled when its round is cancelled.
@@ -67,7 +67,7 @@ _CANCELLED: ContextVar[threading.Event | None] = ContextVar("cancelled", default
 
 @contextmanager
 def playing(cancelled: threading.Event) -> Iterator[None]:
-    """Make a round's cancel token available to the code that runs inside the ``with`` block."""
+    """Make a round's cancel token available in the ``with`` block."""
     before = _CANCELLED.set(cancelled)
     try:
         yield
@@ -76,5 +76,5 @@ def playing(cancelled: threading.Event) -> Iterator[None]:
 
 
 def cancelled_of_round() -> threading.Event | None:
-    """Return the cancel token of the round that is being played, or None outside of a round."""
+    """Return the cancel token of the current round. None outside of a round."""
     return _CANCELLED.get()

@@ -25,7 +25,7 @@ from perdure.flows.core.signature import Signature, arguments_of
 from perdure.flows.core.validation import is_seconds
 from perdure.flows.rounds.context import RoundContext
 
-#: What an exception of a command becomes: an observation, or a failure of the round.
+#: The treatment of a command's exception: an observation, or a failure of the round.
 Errors = Literal["observe", "raise"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _MARK = "__perdure_command__"
@@ -76,7 +76,7 @@ def command(
     retry: Retry | Mapping[str, Any] | None = None,
     waits: bool = False,
 ) -> _F | Callable[[_F], _F]:
-    """Mark a method of a flow, or a plain function, as a command.
+    """Mark a method of a flow, or a function, as a command.
 
     It stays callable as before. Its arguments are validated against the annotations; ``self`` and a
     parameter named ``context`` are not arguments. Its description is the docstring, up to the
@@ -89,24 +89,24 @@ def command(
     Args:
         name: registers a plain function under this name, for flows written in YAML. (A flow offers
             a method under the method's own name.)
-        idempotent: carrying it out twice has no more effect than once. It may be retried without
+        idempotent: carrying it out twice has the same effect as once. It may be retried without
             asking.
         timeout: how long a round that carries it out may take: seconds, a timedelta, or a text like
             ``10m``.
-        runs_shell: it runs what a controller writes. Only flows that set ``runs_shell`` may offer
-            it, and workers have to enable those flows.
+        runs_shell: it runs text written by a controller. Only flows that set ``runs_shell`` may
+            offer it, and workers have to enable those flows.
         approval: whether a person approves the command first: ``"always"``, ``"never"`` (the
             default), an ``Approval``, or a function of the arguments that returns whether this call
             needs approval.
-        in_doubt: what happens after a worker was lost in the middle of a command that is not
+        in_doubt: the policy after a worker was lost in the middle of a command that is not
             idempotent. ``"tell_controller"`` is the default with a controller that reads errors.
             ``"ask"`` asks a person and is the default with code. ``"retry"`` carries the command
             out again under the same idempotency key. A function is called like the command, with
             ``context``. It returns the command's result, or ``NOT_DONE`` to have the command
             carried out now.
-        errors: what an exception becomes: an observation (``"observe"``) or a failure of the round
-            (``"raise"``). None observes if the controller reads errors, as a model does, and raises
-            otherwise.
+        errors: the treatment of an exception: an observation (``"observe"``) or a failure of the
+            round (``"raise"``). None observes if the controller reads errors, as a model does, and
+            raises otherwise.
         retry: when its failed rounds are retried. The policies of node, flow and worker complete
             it. After an error named in its ``on``, even a command that is not idempotent is carried
             out again.
@@ -155,7 +155,7 @@ def _validate_timeout(timeout: float | timedelta | str | None) -> float | None:
 
 
 def _register_command(marked: Callable[..., Any]) -> None:
-    """Register a plain function that is marked ``@command(name=...)`` under this name."""
+    """Register a plain function marked ``@command(name=...)`` under this name."""
     qualified_name = str(getattr(marked, "__qualname__", ""))
     if "." in qualified_name.rpartition("<locals>.")[2]:
         raise InvalidFlow(
@@ -172,11 +172,11 @@ class CommandSpec:
     Attributes:
         name: the exact name by which a controller chooses it.
         function: a plain or coroutine function, or a bound method.
-        description: what it does, for the controller.
+        description: the purpose of the command, for the controller.
         idempotent, timeout, runs_shell, approval, in_doubt, errors, retry, waits: see
             ``command``.
         takes: describes and validates the arguments. None reads the function's signature.
-        max_concurrency: how many calls of it run at a time, with ``parallel_calls`` of a
+        max_concurrency: maximum concurrent calls, with ``parallel_calls`` of a
             ``ControllerExecutorFlow``. None for any number.
     """
 
@@ -196,19 +196,19 @@ class CommandSpec:
 
     @property
     def arguments(self) -> Signature:
-        """The arguments that the command accepts, in a form that can validate them."""
+        """The arguments of the command, in a form that validates them."""
         return self.takes or arguments_of(self.function)
 
     def is_observed(self, tells_errors: bool) -> bool:
-        """Return whether an exception of this command becomes an observation.
+        """Return whether the command's exceptions become observations.
 
         Args:
-            tells_errors: whether it does if the command does not say it.
+            tells_errors: the answer if the command does not decide.
         """
         return tells_errors if self.errors is None else self.errors == "observe"
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate arguments for this command, and return them as the command's function gets them.
+        """Validate arguments, and return them for the command's function.
 
         Raises:
             BadReply: the command does not accept them.
@@ -225,14 +225,14 @@ class CommandSpec:
     def check_repeatable(
         self, error: BaseException, args: Mapping[str, Any], context: RoundContext
     ) -> None:
-        """Raise FatalError if this command must not be retried automatically after ``error``.
+        """Raise FatalError unless an automatic retry after ``error`` is allowed.
 
         See ``perdure.flows.commands.execute.check_repeatable``.
         """
         check_repeatable(self, error, args, context)
 
     def schema(self) -> dict[str, Any]:
-        """Return this command as a tool definition for language models.
+        """Return the command as a tool definition for models.
 
         It has ``name``, ``description`` and ``parameters``, a JSON schema.
         """
@@ -243,7 +243,7 @@ class CommandSpec:
         }
 
     def configured(self, overrides: Mapping[str, Any]) -> CommandSpec:
-        """Return this command with some of its options replaced by a flow's configuration.
+        """Return this command with options from a flow's configuration.
 
         Raises:
             InvalidFlow: the override contradicts the command.
@@ -256,7 +256,7 @@ class CommandSpec:
         return replace(self, **overrides) if overrides else self
 
     def _in_sandbox(self, sandbox: Any) -> dict[str, Any]:
-        """Return the fields of this command that differ if it runs in another sandbox."""
+        """Return the fields that differ in another sandbox."""
         in_sandbox = getattr(self.function, "in_sandbox", None)
         if in_sandbox is None:
             raise InvalidFlow(f"command {self.name!r} has no sandbox; only run_shell has one")
@@ -264,12 +264,12 @@ class CommandSpec:
 
 
 class Schemas(Sequence[dict[str, Any]]):
-    """The tool definitions that a controller can choose from, made on first access.
+    """The tool definitions for a controller, made on first access.
 
     Few controllers read them, and making them may need a request to a server.
 
     Args:
-        make: returns all of them.
+        make: returns all definitions.
     """
 
     def __init__(self, make: Callable[[], Sequence[dict[str, Any]]]) -> None:
@@ -293,7 +293,7 @@ class Schemas(Sequence[dict[str, Any]]):
 def spec_of(
     offered: CommandSpec | Callable[..., Any], name: str | None = None, options: Any = None
 ) -> CommandSpec:
-    """Return the ``CommandSpec`` that describes a function or a bound method as a command.
+    """Return the ``CommandSpec`` of a function or bound method.
 
     A ``CommandSpec`` is returned unchanged.
 
@@ -328,12 +328,15 @@ def spec_of(
 
 
 def parts_of(commands: Iterable[CommandSpec]) -> list[Any]:
-    """Return the parts of commands that may lack something on this machine."""
+    """Return the command parts that may have missing dependencies."""
     return [part for spec in commands for part in (spec.takes, spec.function)]
 
 
 def lacks_of(parts: Iterable[Any]) -> str | None:
-    """Return what the first of some parts of a flow lacks here, as a sentence, or None."""
+    """Return the first missing dependency of a flow's parts.
+
+    It is a sentence, or None if nothing is missing.
+    """
     return next((lacks for part in parts if (lacks := getattr(part, "missing", None))), None)
 
 
@@ -360,7 +363,7 @@ def _marked(cls: type) -> dict[str, _Options]:
 def commands_of(
     flow: object, offered: Iterable[CommandSpec | Callable[..., Any]] = ()
 ) -> dict[str, CommandSpec]:
-    """Return all commands that a flow offers to its controller, by name.
+    """Return all commands of a flow for its controller, by name.
 
     First its methods marked ``@command``, in order, then those ``offered``. A subclass may override
     a command without marking it again, or remove it by setting it to None.

@@ -27,7 +27,7 @@ class InvalidController(InvalidFlow):
     """The settings of a controller are invalid.
 
     Attributes:
-        faults: Pairs of a setting's path and what is wrong with it.
+        faults: Pairs of a setting's path and its fault.
     """
 
     def __init__(self, faults: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
@@ -38,7 +38,7 @@ class InvalidController(InvalidFlow):
 
 
 class Controller(ABC):
-    """A base class for what decides the next command of a run.
+    """A base class for controllers, which decide the next command.
 
     A controller holds no state of a run, so any worker may use its own copy.
 
@@ -52,17 +52,17 @@ class Controller(ABC):
 
     @property
     def allowed_models(self) -> Sequence[str]:
-        """The names of the models of which a submission may choose one for its run."""
+        """The models that a submission can choose from."""
         return ()
 
     @property
     def own_commands(self) -> Sequence[CommandSpec]:
-        """The commands that the controller brings along, besides those of its flow."""
+        """The controller's own commands, besides those of its flow."""
         return ()
 
     @property
     def missing(self) -> str | None:
-        """Why this process cannot use the controller (a missing package, say); None if it can.
+        """Why this process cannot use the controller (a missing package, say). None if it can.
 
         The text is a sentence such as ``it needs perdure[ai], ...``.
         """
@@ -70,7 +70,9 @@ class Controller(ABC):
 
     @abstractmethod
     def decide(self, context: RoundContext) -> Any:
-        """Return what the run does next, based on ``context`` alone (``async def`` works too).
+        """Return the next decision of the run.
+
+        It depends on ``context`` alone (``async def`` works too).
 
         Returns:
             One of ``Command``, ``Finish`` and ``Interrupt``. Or a ``Turn``, which is added to the
@@ -86,9 +88,9 @@ class Controller(ABC):
         """
 
     def prompt_for(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
-        """Return what ``decide`` sends to a model in this round, as JSON data for people.
+        """Return this round's model request as JSON data for people.
 
-        It depends on ``context`` alone, and sends nothing.
+        It is the request that ``decide`` sends. It depends on ``context`` alone, and sends nothing.
 
         Args:
             tools: Whether the model can call tools.
@@ -99,25 +101,29 @@ class Controller(ABC):
         return None
 
     def estimate(self, context: RoundContext) -> Mapping[str, float]:
-        """Return an estimate of what one attempt of the round will spend, by budget.
+        """Return the estimated spending of one attempt, by budget.
 
         It depends on ``context`` alone. Too much is better than too little. The amounts are charged
-        for attempts whose worker was lost, since what they spent is unknown.
+        for attempts whose worker was lost, since their spending is unknown.
         """
         return {}
 
 
 def controller(name: str) -> Callable[[_M], _M]:
-    """Register a controller class, or a function that returns one, for flows written in YAML.
+    """Register a controller for flows written in YAML.
 
-    The keys under Controller in such a flow (except ``finish``) are passed as keyword arguments.
+    It is a class, or a function that returns one. The keys under Controller in such a flow (except
+    ``finish``) are passed as keyword arguments.
 
     Raises:
         InvalidFlow: Another controller has this name.
     """
 
     def keep(maker: _M) -> _M:
-        """Register a controller class, or a function that returns one, and return it unchanged."""
+        """Register a controller class, and return it unchanged.
+
+        A function that returns one is accepted, too.
+        """
         registered_controllers.keep(name, maker)
         return maker
 

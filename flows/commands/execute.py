@@ -42,7 +42,7 @@ WAITS = (
 
 
 class Executable(Protocol):
-    """What execution needs of a command. ``CommandSpec`` is the one implementation."""
+    """The attributes of a command for its execution. ``CommandSpec`` is the one implementation."""
 
     @property
     def name(self) -> str: ...
@@ -64,7 +64,7 @@ class Executable(Protocol):
 
 
 def observed_refusal(words: str, by: str | None) -> dict[str, Any]:
-    """Return what a controller observes of a command that a person refused."""
+    """Return a controller's observation of a refused command."""
     return {"refused": words, **({"by": by} if by else {})}
 
 
@@ -161,7 +161,7 @@ def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> 
 
 
 def _withdraw_intent(context: RoundContext, key: str) -> None:
-    """Withdraw the intent to carry out a command, because this attempt of it did nothing.
+    """Withdraw a command's intent, because this attempt did nothing.
 
     The command's budget is not charged.
     """
@@ -172,12 +172,11 @@ def _withdraw_intent(context: RoundContext, key: str) -> None:
 def check_repeatable(
     spec: Executable, error: BaseException, args: Mapping[str, Any], context: RoundContext
 ) -> None:
-    """Raise FatalError if a round must not be retried automatically after its command failed.
+    """Raise FatalError unless a failed command may be retried automatically.
 
-    The exception says that the command failed. It does not say that nothing happened. A command
-    that is not idempotent and has no policy for doubts ends the run errored, unless ``on`` of its
-    ``retry`` names the error. Its intent is withdrawn, so that the next attempt carries it out
-    again.
+    The exception shows that the command failed, not that nothing happened. A command that is not
+    idempotent and has no policy for doubts ends the run errored, unless ``on`` of its ``retry``
+    names the error. Its intent is withdrawn, so that the next attempt carries it out again.
     """
     if spec.idempotent or spec.in_doubt not in (None, "tell_controller"):
         return
@@ -210,7 +209,7 @@ def _settle_doubt(spec: Executable, command: Command, context: RoundContext) -> 
 
 
 def _edited_args(intent: str) -> Mapping[str, Any] | None:
-    """Return the arguments that a person gave a command in place of the controller's.
+    """Return a person's arguments in place of the controller's.
 
     They are read from the text of the command's intent.
 

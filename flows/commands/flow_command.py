@@ -36,11 +36,12 @@ def flow_command(
     approval: Any = None,
     errors: Errors | None = None,
 ) -> CommandSpec:
-    """Return a command that hands a goal to another flow, and whose result is that run's answer.
+    """Return a command that starts another flow.
 
-    Its arguments are ``goal`` and the inputs that the flow declares. The run that carries it out
-    waits for the child run without a worker. If the child does not complete, a controller that
-    reads errors observes ``{"error": "ChildFailed: ...", "run": its id}``.
+    It passes on a goal, and its result is the child run's answer. Its arguments are ``goal`` and
+    the inputs that the flow declares. The run that carries it out waits for the child run without a
+    worker. If the child does not complete, a controller that reads errors observes ``{"error":
+    "ChildFailed: ...", "run": its id}``.
 
     The flow is looked up when the command is used, so it may be registered later. A flow that only
     other workers have can be started too. Then the command accepts any inputs, and they are checked
@@ -52,7 +53,7 @@ def flow_command(
         description: a sentence for the controller. Default: the description of the flow.
         budgets, max_rounds, labels: as in ``Child``.
         deadline: how long the child may take: seconds, a timedelta, or a text like ``10m``.
-        on_failure: ``hold``: the controller hears of no failure. The run waits until a person has
+        on_failure: ``hold``: the controller gets no failure. The run waits until a person has
             continued the child and it has completed.
         max_concurrency: how many of its calls run at a time, with ``parallel_calls``.
         approval, errors: as in ``command``.
@@ -115,7 +116,7 @@ class ChildStart:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, goal: str, inputs: Mapping[str, Any], context: RoundContext) -> Any:
-        """Start a child run, wait for it, and return its answer."""
+        """Start and await a child run. Return its answer."""
         return context.child(self.flow, goal, inputs, **self.options)
 
 
@@ -127,7 +128,7 @@ class FlowArguments:
     wants_context: ClassVar[bool] = True
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Validate the goal and the inputs for a child run, and return them.
+        """Validate the goal and inputs for a child run.
 
         Raises:
             BadReply: the flow does not accept them.
@@ -174,7 +175,7 @@ class FlowArguments:
 
     @property
     def description(self) -> str:
-        """The description of the flow that a command starts; empty if it is not known here."""
+        """The description of the started flow. Empty if the flow is not known here."""
         flow = _registered(self.flow)
         return "" if flow is None else flow.description
 
@@ -184,7 +185,7 @@ def _inputs_of(flow: Flow) -> dict[str, Any]:
 
 
 def _registered(name: str) -> Flow | None:
-    """Return the flow of this name, or None if this process does not have it."""
+    """Return the flow of this name. None if this process does not have it."""
     try:
         return registry.make(name)
     except registry.FlowNotFound:

@@ -49,11 +49,11 @@ AFTER_RETRY = "after_retry"
 
 @dataclass(frozen=True, slots=True)
 class CarryOut:
-    """The decision that a command in doubt is carried out (again)."""
+    """The decision to carry out a command in doubt (again)."""
 
 
 def policy_of(policy: Any, idempotent: bool) -> Any:
-    """Validate the option ``@command(in_doubt=...)``, and return it; None stands for the default.
+    """Validate the option ``@command(in_doubt=...)``. None stands for the default.
 
     Raises:
         InvalidFlow: the option is not a policy, or the command is idempotent.
@@ -80,12 +80,12 @@ def settled(
     named: Mapping[str, Any],
     context: RoundContext,
 ) -> Any:
-    """Decide by its policy what happens to a command that a lost worker may have carried out.
+    """Decide about a command that a lost worker may have run. Its policy decides.
 
     Args:
         function: the command's own function. If it is a method, the reconciling function is a
             method of the same object.
-        named: the arguments as the function gets them.
+        named: the arguments for the function.
 
     Returns:
         ``CarryOut``, an ``Interrupt``, or the observation in place of the command.
@@ -104,7 +104,9 @@ def settled(
 
 
 def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
-    """Parse a person's answer to the question whether a command in doubt has happened.
+    """Parse a person's answer about a command in doubt.
+
+    The question is whether the command has happened.
 
     Returns:
         ``CarryOut`` to carry the command out again. Otherwise the command's result under
@@ -126,12 +128,15 @@ def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
 
 
 def retry_mark(context: RoundContext) -> dict[str, str]:
-    """Return the part of a question's data that says after which retry of the run it is asked."""
+    """Return the mark of the last retry, for a question's data.
+
+    It tells after which retry of the run the question is asked.
+    """
     return {AFTER_RETRY: context.retried} if context.retried else {}
 
 
 def is_before_retry(asked: Mapping[str, Any], context: RoundContext) -> bool:
-    """Return whether a question is of before the last retry: its answer led to an error."""
+    """Return whether a question predates the last retry: its answer led to an error."""
     return bool(asked.get(AFTER_RETRY, "") != context.retried)
 
 

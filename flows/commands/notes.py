@@ -1,6 +1,6 @@
-"""The commands ``remember``, ``recall`` and ``forget``, by which a model uses notes.
+"""The commands ``remember``, ``recall`` and ``forget``, for a model's notes.
 
-The flow says under which namespace they are. The model cannot choose it.
+The flow chooses the namespace of the notes. The model cannot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NoteTool = Literal["remember", "recall", "forget"]
 
 
 def note_commands(namespace: str, names: Iterable[str]) -> tuple[CommandSpec, ...]:
-    """Return those commands of these names, which use the notes under a namespace.
+    """Return the commands of these names for a namespace's notes.
 
     They are idempotent: carried out again after a lost worker, they change nothing.
     """

@@ -1,4 +1,4 @@
-"""The options of a command as validated data, for configuration and files."""
+"""A command's options as validated data, for configuration and files."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ApprovalConfig(StrictModel):
         return value
 
     def made(self) -> Approval:
-        """Create the rule for a command's approval that this configuration describes."""
+        """Create the approval rule of this configuration."""
         rule = (
             matching(self.when)
             if self.when is not None
@@ -111,13 +111,13 @@ class CommandOptions(StrictModel):
 
     @property
     def approved_arguments(self) -> list[str]:
-        """The arguments that the rule for the command's approval names."""
+        """The arguments that the approval rule names."""
         rule = self.approval if isinstance(self.approval, ApprovalConfig) else ApprovalConfig()
         return [*(rule.when or {}), *(rule.unless or {})]
 
     @property
     def said(self) -> dict[str, Any]:
-        """The options that a flow's configuration sets for a command, as ``CommandSpec`` fields."""
+        """The configured options of a command, as ``CommandSpec`` fields."""
         plain = ("description", "in_doubt", "errors", "max_concurrency")
         options: dict[str, Any] = {
             name: getattr(self, name) for name in plain if getattr(self, name) is not None

@@ -13,7 +13,7 @@ from perdure.flows.core.json_values import storable
 from perdure.flows.core.outcomes import Command, Finish, Interrupt
 from perdure.flows.core.summaries import safe_text
 
-#: Possessive, so that the search takes time linear in the length of what a model wrote.
+#: Possessive, so that the search takes time linear in the length of the model's text.
 _FENCED = re.compile(r"```[A-Za-z]*+(.*)```", re.DOTALL)
 #: The possible beginning of an object with a key.
 _OBJECT = re.compile(r"\{\s*+\"")
@@ -27,7 +27,7 @@ _FORMAT = 'expected a JSON object like {"thought": "...", "command": "name", "co
 
 
 def read_reply(reply: Any) -> Command | Finish | Interrupt:
-    """Parse what a controller returned to a ``Command``, ``Finish`` or ``Interrupt``.
+    """Parse a controller's decision to a ``Command``, ``Finish`` or ``Interrupt``.
 
     These three are returned as decided. A mapping, or its JSON text, needs ``command`` and
     ``command_args`` (null: no arguments). The JSON may stand in a fence of three backticks or in
@@ -89,10 +89,11 @@ def _parse(text: str) -> Any:
 
 
 def _objects_in_text(text: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the JSON objects with the key ``command`` that a model's text contains, in order.
+    """Yield the JSON objects with ``command`` in a model's text.
 
-    Models also write braces that mean something else. Each failed attempt reads at most the rest of
-    the text. ``MAX_FAILED_PARSES`` limits the attempts, so that no text takes too long to read.
+    They are in the order of the text. Models also write braces that mean something else. Each
+    failed attempt reads at most the rest of the text. ``MAX_FAILED_PARSES`` limits the attempts, so
+    that no text takes too long to read.
     """
     decoder, fruitless, end = json.JSONDecoder(), 0, 0
     while (begin := _OBJECT.search(text, end)) is not None and fruitless < MAX_FAILED_PARSES:

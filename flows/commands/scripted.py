@@ -1,4 +1,4 @@
-"""A controller that follows a script, for tests and demonstrations."""
+"""A controller that follows a script, for tests and demos."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from perdure.flows.rounds.context import RoundContext
 
 @controller("scripted")
 class ScriptedController(Controller):
-    """A controller that returns its replies in order, equal on every worker and attempt.
+    """A controller that returns scripted replies in order.
 
-    The length of the history determines the next reply, since each reply that does not end the run
-    adds one turn. An ``Interrupt`` in the script is returned before the reply that follows it.
+    They are equal on every worker and attempt. The length of the history determines the next reply,
+    since each reply that does not end the run adds one turn. An ``Interrupt`` in the script is
+    returned before the reply that follows it.
 
     Args:
         replies: Values that ``Controller.decide`` may return.
@@ -39,7 +40,7 @@ class ScriptedController(Controller):
                 )
 
     def decide(self, context: RoundContext) -> Any:
-        """Return the next reply of a fixed script, which decides in place of a model.
+        """Return the script's next reply, in place of a model.
 
         Raises:
             FatalError: The script has no more replies.

@@ -1,1 +1,1 @@
-"""What all of flows stands on: errors, names, outcomes, JSON data, files, and plain rules."""
+"""The base of all of flows: errors, names, outcomes, JSON data, files, and plain rules."""

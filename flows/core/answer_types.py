@@ -23,7 +23,7 @@ class AnswerType:
 
     Args:
         kind: the type.
-        what: whose type it is, for the error text.
+        what: the owner of the type, for the error text.
 
     Raises:
         InvalidFlow: pydantic cannot read this type, or has no JSON schema for it.
@@ -58,7 +58,7 @@ class AnswerType:
         return plain
 
     def read(self, plain: Any, where: str) -> Any:
-        """Return the answer that was stored as JSON data, as a value of this type.
+        """Return a stored answer as a value of this type.
 
         Args:
             where: the beginning of the error text.
@@ -92,7 +92,7 @@ class AnswerType:
 
 
 def type_text(kind: Any) -> str:
-    """Return the name of a type as people write it."""
+    """Return a type's name as people write it."""
     is_plain = isinstance(kind, type) and get_origin(kind) is None
     return kind.__name__ if is_plain else str(kind).replace("typing.", "")
 

@@ -1,4 +1,4 @@
-"""Budgets, the limits of what a run may spend."""
+"""Budgets, the spending limits of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 from perdure.flows.core.errors import InvalidInput
 from perdure.flows.core.names import is_name, suggest
 
-#: What can be limited, and the unit. ``commands.NAME`` limits how often one command is carried out.
+#: The kinds of budgets, and their units. ``commands.NAME`` limits how often one command is carried
+#: out.
 KINDS = {
     "cycles": "passes of controller and executor",
     "tokens": "tokens that models read and wrote",
@@ -18,7 +19,7 @@ KINDS = {
     "seconds": "seconds of wall time, without waits for a person",
     "runs": "runs that may be started below it, at any depth",
 }
-#: Budgets that count what a run does itself. All others count what the runs below it spend too.
+#: Budgets that count only the run itself. All others also count the spending of the runs below it.
 OWN = frozenset({"cycles", "seconds"})
 #: The budget of runs: it is checked when a node wants to start children.
 RUNS = "runs"
@@ -31,24 +32,24 @@ SOFT = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One limit of a run, and the amount spent of it."""
+    """One limit of a run, and the amount spent."""
 
     limit: float
     spent: float = 0.0
 
     @property
     def is_low(self) -> bool:
-        """Whether a run has spent 80 % of this budget and its controller should finish soon."""
+        """Whether 80 % of this budget is spent. The controller should finish soon."""
         return self.spent >= SOFT * self.limit
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether a run has reached the limit of this budget, so that it may spend nothing more."""
+        """Whether the limit of this budget is reached. The run may spend nothing more."""
         return self.spent >= self.limit
 
 
 def check_budgets(limits: Mapping[str, Any], what: str = "budgets") -> dict[str, float]:
-    """Validate the limits of a run's budgets (tokens, money, ...), and return them by budget name.
+    """Validate the limits of a run's budgets. Return them by budget name (tokens, money, ...).
 
     Raises:
         InvalidInput: a name is not a budget, or a limit is not a number above 0.
@@ -71,12 +72,12 @@ def check_budgets(limits: Mapping[str, Any], what: str = "budgets") -> dict[str,
 
 
 def check_commands(limits: Mapping[str, float], commands: Iterable[str], where: str) -> None:
-    """Raise InvalidInput if a budget limits a command that a flow does not have.
+    """Raise InvalidInput if a budget limits an unknown command. The flow does not have the command.
 
     Args:
         limits: the limits of budgets, by name.
         commands: the names of the flow's commands.
-        where: the flow, as the error names it.
+        where: the flow's name in the error.
     """
     known = [COMMANDS + name for name in commands]
     for name in limits:
@@ -87,7 +88,7 @@ def check_commands(limits: Mapping[str, float], commands: Iterable[str], where: 
 
 
 def sum_of(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the sum of several records of what a run has spent, by name (tokens, money, ...)."""
+    """Return the sum of spending records, by name (tokens, money, ...)."""
     total: dict[str, float] = {}
     for each in amounts:
         for name, amount in each.items():

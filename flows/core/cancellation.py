@@ -12,7 +12,7 @@ _event_lock = threading.Lock()
 
 
 class CancelToken(threading.Event):
-    """An event that is also true once it is set: ``if context.cancelled``."""
+    """An event that is true once set: ``if context.cancelled``."""
 
     def __bool__(self) -> bool:
         return self.is_set()
@@ -33,7 +33,7 @@ class Signals:
 
     @property
     def cancelled(self) -> threading.Event:
-        """The cancel token of a round, created on first use.
+        """The round's cancel token, created on first use.
 
         Creating an event takes longer than most of a round's set-up, and most rounds never need it.
         """

@@ -1,4 +1,4 @@
-"""The docstring of a command, split into its description and those of its arguments.
+"""The docstring of a command, split into descriptions of the command and its arguments.
 
 It reads the three common styles: Google's (``Args:``), NumPy's (a title above a line of dashes) and
 reStructuredText's (``:param name:``).
@@ -41,7 +41,7 @@ _FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CommandText:
-    """What a docstring says of a command.
+    """The texts of a command's docstring.
 
     Attributes:
         description: the text before the sections about arguments, results and errors.
@@ -54,7 +54,7 @@ class CommandText:
 
 @lru_cache(maxsize=1024)
 def read_docstring(docstring: str) -> CommandText:
-    """Return the description of a command and of its arguments.
+    """Return the descriptions of a command and its arguments.
 
     Args:
         docstring: without the indentation of its code, as ``inspect.getdoc`` returns it.
@@ -70,7 +70,7 @@ def _begins_section(lines: Sequence[str], place: int) -> bool:
 
 
 def _title(lines: Sequence[str], place: int) -> str:
-    """Return the title of the section that begins at a line, in lower case, or an empty text."""
+    """Return the title of a section at a line, in lower case. Empty if no section begins there."""
     line = lines[place]
     below = lines[place + 1].strip() if place + 1 < len(lines) else ""
     if len(below) >= 3 and not below.strip("-"):
@@ -87,7 +87,10 @@ def _rest_field(line: str) -> re.Match[str] | None:
 
 
 def _entries(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the description of each argument in the sections of a docstring."""
+    """Yield the name and description of each documented argument.
+
+    The lines are the sections of a docstring.
+    """
     place = 0
     while place < len(lines):
         found = _rest_field(lines[place])
@@ -122,7 +125,7 @@ def _ends(lines: Sequence[str], place: int, is_numpy: bool) -> bool:
 
 
 def _end_of_block(lines: Sequence[str], place: int) -> int:
-    """Return the place behind the indented lines that follow a line."""
+    """Return the place after a line's indented block."""
     end = place + 1
     while end < len(lines) and (not lines[end].strip() or lines[end].startswith((" ", "\t"))):
         end += 1
@@ -130,7 +133,7 @@ def _end_of_block(lines: Sequence[str], place: int) -> int:
 
 
 def _section(lines: Sequence[str], entry: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the description of each argument in the lines of one section."""
+    """Yield the name and description of each argument of a section."""
     first = next((line for line in lines if line.strip()), "")
     indent = len(first) - len(first.lstrip())
     names: list[str] = []

@@ -22,7 +22,7 @@ _ISO = re.compile(
 
 
 def seconds_of(text: str) -> float:
-    """Parse a duration such as ``90s``, ``1h30m`` or ``PT10M``, and return its seconds.
+    """Parse a duration (``90s``, ``1h30m``, ``PT10M``) to seconds.
 
     Raises:
         ValueError: it is not a duration.
@@ -41,9 +41,10 @@ def seconds_of(text: str) -> float:
 
 
 def as_seconds(value: Any) -> Any:
-    """Convert a duration (a text or a timedelta) to seconds; return any other value unchanged.
+    """Convert a duration to seconds.
 
-    The caller validates that the result is a number.
+    A duration is a text or a timedelta. Any other value is returned unchanged. The caller validates
+    that the result is a number.
 
     Raises:
         ValueError: the text is not a duration.
@@ -54,7 +55,7 @@ def as_seconds(value: Any) -> Any:
 
 
 def is_duration(text: str) -> bool:
-    """Return whether a text is a duration such as ``90s`` or ``PT10M``."""
+    """Return whether a text is a duration like ``90s``."""
     try:
         seconds_of(text)
     except ValueError:
@@ -63,7 +64,7 @@ def is_duration(text: str) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """Format a number of seconds for people, in at most two units.
+    """Format seconds for people, in at most two units.
 
     Examples: ``0.35 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``4 d 3 h``.
     """
@@ -83,7 +84,7 @@ def duration(seconds: float) -> str:
 
 
 def coarse(seconds: float) -> str:
-    """Format a number of seconds for people in one unit, for ages that are shown repeatedly.
+    """Format seconds for people in one unit. It is for ages that are shown repeatedly.
 
     Examples: ``0 s``, ``12 s``, ``3 min``, ``2 h``, ``4 d``.
     """

@@ -1,6 +1,6 @@
-"""Errors that a flow may raise, and the root of every error of Perdure.
+"""Errors of flows, and the root of Perdure's errors.
 
-Two questions decide what happens after an error. Whose fault is it? Does a retry help?
+Two questions decide how a run goes on after an error. Whose fault is it? Does a retry help?
 
 Exceptions that end a process, as opposed to a round, are recognized here, too.
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 class PerdureError(Exception):
     """The root of all errors of Perdure.
 
-    Its message says what was expected, what came, which run and step it concerns, and what to do.
+    Its message has the expectation, the actual value, the run and step, and the remedy.
 
     Attributes:
         code: The name of this kind of error for programs. It stays when the message changes.
-        title: What this kind of error is called, in a few words.
+        title: A short name of this kind of error.
         http_status: The status with which HTTP reports it. A class without its own is reported as
             its nearest base class that has one.
         exit_code: The exit code of a command that ends with it.
@@ -35,10 +35,10 @@ class PerdureError(Exception):
 
 
 class RetryableError(PerdureError):
-    """A failure of the round that a later retry may fix: a time-out, a busy service.
+    """A failure of the round that a retry may fix: a time-out, a busy service.
 
     Args:
-        message: what failed.
+        message: the failure.
         retry_after: seconds to wait before the next attempt. None leaves it to the backoff.
         counts: False if a provider is busy or unreachable, which is not the round's fault. The
             round waits, and no attempt is counted.
@@ -53,30 +53,30 @@ class RetryableError(PerdureError):
 
 
 class OutcomeUnknown(RetryableError):
-    """A command was cut off from the service it called and cannot say whether it has happened.
+    """A command was cut off, and its outcome is unknown.
 
-    The round is retried. A command that is not idempotent is then in doubt, and its policy decides
-    (``@command(in_doubt=...)``).
+    It cannot tell whether the called service has acted. The round is retried. A command that is not
+    idempotent is then in doubt, and its policy decides (``@command(in_doubt=...)``).
     """
 
     code = "outcome-unknown"
 
 
 class FatalError(PerdureError):
-    """A failure of the round that no retry can fix. The run ends errored at once."""
+    """A failure of the round that retries cannot fix. The run ends errored at once."""
 
     code = "fatal"
 
 
 class CodeDoesNotFit(FatalError):
-    """The code of a flow does not fit what its run has done so far.
+    """The code of a flow does not fit its run's history.
 
     Most often the code was changed while the run was live. The run then waits for a worker whose
     code fits. It ends errored if the same code made its last commit, as waiting cannot help then,
-    and if its flow says ``on_misfit = "end"``.
+    and if its flow sets ``on_misfit = "end"``.
 
     Args:
-        message: what does not fit, and what to do.
+        message: the mismatch, and the remedy.
         is_of_other_code: whether it proves that other code was there before.
     """
 
@@ -97,19 +97,19 @@ class UnstorableValue(FatalError):
 
 
 class InvalidAnswer(FatalError):
-    """An answer that does not fit the type of its flow's answers (``Answer``), or ``as_type``."""
+    """An answer that does not fit its flow's type (``Answer``), or ``as_type``."""
 
     code = "invalid-answer"
     title = "The answer has another type"
 
 
 class TopicTaken(FatalError):
-    """A topic that a run takes in a round is held by another live run.
+    """Another live run holds a topic that a run takes.
 
-    An attempt without a person finds the same, until the other run has ended or was stopped.
+    Another attempt fails in the same way, until the other run has ended or was stopped.
 
     Args:
-        message: which topic it is, and which run holds it.
+        message: the topic, and the run that holds it.
         topic: the topic.
         run_id: the run that holds it.
     """
@@ -123,7 +123,7 @@ class TopicTaken(FatalError):
 
 
 class RoundStopped(PerdureError):
-    """The end of a round whose result is no longer wanted.
+    """The end of a round whose result is unwanted.
 
     ``RoundContext.raise_if_stopped`` raises it inside the round.
     """
@@ -142,7 +142,7 @@ class InvalidFlow(PerdureError):
 
 
 class InvalidInput(PerdureError):
-    """A goal or inputs that the flow does not accept.
+    """A goal or inputs not accepted by the flow.
 
     Raised at submission, before anything is stored.
     """
@@ -154,7 +154,7 @@ class InvalidInput(PerdureError):
 
 
 class Forgotten(PerdureError, IndexError):
-    """A turn of the history that was asked for by its number, and is gone.
+    """A turn of the history is gone. It was requested by its number.
 
     The flow keeps only its newest turns (``keep_turns``), or the run was renewed (``Renew``).
     """
@@ -163,13 +163,13 @@ class Forgotten(PerdureError, IndexError):
 
 
 class BadReply(PerdureError):
-    """A controller's reply that names no command that can be carried out.
+    """A controller's reply that names no valid command.
 
     The controller gets the message and may correct itself, a limited number of times.
 
     Args:
-        message: what was wrong with the reply, and which names are known.
-        command: the decision as far as it could be read, or None.
+        message: the fault of the reply, and the known names.
+        command: the readable part of the decision, or None.
         others: the turns that answer the other calls of the same reply.
     """
 
@@ -189,7 +189,7 @@ TOLD_TO_END = signal.SIGTERM - 256
 
 
 def text_of(error: BaseException) -> str:
-    """Return the message of an exception that the code of a flow raised.
+    """Return the message of an exception from a flow's code.
 
     Its class may be the user's. If the message cannot be made, the text says so.
     """
@@ -209,7 +209,7 @@ class ProcessEnd(BaseException):
 
 
 def ends_process(error: BaseException) -> bool:
-    """Return whether ``error`` ends the process, not only the round.
+    """Return whether ``error`` ends the whole process.
 
     It does if Celery ends a worker or a child of its pool with it, or if it is a Ctrl-C. Celery
     raises such errors in the main thread only. In another thread they end nothing, and would

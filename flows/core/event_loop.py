@@ -1,4 +1,4 @@
-"""The event loop of this process, on which all coroutines of flows run.
+"""The event loop of this process, for all coroutines of flows.
 
 Clients of asynchronous libraries belong to one loop. With one loop for the process, a client that
 a flow keeps serves all its rounds.
@@ -38,7 +38,7 @@ def _started() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the event loop of this process, and return its result.
+    """Run a coroutine on this process's event loop. Return its result.
 
     If this thread is interrupted meanwhile, the coroutine is cancelled.
 
@@ -55,7 +55,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def submit(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Start a coroutine on the event loop of this process.
+    """Start a coroutine on this process's event loop.
 
     Raises:
         RuntimeError: this thread is that of the loop.

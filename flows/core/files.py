@@ -19,15 +19,16 @@ from perdure.flows.core.errors import InvalidInput
 
 #: Maximum bytes of one file. Model providers take pictures of 5 to 20 MB.
 MOST_BYTES = 8 * 1024 * 1024
-#: Maximum bytes and number of the files of one submission, and of those that one round attaches.
-#: The state server writes them in one step, and answers nothing else meanwhile.
+#: Maximum bytes and number of the files of one submission, and of the files that one round
+#: attaches. The state server writes them in one step, and answers nothing else meanwhile.
 MOST_TOGETHER, MOST_FILES = 16 * 1024 * 1024, 20
 #: Maximum characters of a file's name.
 MOST_OF_A_NAME = 120
 #: Beginnings of the names of the artifacts with a file's bytes and with its media type.
 BYTES, TYPE = "files/", "file-types/"
 
-#: Not in a name: separators, what HTML and headers quote, and characters that hide or turn text.
+#: Not in a name: separators, characters that HTML and headers quote, and characters that hide or
+#: turn text.
 NAME = re.compile(
     r'[^/\\"<>\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]+'
 )
@@ -58,7 +59,7 @@ for _suffix, _type in {
 
 @dataclass(frozen=True, slots=True)
 class FileReference:
-    """What a run stores of a file in its history, state and answer: everything but the bytes.
+    """A file in a run's history, state or answer, without its bytes.
 
     As JSON data it is ``{"file": name, "media_type": ..., "bytes": ..., "digest": ...}``.
 
@@ -86,7 +87,7 @@ class FileReference:
 
     @classmethod
     def of(cls, data: Any) -> FileReference | None:
-        """Return the reference that JSON data is, or None if it is something else."""
+        """Return the reference in JSON data. None if the data is something else."""
         match data:
             case {
                 "file": str(name),
@@ -168,7 +169,7 @@ class File:
 
     @property
     def reference(self) -> FileReference:
-        """What a run stores of the file beside its bytes."""
+        """The stored reference to the file, without its bytes."""
         digest = hashlib.sha256(self.content).hexdigest()[:16]
         return FileReference(self.name, self.media_type, len(self.content), digest)
 
@@ -198,7 +199,7 @@ class File:
 
 
 def is_file_name(name: str) -> bool:
-    """Return whether a text can be the name of a file."""
+    """Return whether a text is a valid file name."""
     return (
         len(name) <= MOST_OF_A_NAME
         and NAME.fullmatch(name) is not None
@@ -208,11 +209,10 @@ def is_file_name(name: str) -> bool:
 
 
 def files_of(files: Sequence[Any] | None) -> tuple[File, ...]:
-    """Return the files of a submission, of which some may be paths.
+    """Return the files of a submission. Paths are read.
 
     Raises:
-        InvalidInput: One of them is not valid, two have the same name, or they are too large
-            together.
+        InvalidInput: A file is not valid, two have the same name, or they are too large together.
     """
     if files is None:
         return ()
@@ -234,7 +234,10 @@ def files_of(files: Sequence[Any] | None) -> tuple[File, ...]:
 
 
 def check_together(files: Sequence[File]) -> None:
-    """Raise InvalidInput if files are too many or too large to be stored together."""
+    """Raise InvalidInput if files are too many or too large.
+
+    The limits are those of files that are stored together.
+    """
     size = sum(len(each.content) for each in files)
     if size > MOST_TOGETHER or len(files) > MOST_FILES:
         raise InvalidInput(
@@ -244,7 +247,7 @@ def check_together(files: Sequence[File]) -> None:
 
 
 def numbered(step: int, number: int, name: str) -> str:
-    """Return the name of a file that a round attached: its step, a number from 2 on, its own name.
+    """Return the name of an attached file: step, number from 2 on, and its own name.
 
     A long name is cut before its suffix.
     """
@@ -257,22 +260,22 @@ def numbered(step: int, number: int, name: str) -> str:
 
 
 def artifacts_of(name: str, file: File) -> dict[str, str]:
-    """Return the artifacts that store a file under a name.
+    """Return a file's artifacts under a name.
 
-    Bytes that are not UTF-8 become surrogate escapes, as everywhere in what is stored.
+    Bytes that are not UTF-8 become surrogate escapes, as in all stored data.
     """
     content = file.content.decode("utf-8", "surrogateescape")
     return {BYTES + name: content, TYPE + name: file.media_type}
 
 
 def artifact_name(prefix: str, name: str) -> str:
-    """Return the name of an artifact of a file, which may be of a child run: ``RUN/NAME``."""
+    """Return the name of a file's artifact. The file may be of a child run: ``RUN/NAME``."""
     run, slash, own = name.rpartition("/")
     return f"{run}{slash}{prefix}{own}"
 
 
 def is_of_file(name: str, prefixes: tuple[str, ...] = (BYTES, TYPE)) -> bool:
-    """Return whether an artifact's name is that of the bytes or of the media type of a file.
+    """Return whether an artifact has a file's bytes or media type. Its name decides.
 
     The file may be of a child run.
 
@@ -318,7 +321,7 @@ def file_from(data: Mapping[str, Any]) -> File:
 
 
 def references_in(value: Any) -> list[FileReference]:
-    """Return the references to files in JSON data, in their order."""
+    """Return the file references in JSON data, in order."""
     if not isinstance(value, dict | list):
         return []
     reference = FileReference.of(value)
@@ -329,7 +332,7 @@ def references_in(value: Any) -> list[FileReference]:
 
 
 def with_references(value: Any, attach: Callable[[File], Mapping[str, Any]]) -> Any:
-    """Return a value in which references take the place of files, in lists and dicts too."""
+    """Return a value with references in place of files. Lists and dicts are searched, too."""
     if isinstance(value, File):
         return attach(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Attribute names of OpenTelemetry's conventions for generative AI, used on the round's span."""
+"""Attribute names of OpenTelemetry's GenAI conventions, for the round's span."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
 TOOL, TOOL_CALL = "gen_ai.tool.name", "gen_ai.tool.call.id"
-#: Content, which is traced only if the setting ``trace_content`` says so: the name of the run's
+#: Content, which is traced only if the setting ``trace_content`` is on: the name of the run's
 #: thread, which may be that of a person, and JSON texts.
 CONVERSATION = "gen_ai.conversation.id"
 SYSTEM, INPUT, OUTPUT, DEFINITIONS = (

@@ -16,13 +16,13 @@ class History(Sequence[Turn]):
     """The turns of a run, oldest first. Older turns are loaded on demand.
 
     The oldest turns may be gone (``keep_turns`` of a flow, ``Renew``). The others keep their
-    numbers, and ``len`` counts all. An iteration, and a slice, have what is left. A turn that is
-    gone, asked for by its number, raises Forgotten.
+    numbers, and ``len`` counts all. An iteration, and a slice, have the remaining turns. Access to
+    a deleted turn by its number raises Forgotten.
 
     Args:
         length: number of committed turns.
-        newest: the last ``len(newest)`` of them, which came with the claim.
-        load: reads the turns ``[start, stop)``. A slice reads only what is missing. An index or an
+        newest: the last ``len(newest)`` turns, which came with the claim.
+        load: reads the turns ``[start, stop)``. A slice reads only missing turns. An index or an
             iteration reads ``AT_ONCE`` turns at a time.
         forgotten: number of the oldest turns, which are gone.
     """
@@ -75,7 +75,10 @@ class History(Sequence[Turn]):
         return (self[number] for number in range(self.forgotten, self._length))
 
     def without(self, places: Sequence[int]) -> History:
-        """Return this history without the turns at some positions, given in ascending order."""
+        """Return this history without the turns at some positions.
+
+        The positions are in ascending order.
+        """
         beside = set(places)
         first = self._length
         while first - 1 in self._turns:
@@ -103,7 +106,7 @@ class History(Sequence[Turn]):
 
 
 def forgotten_of(history: Sequence[Turn]) -> int:
-    """Return the number of the oldest turns of a history that are gone."""
+    """Return the number of deleted turns of a history."""
     return history.forgotten if isinstance(history, History) else 0
 
 

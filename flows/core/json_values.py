@@ -1,4 +1,4 @@
-"""JSON values that read back equal, or a clear error before anything is stored."""
+"""JSON values that read back equal. Other values are an error before they are stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perdure.flows.core.files import File
 
 
 def _writer(**options: Any) -> Callable[[Any], str]:
-    """Return a function that encodes values as JSON, faster than ``json.JSONEncoder.encode``.
+    """Return a JSON encoder that is faster than ``json.JSONEncoder.encode``.
 
     Its C encoder is made only once. The library makes one for each call, which takes longer than
     encoding a small value.
@@ -65,11 +65,11 @@ MAX_DEPTH = 100
 
 
 def storable(value: Any, what: str) -> Any:
-    """Convert a value to plain JSON data that reads back equal after it was stored.
+    """Convert a value to plain JSON data that reads back equal.
 
     Models and dataclasses become objects, and tuples become lists. A ``datetime``, ``Decimal``,
-    ``UUID``, ``Path`` or enum becomes what pydantic writes for it. A set becomes a list in the
-    order of its items' JSON, so that every process writes the same.
+    ``UUID``, ``Path`` or enum is written as pydantic writes it. A set becomes a list in the order
+    of its items' JSON, so that every process writes the same.
 
     Args:
         value: JSON data or such objects, nested at most ``MAX_DEPTH`` deep.
@@ -96,11 +96,11 @@ def storable(value: Any, what: str) -> Any:
 
 
 class _NotPlain(Exception):
-    """A value that may be storable but is not plain JSON data, so it is checked in full."""
+    """A value that is not plain JSON data. It may be storable, so it is checked in full."""
 
 
 def _copy_plain(value: Any, depth: int) -> Any:
-    """Copy a value that is already plain JSON data and surely reads back equal, as most values do.
+    """Copy plain JSON data that surely reads back equal. Most values are such data.
 
     Raises:
         _NotPlain, UnicodeEncodeError: it is not such data.
@@ -132,7 +132,7 @@ def _copy_plain(value: Any, depth: int) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Encode a value as its one canonical JSON text, with sorted keys and no spaces.
+    """Encode a value as its one canonical JSON text. Keys are sorted, and there are no spaces.
 
     It is used for digests and for storage.
     """
@@ -140,9 +140,10 @@ def canonical(value: Any) -> str:
 
 
 def read(text: str) -> Any:
-    """Decode a JSON text as ``json.loads`` does, in half of the time if ``canonical`` wrote it.
+    """Decode a JSON text as ``json.loads`` does.
 
-    It raises what ``json.loads`` raises.
+    It takes half of the time if ``canonical`` wrote the text. It raises the errors of
+    ``json.loads``.
     """
     try:
         value, end = _decode(text)
@@ -209,16 +210,16 @@ def _plain(value: Any, what: str, path: str, depth: int) -> Any:
 
 
 def _written_by(model: BaseModel) -> Any:
-    """Return what a model writes for JSON, or what it holds if that cannot be written.
+    """Return a model as JSON data. If pydantic cannot write it, return its fields.
 
-    Pydantic writes null for NaN, and a set in an order that differs between processes. Both are put
-    right here.
+    Pydantic writes null for NaN, and a set in an order that differs between processes. Both are
+    corrected here.
     """
     held = model.model_dump(mode="python")
     try:
         return _put_right(model.model_dump(mode="json"), held)
     except (PydanticSerializationError, ValueError):
-        return held  # Storing it fails, with the place of what cannot be written.
+        return held  # Storing it fails, with the place of the invalid value.
 
 
 def _put_right(written: Any, held: Any) -> Any:
@@ -235,7 +236,7 @@ def _put_right(written: Any, held: Any) -> Any:
 
 
 def _is_of_pydantic(value: Any) -> bool:
-    """Return whether a value is of a type that pydantic has made, such as a URL or a secret."""
+    """Return whether pydantic has made a value's type. Examples are a URL or a secret."""
     return type(value).__module__.partition(".")[0] in ("pydantic", "pydantic_core")
 
 

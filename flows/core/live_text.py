@@ -1,4 +1,4 @@
-"""Live text: what a round shows to those who watch its run, before the round is over.
+"""Live text: output of a round for people who watch, before the round is over.
 
 It is not part of the run. It may be lost, and a later attempt of the round replaces it.
 """
@@ -13,7 +13,7 @@ class LiveText:
         """Show a piece of text, behind those before."""
 
     def end(self) -> None:
-        """Show what is left, at the end of the round."""
+        """Show the rest of the text, at the round's end."""
 
 
 #: For processes in which rounds are not watched.

@@ -1,4 +1,4 @@
-"""Names that configuration and people refer to, and registries of the things that have them.
+"""Names in configuration, and the registries of the named things.
 
 Such things are interfaces, nodes, commands and controllers. The roles of workers are here, too, and
 the names of values that shipped flows keep in a run.
@@ -25,7 +25,7 @@ Role = Literal["controller", "executor"]
 
 #: The value of a run that carries out one command and ends. See ``perdure.flows.rings``.
 ONLY = "_only"
-#: The value with the positions in the stored history of what people said to the run.
+#: The value with the positions of messages from people in the stored history.
 REMARKS = "_remarks"
 #: The value with the numbers of the questions to which the run has not replied.
 OPEN_ASKS = "_open_asks"
@@ -38,12 +38,12 @@ TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,199}")
 
 
 def is_name(name: object) -> bool:
-    """Return whether this is a valid name of a flow, a node or a command."""
+    """Return whether a flow, node or command may have this name."""
     return isinstance(name, str) and NAME.fullmatch(name) is not None
 
 
 def suggest(name: object, names: Iterable[str]) -> str:
-    """Return the end of an error about an unknown name: the nearest known name, and all of them."""
+    """Return the end of an unknown-name error: the nearest known name, and all names."""
     known_names = sorted(names)
     nearest = difflib.get_close_matches(str(name), known_names, n=1)
     suggestion = f"did you mean {nearest[0]!r}? " if nearest else ""
@@ -64,7 +64,7 @@ class Names(Generic[T]):
         self._things: dict[str, T] = {}
 
     def keep(self, name: str, thing: T) -> T:
-        """Register a node, command, controller or interface under a name.
+        """Register a thing of this kind under a name.
 
         A reloaded module may register its own things again.
 
@@ -87,7 +87,7 @@ class Names(Generic[T]):
         return thing
 
     def named(self, name: str) -> T:
-        """Return the node, command, controller or interface that is registered under a name.
+        """Return the registered thing of this name. It is a node, command, controller or interface.
 
         Raises:
             InvalidFlow: the name is unknown. The message names the nearest known one.
@@ -114,7 +114,7 @@ class Names(Generic[T]):
 
 
 def _origin(thing: Any) -> str:
-    """Return where a registered function or class is defined, which is unchanged after a reload."""
+    """Return where a function or class is defined. It is unchanged after a reload."""
     return (
         f"{thing.__module__}.{thing.__qualname__}"
         if hasattr(thing, "__qualname__")
@@ -131,7 +131,7 @@ registered_nodes: Names[Callable[..., Any]] = Names(
 
 
 def node(name: str) -> Callable[[_F], _F]:
-    """Register a function that plays a node of a ring, so that a flow in YAML can name it.
+    """Register a ring's node function for flows in YAML.
 
     The function gets the ring's state (a dict) and the ``RoundContext``.
 

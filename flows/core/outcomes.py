@@ -56,20 +56,20 @@ class Interrupt:
     default: Any = None
 
 
-#: The names of the signals that a controller hears: words, and questions that want a reply.
+#: The names of the signals that a controller reads: words, and questions that want a reply.
 SAY, ASK = "say", "ask"
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One entry of a run's history: a decision and its observation, or what a person said.
+    """One entry of a run's history: a decision and its observation, or a message of a person.
 
     Attributes:
-        command: the command that was decided. None if the reply named no command, or if the turn is
-            what a person said to the run.
-        observation: the command's result, or what was wrong with the reply. Of what a person said
-            it is ``{"say": words, "number": its number}`` (``ask`` for a question), with the sender
-            as ``by``.
+        command: the decided command. None if the reply named no command, or if the turn is a
+            message of a person to the run.
+        observation: the command's result, or the fault of the reply. For a message of a person it
+            is ``{"say": words, "number": its number}`` (``ask`` for a question), with the sender as
+            ``by``.
     """
 
     command: Command | None
@@ -77,7 +77,7 @@ class Turn:
 
     @property
     def said(self) -> Any:
-        """What a person said to the run, or asked it. None if this turn is a decision."""
+        """A person's message or question to the run. None if this turn is a decision."""
         if self.command is not None or not isinstance(self.observation, Mapping):
             return None
         return self.observation.get(SAY, self.observation.get(ASK))
@@ -85,7 +85,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """The end of a round after which ``node`` runs next.
+    """The end of a round. ``node`` runs next.
 
     Attributes:
         turns: appended to the history.
@@ -105,14 +105,14 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a run, which is completed with this answer and output.
+    """The end of a run, with its answer and output.
 
     Attributes:
         answer: any JSON value.
         output: JSON values by name, which ``Run.output`` returns.
         turns, values, summary, artifacts: as for ``Advance``.
-        otherwise: what happens instead if a person said something that the run has not heard.
-            None: the run ends, and an event names what is unread.
+        otherwise: the outcome if the run has an unread message of a person. None: the run ends, and
+            an event names the unread messages.
     """
 
     answer: Any = None
@@ -126,16 +126,16 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """The end of a round after which the run begins anew at the flow's first node.
+    """The end of a round that restarts the run. It goes on at the flow's first node.
 
-    It stays the same run: its id, mailbox, labels, limits and what it has spent do not change, and
-    its steps go on. ``generation`` grows by one, and the count of cycles begins at 0. So a run of
-    very many rounds stays small. In a ring, a node returns it.
+    It stays the same run: its id, mailbox, labels, limits and spending do not change, and its steps
+    go on. ``generation`` grows by one, and the count of cycles begins at 0. So a run of very many
+    rounds stays small. In a ring, a node returns it.
 
     Attributes:
         inputs: the inputs from now on, validated like those of a submission. None keeps them.
-        values: the named values from now on. Those that are not named here are gone. None keeps
-            them all.
+        values: the named values from now on. Values not named here are deleted. None keeps them
+            all.
         keep_turns: number of the newest turns that stay in the history.
         turns, summary, artifacts: as for ``Advance``.
     """
@@ -153,7 +153,10 @@ Outcome = Advance | End | Interrupt | Renew
 
 
 def with_artifacts(outcome: Outcome, artifacts: Mapping[str, str]) -> Outcome:
-    """Return a round's outcome that also keeps these artifacts, even if its end is put off."""
+    """Return an outcome that also keeps these artifacts.
+
+    They are kept even if its end is put off.
+    """
     if not artifacts or isinstance(outcome, Interrupt):
         return outcome
     added = replace(outcome, artifacts={**outcome.artifacts, **artifacts})

@@ -1,4 +1,4 @@
-"""What a flow keeps in a process from one round of a run to the next."""
+"""Objects that a flow keeps in a process between two rounds of a run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 
 class Kept:
-    """Something that a flow keeps in this process between two rounds of a run. Here nothing.
+    """An object kept in this process between two rounds. This default keeps nothing.
 
-    It is there only if the next round is played by the same process, and no other round of the run
-    was committed meanwhile. A flow must be able to do without it.
+    It is available only if the same process plays the next round, and no other round of the run was
+    committed meanwhile. A flow must be able to do without it.
     """
 
     def take(self) -> Any:
-        """Return what the last round of the run has kept, or None."""
+        """Return the object kept by the last round, or None."""
 
     def keep(self, value: Any) -> None:
         """Keep something for the run's next round. Its method ``close`` is called if none comes."""

@@ -1,4 +1,4 @@
-"""Rules for the addresses that a command may connect to: public internet addresses only."""
+"""Rules for the addresses that a command may use: public internet addresses only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ForbiddenAddress(PermissionError):
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an IP address belongs to the public internet.
+    """Return whether an address is on the public internet.
 
     An IPv6 address that embeds IPv4 addresses is public if all of those are.
     """
@@ -39,7 +39,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_foreign(address: Address) -> bool:
-    """Return whether an IP address is public and does not belong to this machine.
+    """Return whether an address is public and not this machine's.
 
     A server that listens on this machine may be meant for internal clients only.
     """
@@ -55,7 +55,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _is_own(address: Address) -> bool:
-    """Return whether a network interface of this machine has this IP address.
+    """Return whether this machine's interfaces have this IP address.
 
     A socket can be bound to the address only in that case.
     """
@@ -70,9 +70,10 @@ def _is_own(address: Address) -> bool:
 
 
 def resolve(host: str, port: int, allowed: Callable[[Address], bool] = is_foreign) -> list[Address]:
-    """Resolve a host name, and return its IP addresses if a command may connect to all of them.
+    """Resolve a host name, and check all its addresses.
 
-    The caller should connect to one of these addresses and not resolve the name again.
+    Return them if a command may connect to all. The caller should connect to one of these addresses
+    and not resolve the name again.
 
     Raises:
         ForbiddenAddress: One of the addresses is not allowed. A name with both a public and a

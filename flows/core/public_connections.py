@@ -1,4 +1,4 @@
-"""Connections to addresses that have been checked, and their end when the time is over."""
+"""Connections to checked addresses, and their end at a time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SLICE = 0.05
 
 
 def connect(addresses: list[Address], port: int, end: float) -> socket.socket:
-    """Return a TCP connection to the first of a host's addresses that accepts one.
+    """Return a TCP connection to a host's first reachable address.
 
     This connects to the checked address, not to the name, which could resolve to another
     address by now.
@@ -38,15 +38,16 @@ def connect(addresses: list[Address], port: int, end: float) -> socket.socket:
 def cut_off(
     connection: socket.socket, end: float, cancelled: threading.Event | None = None
 ) -> Iterator[None]:
-    """Shut down an HTTP connection of the ``with`` block if time is over or the round is cancelled.
+    """Shut down a connection when its time is over.
 
+    It is also shut down when the round is cancelled. Both happen only inside the ``with`` block.
     Without this, a server that sends one byte now and then could hold the round for ever.
     """
     over = threading.Event()
     cancelled = threading.Event() if cancelled is None else cancelled
 
     def watch() -> None:
-        """Shut an HTTP connection down as soon as the time is over or the round is cancelled."""
+        """Shut the connection down on timeout or cancellation."""
         while not over.wait(_SLICE):
             if cancelled.is_set() or time.monotonic() >= end:
                 # The method of the base class also works for TLS: it skips the closing handshake.

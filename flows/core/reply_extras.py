@@ -1,4 +1,4 @@
-"""Extras, the fields of a controller's reply other than its command.
+"""Extras: the other fields of a controller's reply, besides its command.
 
 Names that begin with ``_`` are for the controller only.
 """
@@ -26,12 +26,18 @@ Outcome = TypeVar("Outcome", bound=Advance | End)
 
 
 def public(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extra fields of a model's reply that people, prompts and commands may see."""
+    """Return the public extra fields of a model's reply.
+
+    People, prompts and commands may see them.
+    """
     return {name: value for name, value in extras.items() if not name.startswith("_")}
 
 
 def bytes_of_reply(extras: Mapping[str, Any]) -> int:
-    """Return the size in bytes of a model's stored reply, in the form that is sent back to it."""
+    """Return the size in bytes of a stored reply.
+
+    It is the size of the form that is sent back to the model.
+    """
     reply = extras.get(REPLY)
     if isinstance(reply, Mapping):
         return int(reply.get("bytes", 0))
@@ -39,7 +45,7 @@ def bytes_of_reply(extras: Mapping[str, Any]) -> int:
 
 
 def with_long_replies_apart(outcome: Outcome, step: int) -> Outcome:
-    """Move a long reply of the model from a round's outcome to an artifact named ``reply-STEP``.
+    """Move a long reply to an artifact named ``reply-STEP``. It was in the outcome of a round.
 
     Only a Controller's outcome has one.
     """

@@ -18,7 +18,7 @@ LONGEST = 10 * 365.25 * 86_400
 
 @dataclass(frozen=True)
 class Retry:
-    """A retry policy. A less specific policy completes what it leaves out (None).
+    """A retry policy. A less specific policy completes its missing settings (None).
 
     The order is command, node, flow, worker. Durations are seconds, a ``timedelta`` or a text like
     ``90s``, ``10m``, ``24h`` (``perdure.flows.core.durations``). They are stored as seconds.
@@ -46,7 +46,7 @@ class Retry:
     not_on: Sequence[type[BaseException] | str] = ()
 
     def __post_init__(self) -> None:
-        """Convert the durations of a retry policy to seconds, and its exception classes to names.
+        """Convert durations to seconds, and exception classes to names.
 
         Raises:
             InvalidFlow: a setting is not valid. The message names it.
@@ -73,11 +73,11 @@ class Retry:
 
     @property
     def patience(self) -> float | None:
-        """The seconds for which a failed step is retried (``within``); None for no limit."""
+        """The seconds for which a failed step is retried (``within``). None for no limit."""
         return self.within  # type: ignore[return-value]
 
     def over(self, less: Retry | None) -> Retry:
-        """Return this retry policy, with what it leaves out taken from a less specific policy."""
+        """Return this policy, completed by a less specific one."""
         if less is None:
             return self
         return Retry(
@@ -88,9 +88,9 @@ class Retry:
         )
 
     def tightened(self, by: Retry | None) -> Retry:
-        """Return this retry policy with the stricter limits of itself and of another policy.
+        """Return this policy with the stricter limits of two policies.
 
-        The waits between attempts stay its own.
+        The waits between attempts stay those of this policy.
         """
         if by is None:
             return self
@@ -106,13 +106,16 @@ class Retry:
         )
 
     def retries(self, error: BaseException) -> bool:
-        """Return whether the kinds of errors in this retry policy allow a retry after ``error``."""
+        """Return whether this policy allows a retry after ``error``. The kinds of errors decide."""
         is_named = not self.on or isinstance(error, RetryableError) or self.names(self.on, error)
         return is_named and not self.names(self.not_on, error)
 
     @staticmethod
     def names(listed: Sequence[Any], error: BaseException) -> bool:
-        """Return whether a list of exception names has the class of ``error``, or a base of it."""
+        """Return whether a list names the class of ``error``.
+
+        The name of a base class counts, too.
+        """
         own = {
             name
             for each in type(error).__mro__
@@ -121,7 +124,7 @@ class Retry:
         return not own.isdisjoint(listed)
 
     def to_data(self) -> dict[str, Any]:
-        """Return the retry policy as JSON data, without the settings that it leaves out."""
+        """Return the policy's own settings as JSON data."""
         settings = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -131,9 +134,10 @@ class Retry:
 
 
 def retry_of(value: Any, what: str) -> Retry | None:
-    """Convert a setting ``retry``, of a flow or a command say, to a retry policy.
+    """Convert a setting ``retry`` to a retry policy.
 
-    The setting is a ``Retry``, a mapping of its settings, or None.
+    The setting is a ``Retry``, a mapping of its settings, or None. It belongs to a flow or a
+    command, for example.
 
     Raises:
         InvalidFlow: the setting is none of these.
@@ -158,7 +162,7 @@ TIGHTENING = ("max_attempts", "within", "not_on")
 
 
 def tightening(bounds: Any) -> Retry | None:
-    """Convert the setting ``retry`` of a submission to a policy that tightens those of the flow.
+    """Convert a submission's ``retry`` to a policy that tightens the flow's.
 
     Raises:
         InvalidInput: the bounds are not valid, or do not only tighten.

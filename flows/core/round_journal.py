@@ -1,6 +1,6 @@
-"""Journal, what a round stores before its commit.
+"""Journal: the records that a round stores before its commit.
 
-The next attempt reads there what may have happened.
+They tell the next attempt which effects may have happened.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from perdure.flows.core.errors import FatalError
 MOST_RESULTS = 64
 #: Ends the scope with which the name of a record begins. No name that a user gives has it.
 SCOPE = ":"
-#: Field of a recorded JSON object: the attempt that recorded it, and what that had spent for it.
+#: Field of a recorded JSON object: the attempt that recorded it, and its spending for the record.
 SPENT = "~spent"
 
 
 def with_spent(
     told: Mapping[str, Any], attempt: int, amounts: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Return an object to record, with what an attempt of a round has spent for it.
+    """Return an object to record, with an attempt's spending.
 
     If the attempt is lost, its round is charged with the amounts (``spent_by_lost``).
     """
@@ -33,12 +33,12 @@ def with_spent(
 
 
 def spent_by_lost(recorded: Iterable[str], reported: int) -> dict[str, float]:
-    """Return what attempts of a round that were lost had spent for what they recorded.
+    """Return the spending recorded by lost attempts of a round.
 
     Args:
-        recorded: what the round's attempts have recorded, as JSON texts.
-        reported: the number of the last attempt that has said what it spent; those before it are
-            included in that.
+        recorded: the records of the round's attempts, as JSON texts.
+        reported: the number of the last attempt that reported its spending. The report includes the
+            attempts before it.
     """
     told = (json.loads(text) for text in recorded if f'"{SPENT}":[' in text)
     noted = (each[SPENT] for each in told if isinstance(each, dict) and SPENT in each)
@@ -46,7 +46,7 @@ def spent_by_lost(recorded: Iterable[str], reported: int) -> dict[str, float]:
 
 
 def scope_of(name: str) -> str:
-    """Return what the name of a record begins with: the step that records it, or nothing."""
+    """Return the prefix of a record's name: the step that records it, or an empty text."""
     scope, colon, _ = name.partition(SCOPE)
     return f"{scope}{SCOPE}" if colon else ""
 
@@ -58,19 +58,19 @@ class Journal:
     threads may use it at once: the intents are stored as one text, which must have them all.
 
     Args:
-        intents: what earlier attempts of this step began to carry out. Each line begins with the
-            command's idempotency key.
+        intents: the commands that earlier attempts of this step began to carry out. Each line
+            begins with the command's idempotency key.
         recorded: the results that ``context.once`` has recorded in this step, as JSON texts by
             name.
 
     Attributes:
         begun: when (``began``, an ISO time) and by which ``worker`` an earlier attempt wrote the
-            last intent, as far as known.
+            last intent, if known.
         is_repeatable: whether all commands that this attempt has begun are idempotent. None: it has
             begun none.
         carried_out: the name of the command that this attempt has begun to carry out. None if it
             only asked, was refused, or reports that it did nothing.
-        stored: the intents as they are stored.
+        stored: the intents in their stored form.
     """
 
     carried_out: str | None = None
@@ -87,24 +87,24 @@ class Journal:
 
     @property
     def text(self) -> str:
-        """The intents to carry out commands that now stand in this step, a line each."""
+        """The current intents of this step, a line each."""
         return "\n".join(self._lines)
 
     @property
     def is_behind(self) -> bool:
-        """Whether the stored intents of this step are out of date, since one was withdrawn."""
+        """Whether the stored intents are out of date. One was withdrawn since."""
         return self.text != self.stored
 
     @property
     def is_harmless(self) -> bool:
-        """Whether this attempt of the round may be cut off without leaving a command in doubt.
+        """Whether cutting off this attempt leaves no command in doubt.
 
         It has begun only idempotent commands, and no intent stands.
         """
         return self.is_repeatable is True and not self._lines
 
     def in_doubt(self, key: str) -> str | None:
-        """Return the intent by which an earlier attempt of this step announced a command.
+        """Return an earlier attempt's intent for a command.
 
         Args:
             key: the idempotency key of the command.
@@ -115,7 +115,7 @@ class Journal:
         return next((line for line in self._earlier if line.partition(" ")[0] == key), None)
 
     def intend(self, line: str) -> None:
-        """Store the intent to carry out a command, before it is carried out.
+        """Store a command's intent before it is carried out.
 
         Raises:
             RoundStopped: this round has lost its lease and must not carry out anything.
@@ -131,17 +131,17 @@ class Journal:
                 raise
 
     def begin(self, name: str, is_idempotent: bool) -> None:
-        """Note that this attempt of the round begins to carry out a command."""
+        """Note that this attempt begins to carry out a command."""
         with self._lock:
             self.carried_out = name
             self.is_repeatable = is_idempotent and self.is_repeatable is not False
 
     def withdraw(self, key: str) -> None:
-        """Withdraw the intent to carry out a command that reports that it did nothing.
+        """Withdraw the intent of a command that did nothing.
 
         The end of the round stores the change.
         """
-        # Intents of earlier attempts stay: this attempt cannot say what those have done.
+        # Intents of earlier attempts stay: this attempt does not know their outcomes.
         with self._lock:
             self._lines = [
                 line
@@ -150,14 +150,14 @@ class Journal:
             ]
 
     def write(self, text: str) -> None:
-        """Store this step's intents with the run, as a subclass does; here do nothing."""
+        """Store this step's intents with the run. A subclass does so; here do nothing."""
 
     def packed(self, name: str, text: str) -> str:
-        """Return a result of ``context.once`` in the form that is stored: here unchanged."""
+        """Return a result of ``context.once`` in stored form: here unchanged."""
         return text
 
     def check_room(self, name: str) -> None:
-        """Raise FatalError if the step has recorded as many results as it may.
+        """Raise FatalError if the step has no room for another result.
 
         Raises:
             FatalError: the result could not be recorded, so its effect must not happen.
@@ -171,7 +171,7 @@ class Journal:
             )
 
     def record(self, name: str, text: str) -> str:
-        """Store a result of ``context.once`` under its name, and return the stored result.
+        """Store a result of ``context.once``, and return the stored result.
 
         A result that is already stored under this name is kept.
 

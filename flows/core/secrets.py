@@ -26,12 +26,12 @@ _looked_up: set[str] = set()
 
 
 def is_reference(value: object) -> bool:
-    """Return whether a value is a reference to a secret (``env:NAME``), not the secret itself."""
+    """Return whether a value is a secret's reference (``env:NAME``)."""
     return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
 
 
 def check_reference(value: object, what: str) -> str:
-    """Validate a reference to a secret (``env:NAME``), and return it unchanged.
+    """Validate a secret's reference (``env:NAME``). Return it unchanged.
 
     Raises:
         InvalidFlow: it is not a reference. The message does not show the value, which may be the
@@ -46,7 +46,7 @@ def check_reference(value: object, what: str) -> str:
 
 
 def secret_of(reference: str, what: str) -> str:
-    """Return the secret that a reference ``env:NAME`` names, from this process's environment.
+    """Return the secret of ``env:NAME``. It is read from this process's environment.
 
     Raises:
         FatalError: this process has no such variable, or it is empty.
@@ -79,7 +79,7 @@ def known_secrets() -> list[str]:
 
 
 def secrets_in(url: str | None) -> list[str]:
-    """Return the password and the values of the query in a URL."""
+    """Return a URL's password and the values of its query."""
     if not url:
         return []
     parts = urlsplit(url)
@@ -92,7 +92,7 @@ def secrets_in(url: str | None) -> list[str]:
 
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """Return a text in which the given secrets are replaced by ``[secret]``.
+    """Return a text with ``[secret]`` in place of the secrets.
 
     It replaces them as they are and as JSON text or ``repr`` show them.
     """

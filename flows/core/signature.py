@@ -1,4 +1,7 @@
-"""The arguments of a command, as a pydantic model made from its signature once per function."""
+"""The arguments of a command, as a pydantic model.
+
+It is made from the signature once per function.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ from perdure.flows.core.validation import faults_text
 
 
 class ArgumentSchema(GenerateJsonSchema):
-    """A generator of JSON schemas that omits, without a warning, defaults that JSON cannot hold."""
+    """A generator of JSON schemas without unsupported defaults.
+
+    It omits defaults that JSON cannot hold, without a warning.
+    """
 
     ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {  # type: ignore[misc]
         "skipped-choice",
@@ -37,14 +43,14 @@ class Signature(Protocol):
         """Whether the command's function takes the ``RoundContext`` as ``context``."""
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Validate arguments for a command, and return those with which to call its function.
+        """Validate a command's arguments. Return them for its function.
 
         Raises:
             BadReply: naming each argument that is missing, unknown or wrong.
         """
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the arguments that a command accepts."""
+        """Return the JSON schema of a command's arguments."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Arguments:
     wants_context: bool
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Validate and convert arguments for a command, and return those to call its function with.
+        """Validate and convert a command's arguments for its function.
 
         Only arguments that were passed are returned. The function's own defaults fill in the
         others.
@@ -83,7 +89,7 @@ class Arguments:
         return {**by_name, **(read.model_extra or {})}
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the arguments that a command's function accepts."""
+        """Return the JSON schema of the function's arguments."""
         return dict(self._schema)
 
     @cached_property
@@ -93,7 +99,7 @@ class Arguments:
         return schema
 
     def described(self) -> str:
-        """Return the names of a command's arguments as text, for error messages."""
+        """Return the names of a command's arguments, for errors."""
         fields = self.model.model_fields
         named = [
             f"{name}{'' if fields[field].is_required() else ' (optional)'}"
@@ -103,7 +109,7 @@ class Arguments:
 
 
 def arguments_of(function: Callable[..., Any]) -> Arguments:
-    """Derive a validator of a command's arguments from the signature of its function or method.
+    """Derive a validator of arguments from a function's signature.
 
     Raises:
         InvalidFlow: arguments cannot be validated against this signature.
@@ -162,10 +168,10 @@ def _is_described(hint: Any) -> bool:
 def _hints(
     function: Callable[..., Any], name: str, parameters: list[inspect.Parameter]
 ) -> dict[str, Any]:
-    """Return the evaluated type annotations of some parameters of a command's function, by name.
+    """Return the evaluated annotations of parameters, by name.
 
-    The parameter ``context`` is not among them, since its annotation may exist for type checkers
-    only.
+    They are parameters of a command's function. The parameter ``context`` is not among them, since
+    its annotation may exist for type checkers only.
     """
     annotations = {p.name: Any if p.annotation is p.empty else p.annotation for p in parameters}
     holder = types.SimpleNamespace(__annotations__=annotations)

@@ -17,7 +17,7 @@ SHOWN_CHARACTERS = 200
 
 
 def safe_text(text: str, limit: int) -> str:
-    """Return at most ``limit`` characters of ``text``, with invalid Unicode replaced."""
+    """Return at most ``limit`` characters, with invalid Unicode replaced."""
     short = text if len(text) <= limit else text[: limit - 1] + "…"
     return short.encode("utf-8", "replace").decode("utf-8")
 
@@ -31,17 +31,20 @@ def safe_repr(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a stored value as a short text for people: text unchanged, any other value as JSON."""
+    """Return a stored value as a short text: text unchanged, any other value as JSON."""
     return safe_text(value if isinstance(value, str) else canonical(value), SHOWN_CHARACTERS)
 
 
 def digest(value: Any) -> str:
-    """Return the beginning of the SHA-256 of a stored value's JSON, to recognize the value."""
+    """Return a short digest of a stored value's JSON.
+
+    It is the beginning of the SHA-256, to recognize the value.
+    """
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
 def summary_of(command: Command, **more: Any) -> dict[str, Any]:
-    """Return a short summary of a command for people who watch a run.
+    """Return a short summary of a command for watchers.
 
     It has the command, its arguments, its public extras, and ``more``, each cut short.
     """
@@ -66,11 +69,12 @@ MOST_KEPT = 4 * 1024 * 1024
 
 
 def bounded(result: Any, most: int, name: str, run: str = "") -> tuple[Any, dict[str, str]]:
-    """Limit a command's result to the length that the history may hold.
+    """Limit a command's result to the length for the history.
 
     Args:
         result: JSON data.
-        most: maximum characters of it in the history, counted as JSON, or in a text as written.
+        most: maximum characters of the result in the history, counted as JSON, or in a text as
+            written.
         name: name of the artifact.
         run: the child run that keeps it. Empty: the run that reads the result.
 
@@ -90,5 +94,5 @@ def bounded(result: Any, most: int, name: str, run: str = "") -> tuple[Any, dict
 
 
 def ended(text: str) -> str:
-    """Return a text with a full stop behind it, unless it ends like a sentence."""
+    """Return a text with a full stop, unless it ends like a sentence."""
     return text if text.endswith((".", "?", "!")) else f"{text}."

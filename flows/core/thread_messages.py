@@ -12,7 +12,7 @@ from perdure.flows.core.json_values import canonical
 
 #: The artifact with the messages of the runs before a run.
 ARTIFACT = "conversation"
-#: The artifact with what people said to a run while its agent worked.
+#: The artifact with messages of people to a run while its agent worked.
 HEARD = "heard"
 #: The name in a run's output for the text of its answer (``text=`` of a flow).
 ANSWER_TEXT = "answer_text"
@@ -25,10 +25,10 @@ class ThreadMessage:
     """One message of a thread.
 
     Attributes:
-        role: ``user``: what was sent to the thread. ``assistant``: the answer of a run, or why it
-            ended without one.
+        role: ``user``: a message to the thread. ``assistant``: the answer of a run, or why it ended
+            without one.
         text: an answer that is no text is JSON.
-        run_id: the run that was started with it, heard it, or gave it.
+        run_id: the run that was started with the message, read it, or gave it.
     """
 
     role: Literal["user", "assistant"]
@@ -37,7 +37,7 @@ class ThreadMessage:
 
 
 def newest_of(messages: Sequence[ThreadMessage]) -> list[ThreadMessage]:
-    """Return the newest messages that a run gets, oldest first. They begin with one of the user."""
+    """Return the newest messages for a run, oldest first. They begin with one of the user."""
     kept: list[ThreadMessage] = []
     size = 0
     for message in reversed(messages[-MOST_MESSAGES:]):
@@ -67,9 +67,10 @@ def text_of(answer: Any, output: Mapping[str, Any] = MappingProxyType({})) -> st
 
 
 def spoken_text(answer: Any, output: Mapping[str, Any] = MappingProxyType({})) -> str | None:
-    """Return the text of an answer for people, or None if it has only data.
+    """Return an answer's text for people. None if it has only data.
 
-    A text is its own. Of messages as LangChain has them, it is the last text of the model.
+    A text is returned as it is. If the answer has LangChain messages, the last text of the model is
+    returned.
 
     Args:
         output: of the run. Its flow may have made the text (``text=``).
@@ -88,7 +89,7 @@ def spoken_text(answer: Any, output: Mapping[str, Any] = MappingProxyType({})) -
 
 
 def _content_text(content: Any) -> str:
-    """Return the text of a message's content, which may be a list of blocks."""
+    """Return the text of a message's content. The content may be a list of blocks."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else ()
@@ -110,11 +111,12 @@ def _no_artifact(name: str) -> tuple[str, str] | None:
 
 @dataclass(eq=False)
 class Earlier:
-    """The runs before a run in its thread. This default is for a run that has none.
+    """The earlier runs in a run's thread. This default is for a run without earlier runs.
 
     Attributes:
         read: returns their messages, oldest first.
-        artifacts: what the commit of the round keeps, after they were read the first time.
+        artifacts: the messages to keep with the round's commit, after they were read the first
+            time.
         is_thread: whether a later run may follow this one in a thread.
         last_artifact: returns the id of the last completed run of this flow, and one of its
             artifacts by name. None if there is no such run, or if it has no such artifact.

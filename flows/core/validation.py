@@ -1,4 +1,4 @@
-"""Checks of single values in a flow's definition, and the words for what pydantic finds wrong."""
+"""Checks of single values in a flow's definition, and texts for faults found by pydantic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.flows.core.errors import InvalidFlow
 
 
 def check_limit(value: Any, what: str) -> int | None:
-    """Validate a limit of a flow, such as that of its cycles, and return it.
+    """Validate a limit of a flow, such as its cycles.
 
     It is a whole number of at least 1, or None for no limit.
 
@@ -22,11 +22,11 @@ def check_limit(value: Any, what: str) -> int | None:
 
 
 def check_count(value: Any, what: str, otherwise: str = "") -> int:
-    """Validate that a setting is a whole number of at least 1, and return it.
+    """Validate that a setting is a whole number from 1.
 
     Args:
         what: the setting, for the error.
-        otherwise: what else is allowed, for the error.
+        otherwise: the allowed alternative, for the error.
 
     Raises:
         InvalidFlow: it is not one.
@@ -37,7 +37,7 @@ def check_count(value: Any, what: str, otherwise: str = "") -> int:
 
 
 def is_seconds(value: object) -> bool:
-    """Return whether a value is a valid number of seconds: finite and above 0."""
+    """Return whether a value is valid seconds: finite and above 0."""
     return (
         isinstance(value, (int, float))
         and not isinstance(value, bool)
@@ -47,7 +47,7 @@ def is_seconds(value: object) -> bool:
 
 
 def faults_text(error: ValidationError) -> str:
-    """Return what pydantic found wrong with a value: each place in it, and what was expected."""
+    """Return the faults that pydantic found, with place and expectation."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(
         f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" if fault["loc"] else fault["msg"]

@@ -59,7 +59,7 @@ class ContainerFailed(RetryableError):
 
 @dataclass(frozen=True)
 class Container:
-    """A sandbox that runs each command in a new container, which is removed at its end.
+    """A sandbox that runs each command in a new container. The container is removed at its end.
 
     The container sees the workspace as ``/workspace`` and nothing else of the machine. Its other
     files are the image's, and only ``/tmp`` can be written. It has no network, no capabilities and
@@ -76,7 +76,7 @@ class Container:
         read_only: whether the image's files cannot be written.
         user: the user inside, as ``UID:GID`` or a name of the image. None for the worker's own, so
             that files in the workspace are the worker's.
-        environment: variables that each command sees.
+        environment: variables for each command.
         options: further arguments of ``docker run`` or ``podman run``. They can undo the rest.
 
     Raises:
@@ -142,15 +142,15 @@ class Container:
 
     @property
     def missing(self) -> str | None:
-        """What this machine lacks for the container, as a sentence, or None if it lacks nothing.
+        """The missing dependency of the container on this machine.
 
-        It is the runtime's program, the runtime's daemon or the image. The answer is kept for the
-        life of the process.
+        The sentence names the runtime's program, the runtime's daemon or the image. None if nothing
+        is missing. The answer is kept for the life of the process.
         """
         return _missing(self.runtime, shutil.which(self.runtime), self.image)
 
     def run(self, command: SandboxCommand) -> ProcessEnding:
-        """Run a command in a new container, and return how it ended.
+        """Run a command in a new container. Return how it ended.
 
         Its time limit includes the start of the container.
 
@@ -177,8 +177,8 @@ class Container:
                     data=command.input,
                 )
             finally:
-                # The program of the runtime is dead, but what it started is a process of the
-                # daemon. A container that ended by itself is removed by the runtime (--rm).
+                # The program of the runtime is dead, but its container is a process of the daemon.
+                # A container that ended by itself is removed by the runtime (--rm).
                 if ending is None or ending.exit is None:
                     self._remove([container])
             if ending.exit == NOT_STARTED and not _has_content(id_file):
@@ -190,9 +190,9 @@ class Container:
         return ending
 
     def kill(self, name: str) -> None:
-        """Remove the container that a lost worker has left of a command, if it ran on this machine.
+        """Remove a lost worker's container, if it ran on this machine.
 
-        A runtime that does not answer is logged.
+        ``name`` is the name of its command. If the runtime does not answer, this is logged.
         """
         try:
             self._remove_leftovers(name)
@@ -200,7 +200,7 @@ class Container:
             logger.warning("%s", error)
 
     def command_line(self, command: SandboxCommand, container: str, id_file: Path) -> list[str]:
-        """Return the arguments that run a command in a new container.
+        """Return the command line that starts a new container.
 
         Args:
             container: the name of the container.
@@ -232,7 +232,7 @@ class Container:
         return [*line, *self.options, self.image, *arguments]
 
     def _remove_leftovers(self, name: str) -> None:
-        """Remove containers of earlier attempts of a command, and those that are overdue."""
+        """Remove containers of earlier attempts, and overdue containers."""
         own, now = f"{NAMED}{name}-", time.time()
         listed = self._call("ps", "--all", "--filter", f"name={NAMED}", "--format", "{{.Names}}")
         if listed.returncode:
@@ -326,7 +326,7 @@ def _has_content(file: Path) -> bool:
 
 
 def _until(container: str) -> int:
-    """Return the time in a container's name, in seconds since 1970; 0 if it has none."""
+    """Return the time in a container's name, in seconds since 1970. 0 if it has none."""
     last = container.removeprefix(NAMED).rpartition("-")[2]
     return int(last) if container.startswith(NAMED) and last.isdecimal() else 0
 

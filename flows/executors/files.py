@@ -1,4 +1,4 @@
-"""Commands that read and write files in the worker's workspace, and nowhere else.
+"""Commands for files in the worker's workspace, and nowhere else.
 
 The command ``read_artifact`` reads a result that was too long for the history, in parts.
 """
@@ -128,7 +128,7 @@ def search_files(
 
 
 def _files(top: int, context: RoundContext) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the regular files under an open directory, sorted, by their path below it.
+    """Yield the regular files under an open directory, sorted. Paths are relative to the directory.
 
     Symbolic links are not followed.
     """
@@ -145,7 +145,7 @@ def _files(top: int, context: RoundContext) -> Iterator[tuple[str, os.stat_resul
 
 
 def _lines(workspace: Workspace, path: str, text: str) -> list[tuple[int, str]] | None:
-    """Search a file for a text, and return number and beginning of each line that contains it.
+    """Return the lines of a file that contain a text. Each has its number and its beginning.
 
     Returns:
         An empty list for a file that is not text; None if the file cannot be read.
@@ -164,7 +164,7 @@ def _lines(workspace: Workspace, path: str, text: str) -> list[tuple[int, str]] 
 
 
 def _shown(name: str) -> str:
-    """Return a file's name in a form that JSON can hold: bytes that are not UTF-8 as ``\\xNN``."""
+    """Return a file name for JSON: bytes that are not UTF-8 as ``\\xNN``."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 

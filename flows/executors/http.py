@@ -72,7 +72,7 @@ class Fetcher:
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
 
     def get(self, url: str, cancelled: threading.Event | None = None) -> dict[str, Any]:
-        """Fetch a web page, and return its address, status, content type and text.
+        """Fetch a web page. Return its address, status, type and text.
 
         The keys are ``url`` (after redirects), ``status``, ``type`` and ``text``. The result also
         has ``cut`` if the page was longer than ``page_bytes``.
@@ -107,7 +107,7 @@ class Fetcher:
     def _ask(
         self, parts: SplitResult, end: float, cancelled: threading.Event
     ) -> dict[str, Any] | str:
-        """Send one HTTP request, and return the page or the URL to which the server redirects."""
+        """Send one HTTP request. Return the page, or the URL of a redirect."""
         host, port = str(parts.hostname), parts.port or _PORTS[parts.scheme]
         connection = http.client.HTTPConnection(host, port)
         connection.sock = connect(resolve(host, port, self.allowed), port, end)
@@ -145,7 +145,7 @@ class Fetcher:
 
 
 def _text(data: bytes, charset: str) -> str:
-    """Decode a web page to text that JSON can hold, whatever charset the page claims."""
+    """Decode a web page to text that JSON can hold. The page may claim any charset."""
     try:
         is_charset = codecs.lookup(charset).name not in _NO_CHARSETS
         text = data.decode(charset if is_charset else "utf-8", "replace")

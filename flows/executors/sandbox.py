@@ -29,11 +29,11 @@ class SandboxCommand:
         arguments: the program and its arguments.
         directory: the directory in which it runs, and whose files it may change.
         name: letters, digits and ``_``. It is the same for each attempt of a step, and another one
-            for each other step, so that the next attempt finds what a lost worker left.
-        cancelled: the event that is set when its result is no longer wanted.
+            for each other step, so that the next attempt finds the processes left by a lost worker.
+        cancelled: the event that is set when its result is unwanted.
         timeout: seconds after which it is killed, or None for no limit.
         environment: further variables that it sees.
-        input: what it reads from its standard input.
+        input: the bytes of its standard input. None for nothing.
         head_bytes, tail_bytes: how much of the beginning and of the end of its output is kept.
     """
 
@@ -56,13 +56,14 @@ class Sandbox(Protocol):
 
     @property
     def missing(self) -> str | None:
-        """What this machine lacks for the sandbox, as a sentence, or None if it lacks nothing.
+        """The missing dependency of the sandbox on this machine.
 
-        A worker that lacks something does not take the rounds of flows that use the sandbox.
+        It is a sentence, or None if nothing is missing. A worker with a missing dependency does not
+        take the rounds of flows that use the sandbox.
         """
 
     def run(self, command: SandboxCommand) -> ProcessEnding:
-        """Run a program until it ends or its time is over, and return how it ended.
+        """Run a program until its end or its time limit. Return how it ended.
 
         When this returns or raises, none of the program's processes is left.
 
@@ -72,22 +73,22 @@ class Sandbox(Protocol):
         """
 
     def kill(self, name: str) -> None:
-        """Kill what a lost worker has left running of the commands with this name."""
+        """Kill a lost worker's remaining processes of this command name."""
 
 
 @dataclass(frozen=True)
 class ThisMachine:
-    """The sandbox that is none: a program runs as the worker's user, and may do what it may."""
+    """No sandbox: a program runs as the worker's user, with the same rights."""
 
     @property
     def missing(self) -> str | None:
-        """Nothing is missing to run programs on this machine, so None."""
+        """None: nothing is missing to run programs on this machine."""
         return None
 
     def run(self, command: SandboxCommand) -> ProcessEnding:
-        """Run a program as a subprocess of the worker, and return how it ended.
+        """Run a program as the worker's subprocess. Return how it ended.
 
-        It sees few variables of the worker's environment, none of which is a secret.
+        The program gets few variables of the worker's environment, none of which is a secret.
 
         Raises:
             RoundStopped: the round was cancelled; the program was killed.
@@ -106,5 +107,5 @@ class ThisMachine:
         )
 
     def kill(self, name: str) -> None:
-        """Kill the processes that a lost worker has left of a program on this machine."""
+        """Kill a lost worker's remaining processes on this machine."""
         kill_marked(f"{MARK}_{name}")

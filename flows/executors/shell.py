@@ -47,7 +47,7 @@ class ShellIn:
     def __call__(
         self, context: RoundContext, command_line: str, seconds: float = SECONDS
     ) -> dict[str, Any]:
-        """Run a command line with ``sh`` in the sandbox, and return its exit code and output.
+        """Run a command line with ``sh`` in the sandbox. Return its exit code and output.
 
         Raises:
             BadReply: the time is not valid.
@@ -80,7 +80,7 @@ class ShellIn:
 
     @property
     def missing(self) -> str | None:
-        """What this machine lacks for the sandbox of the command, as a sentence, or None."""
+        """The sandbox's missing dependency on this machine. It is a sentence, or None."""
         return None if self.sandbox is None else self.sandbox.missing
 
     def in_sandbox(self, sandbox: Sandbox) -> ShellIn:
@@ -88,7 +88,7 @@ class ShellIn:
         return replace(self, sandbox=sandbox)
 
     def kill_leftovers(self, context: RoundContext) -> None:
-        """Kill what a lost worker has left running of this step's command."""
+        """Kill a lost worker's remaining processes of this step's command."""
         self._sandbox_of(context).kill(_name_of(context))
 
     def _sandbox_of(self, context: RoundContext) -> Sandbox:
@@ -97,7 +97,7 @@ class ShellIn:
         return ThisMachine() if context.sandbox is None else container_named(context.sandbox)
 
 
-# What the plain function lacks, for CommandSpec.configured and for a command in doubt.
+# Attributes for CommandSpec.configured and for a command in doubt.
 vars(run_shell).update(in_sandbox=ShellIn, kill_leftovers=ShellIn(None).kill_leftovers)
 
 
@@ -109,14 +109,14 @@ def shell_command(
     approval: Any = None,
     max_concurrency: int | None = None,
 ) -> CommandSpec:
-    """Return the command ``run_shell`` with a sandbox of its own.
+    """Return the command ``run_shell`` with its own sandbox.
 
     Args:
         sandbox: where it runs, for example a ``Container``.
         name: the name by which a controller chooses it.
         description: a sentence for the controller. Say in it which programs the image has.
         approval: as in ``command``.
-        max_concurrency: how many calls of it run at a time, with ``parallel_calls``.
+        max_concurrency: maximum concurrent calls, with ``parallel_calls``.
 
     Raises:
         InvalidFlow: an option is not valid.
@@ -132,7 +132,7 @@ def shell_command(
 
 
 def _name_of(context: RoundContext) -> str:
-    """Return an id of the run's step that may be part of the name of a variable or a container.
+    """Return the step's id for names of variables and containers.
 
     It is a hash, because ids may differ only in punctuation, which a variable's name cannot
     contain.

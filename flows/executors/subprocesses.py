@@ -1,4 +1,4 @@
-"""A subprocess that is watched until it ends, its time is over or its round is cancelled.
+"""A watched subprocess. It ends by itself, at its time limit, or when its round is cancelled.
 
 At the end, every process that the command left behind is killed. This includes processes that moved
 to a process group of their own.
@@ -27,11 +27,11 @@ _PASSES = 20
 
 
 def kill_marked(mark: str, session: int | None = None) -> None:
-    """Kill (SIGKILL) all processes of ``session`` and all with the environment variable ``mark``.
+    """Kill (SIGKILL) all processes of ``session`` or with ``mark``.
 
-    The session finds processes that cleared their environment. The mark finds processes that began
-    their own session, or whose session leader died in a crash. On systems without /proc, only the
-    process group of the session's leader is killed.
+    ``mark`` is an environment variable. The session finds processes that cleared their environment.
+    The mark finds processes that began their own session, or whose session leader died in a crash.
+    On systems without /proc, only the process group of the session's leader is killed.
     """
     if session is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -46,7 +46,7 @@ def kill_marked(mark: str, session: int | None = None) -> None:
 
 
 def _alive(variable: bytes, session: int | None) -> Iterator[int]:
-    """Yield the ids of live processes that belong to a session or have an environment variable."""
+    """Yield ids of live processes, by session or environment variable."""
     for entry in _PROC.iterdir() if _PROC.is_dir() else ():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -106,16 +106,17 @@ def run_watched(
     tail_bytes: int = TAIL_BYTES,
     data: bytes | None = None,
 ) -> ProcessEnding:
-    """Run a program in its own session, and wait until it ends or its time is over.
+    """Run a program in its own session until its end.
 
-    When this function returns or raises, none of the command's processes is left.
+    A time limit or a cancelled round ends it, too. When this function returns or raises, none of
+    the command's processes is left.
 
     Args:
         mark: Name of a variable in the command's environment. It identifies the processes, even
             after a crash.
         timeout: Seconds after which the command is killed; None for no limit.
         head_bytes, tail_bytes: How much of the beginning and of the end of the output is kept.
-        data: What the command reads from its standard input; None for nothing.
+        data: The bytes of the command's standard input; None for nothing.
 
     Raises:
         RoundStopped: ``cancelled`` was set; the command was killed.
@@ -176,7 +177,7 @@ class _Output:
         self._open = True
 
     def read_while_running(self, process: subprocess.Popen[bytes]) -> int | None:
-        """Read a subprocess's output for at most one time slice.
+        """Read a subprocess's output for at most one slice.
 
         Returns:
             The exit code if the process has ended, else None.
@@ -193,7 +194,7 @@ class _Output:
             return None
 
     def finish(self) -> None:
-        """Read the rest of a subprocess's output, after all that write to it have ended."""
+        """Read the rest of a subprocess's output. All its writers have ended."""
         while self._open and self._read():
             pass
 

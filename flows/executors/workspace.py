@@ -25,11 +25,14 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class OutsideWorkspace(PermissionError):
-    """The path leads out of the workspace, or to something other than a file or directory."""
+    """The path leads out of the workspace, or to a special file.
+
+    Only regular files and directories are allowed.
+    """
 
 
 class Workspace:
-    """A directory with the files that its users may see.
+    """A directory with the files for its users.
 
     Args:
         root: An existing directory.
@@ -45,7 +48,9 @@ class Workspace:
 
     @contextmanager
     def open(self, path: str, flags: int = os.O_RDONLY, *, parents: bool = False) -> Iterator[int]:
-        """Open a file of the workspace, and yield its descriptor, which is closed at the end.
+        """Open a file of the workspace, and yield its descriptor.
+
+        The descriptor is closed at the end.
 
         Args:
             path: Relative to the workspace. A leading ``/`` means the workspace too.
@@ -99,7 +104,9 @@ class Workspace:
 
     @contextmanager
     def directory(self, path: str = ".") -> Iterator[int]:
-        """Open a directory of the workspace, and yield its descriptor, which is closed at the end.
+        """Open a directory of the workspace, and yield its descriptor.
+
+        The descriptor is closed at the end.
 
         Raises:
             OutsideWorkspace: The path leads out of the workspace.
@@ -114,7 +121,7 @@ class Workspace:
 
     @contextmanager
     def _walk(self, path: str, *, parents: bool = False) -> Iterator[tuple[int, str]]:
-        """Follow a path inside the workspace, and yield its last directory and the last name.
+        """Follow a path, and yield its last directory and name. The path is inside the workspace.
 
         The directory is an open descriptor. Symbolic links are followed, too.
         """
@@ -159,7 +166,7 @@ def _names(path: str) -> list[str]:
 
 
 def _link(name: str, directory: int) -> str | None:
-    """Return the target of a symbolic link; None if the name is not a link or does not exist."""
+    """Return the target of a symbolic link. None if the name is not a link or does not exist."""
     try:
         return os.readlink(name, dir_fd=directory)
     except OSError as error:
@@ -169,7 +176,7 @@ def _link(name: str, directory: int) -> str | None:
 
 
 def _mode(path: str, name: str, directory: int) -> int | None:
-    """Return the permissions of a file that is about to be replaced; None if it does not exist.
+    """Return the permissions of a file to replace. None if it does not exist.
 
     Raises:
         OSError: The name is not a regular file, or the file is not writable.

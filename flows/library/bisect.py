@@ -79,7 +79,7 @@ class Bisect(ControllerExecutorFlow):
                 raise ValueError(f"{repo!r} names no home directory of this machine") from error
 
     def decide(self, context: RoundContext) -> Command | Finish:
-        """Choose the commit that a bisection tests next, or end the run with the first bad commit.
+        """Choose the next commit to test, or end the bisection. The answer is the first bad commit.
 
         Raises:
             FatalError: There is nothing to bisect (see ``Bounds.of``), or the test cannot be run.
@@ -129,7 +129,7 @@ class Bisect(ControllerExecutorFlow):
         )
 
     def _bounds(self, context: RoundContext, repository: Repository, inputs: Inputs) -> Bounds:
-        """Return the good commits and the bad one with which the bisection began.
+        """Return the bisection's initial good commits and initial bad one.
 
         The first round remembers the commits that the revisions name then. Branches may move later,
         but the run keeps its bounds.
@@ -143,7 +143,7 @@ class Bisect(ControllerExecutorFlow):
         return bounds
 
     def _must_try_a_good_one(self, trials: Trials, bounds: Bounds) -> bool:
-        """Return whether the bisection must test a good commit next, as git does.
+        """Return whether to test a good commit next, as git does.
 
         A test that the shell cannot run would call every commit bad. The test of a good commit
         shows whether that is so.

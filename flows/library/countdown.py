@@ -33,7 +33,7 @@ class Countdown(ControllerExecutorFlow):
         )
 
     def decide(self, context: RoundContext) -> Command | Finish:
-        """Return the command for the next number of a countdown, or finish the run at 0."""
+        """Return the next number's command, or finish at 0."""
         left = context.inputs["rounds"] - len(context.history)
         return (
             Command("tick", {"left": left})

@@ -64,7 +64,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def _fault_of(data: Any, answer: Any) -> str:
-    """Return what is wrong with the JSON type of an answer, or nothing.
+    """Return the fault of an answer's JSON type, or nothing.
 
     The workflow checks the rest: this flow may be played where the type is not known.
     """

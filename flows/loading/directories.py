@@ -23,14 +23,14 @@ class Directories:
         self._read: dict[Path, YamlFlow] = {}
 
     def add(self, path: Path, shipped: bool) -> None:
-        """Add a directory to those that are searched for flows in YAML. It may be missing."""
+        """Add a directory to the search for flows in YAML. It may be missing."""
         # This runs at each submission, so it avoids resolve(), which reads the file system.
         if (absolute := os.path.abspath(path)) not in self._added:
             self._added.add(absolute)
             self._shipped.setdefault(path.resolve(), shipped)
 
     def files(self, shipped: bool) -> Iterator[Path]:
-        """Yield the YAML files in all flow directories that ship with Perdure, or in all others."""
+        """Yield the YAML files in the shipped or other directories."""
         for directory in [path for path, ships in self._shipped.items() if ships == shipped]:
             yield from (
                 file
@@ -39,7 +39,7 @@ class Directories:
             )
 
     def read(self, path: Path, again: bool = False) -> YamlFlow:
-        """Return the flow in a YAML file, which is read only once unless ``again`` is true.
+        """Return the flow in a YAML file. It is read only once unless ``again`` is true.
 
         Raises:
             InvalidFlowFile: The file is not a valid flow.

@@ -64,7 +64,7 @@ class FileFaults:
         self.starts: dict[Place, str] = {}
 
     def add(self, place: Place, message: str, key: bool = False) -> None:
-        """Record a fault at the path ``place`` in the data of a flow file.
+        """Record a fault at ``place`` in a flow file's data.
 
         If the data has no such path, the line is that of the nearest enclosing value.
 
@@ -83,7 +83,10 @@ class FileFaults:
         self.found.append(self.fault(place, message))
 
     def fault(self, place: Place, message: str) -> FileFault:
-        """Return a fault at the path ``place`` in the data of a flow file, with its line."""
+        """Return a fault at ``place``, with its line.
+
+        The place is a path in the data of a flow file.
+        """
         around = next(
             place[:length]
             for length in range(len(place), -1, -1)
@@ -93,9 +96,9 @@ class FileFaults:
 
     @contextmanager
     def at(self, *place: str | int, key: bool = False) -> Iterator[None]:
-        """Record an InvalidFlow raised in the ``with`` block as a fault of the flow file.
+        """Record an InvalidFlow of the ``with`` block as a fault.
 
-        The arguments are those of ``add``.
+        The arguments are the same as for ``add``.
         """
         try:
             yield
@@ -104,7 +107,7 @@ class FileFaults:
 
     @property
     def nodes_are_known(self) -> bool:
-        """Whether the names of all nodes were read from the flow file without a fault."""
+        """Whether all node names were read without a fault."""
         return not any(
             place[0] == "topology" and (len(place) < 3 or place[2] == "name")
             for place in self.blamed
@@ -112,13 +115,13 @@ class FileFaults:
         )
 
     def check(self) -> None:
-        """Raise InvalidFlowFile if a fault of the flow file was recorded."""
+        """Raise InvalidFlowFile if the file has recorded faults."""
         if self.found:
             raise InvalidFlowFile(self.found)
 
 
 def shown(place: Place) -> str:
-    """Convert the path of a value in a flow file to text, such as ``topology[2].flow``."""
+    """Convert a value's path to text, such as ``topology[2].flow``."""
     return "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in place
     ).removeprefix(".")

@@ -68,7 +68,7 @@ _SETTINGS = (
 
 
 def read_flow(path: Path, shipped: bool = False) -> YamlFlow:
-    """Read a flow from a YAML file, and check it.
+    """Read and check a flow in a YAML file.
 
     Raises:
         InvalidFlowFile: The file has faults. Each is a sentence that names file, line and key.
@@ -94,7 +94,7 @@ def _starts(faults: FileFaults) -> tuple[FlowStart, ...]:
 
 
 def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
-    """Build the class of the flow that a YAML file describes, and return a callable that makes it.
+    """Build the flow class of a YAML file. Return a callable that makes the flow.
 
     The settings in the file become attributes of the class.
     """
@@ -158,7 +158,7 @@ def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
 
 
 def _check_pauses(keys: Keys, nodes: list[str], faults: FileFaults) -> None:
-    """Record a fault of the flow file for each unknown node at which it wants runs to pause.
+    """Record a fault for each unknown node to pause at.
 
     The keys are ``interrupt_before`` and ``interrupt_after``.
     """

@@ -37,12 +37,12 @@ DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass
 class CheckedModule:
-    """A module, and what its check has found.
+    """A checked module, and its faults.
 
     Attributes:
         file: its file, for people.
         flows: the flows that its statements have registered and that can be made.
-        faults: all that is wrong with it, in the order of lines.
+        faults: all faults of the module, in the order of lines.
     """
 
     file: str
@@ -53,7 +53,7 @@ class CheckedModule:
     _lines: dict[str, int] = field(default_factory=dict)
 
     def check_flows(self) -> None:
-        """Make each flow, and check the names of the flows that it starts.
+        """Make each flow, and check the names of started flows.
 
         All flows that this process knows must have been loaded before.
         """
@@ -86,14 +86,14 @@ class CheckedModule:
         self.faults.append(FileFault(self.file, line, key, message))
 
     def _line_of(self, name: str, begin: int) -> int:
-        """Return the line of the text that names a flow, at best behind the line ``begin``."""
+        """Return the line of a flow's name, at best behind ``begin``."""
         texts = (node for node in ast.walk(self._tree) if isinstance(node, ast.Constant))
         lines = [node.lineno for node in texts if node.value == name]
         behind = [line for line in lines if line > begin]
         return min(behind or lines, default=begin)
 
     def _named_starts(self) -> Iterator[FlowStart]:
-        """Yield the flows that functions start by a name that is written there."""
+        """Yield the flows that functions start by a literal name."""
         runs = {*RUNS, *(name for node in ast.walk(self._tree) for name in _steps_of(node))}
         for node in ast.walk(self._tree):
             match node:
@@ -106,7 +106,7 @@ class CheckedModule:
                     yield FlowStart(name, self.file, node.lineno, "")
 
     def run(self, spec: ModuleSpec, source: bytes) -> None:
-        """Run the statements of a module, and note the flows that they register."""
+        """Run a module's statements, and record the flows they register."""
         try:
             self._tree = ast.parse(source, self.file)
         except SyntaxError as error:
@@ -152,7 +152,7 @@ class CheckedModule:
 
 
 def is_module(target: str) -> bool:
-    """Return whether the argument of a check is a Python module rather than a file in YAML."""
+    """Return whether a check's target is a Python module. Otherwise it is a file in YAML."""
     is_name = all(part.isidentifier() for part in target.split("."))
     is_file = target.endswith((".yaml", ".yml")) or Path(target).is_file()
     return target.endswith(".py") or (is_name and not is_file)
@@ -206,7 +206,10 @@ def _spec(name: str, path: Path | None) -> ModuleSpec | None:
 
 
 def _steps_of(node: ast.AST) -> list[str]:
-    """Return the name of the first parameter of a workflow's function, or nothing."""
+    """Return the first parameter's name of a workflow's function.
+
+    The list is empty for other nodes.
+    """
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.args.args:
         return []
     called = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
@@ -228,7 +231,7 @@ def _first_line(statement: ast.stmt) -> int:
 
 
 def _line(error: Exception, module: ModuleType, statement: ast.stmt) -> int:
-    """Return the line of the module at which an error was raised."""
+    """Return the module's line at which an error was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     file = shown_path(Path(str(module.__file__)))
     own = [frame.lineno for frame in frames if frame.filename == file]

@@ -1,4 +1,4 @@
-"""Conversion of YAML text to plain data with line numbers.
+"""Conversion of YAML to plain data with line numbers.
 
 YAML tags and aliases are refused: text can neither name code nor expand to more data than it shows.
 """
@@ -39,7 +39,7 @@ class ParsedYaml:
 
 
 class _Refused(Exception):
-    """Something in the text is not accepted. ``place`` is its path, as far as known."""
+    """A part of the text is not accepted. ``place`` is its path, if known."""
 
     def __init__(self, message: str, line: int, place: Place = ()) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class _Loader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose a node of a YAML document; refuse tags, anchors, aliases and deep nesting."""
+        """Compose a YAML node. Refuse tags, anchors, aliases and deep nesting."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         line = event.start_mark.line + 1
         if event.anchor is not None:
@@ -76,7 +76,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_text(content: bytes, file: str) -> ParsedYaml:
-    """Parse the content of a flow file to plain data with line numbers.
+    """Parse a flow file to plain data with line numbers.
 
     Raises:
         InvalidFlowFile: The bytes are not a mapping of JSON values in plain YAML.
@@ -96,7 +96,7 @@ def read_text(content: bytes, file: str) -> ParsedYaml:
 
 
 def read_bytes(path: Path, file: str) -> bytes:
-    """Return the content of a flow file, cut one byte after the maximum size.
+    """Return a flow file's content. It is cut one byte after the maximum size.
 
     Raises:
         InvalidFlowFile: The file cannot be read.

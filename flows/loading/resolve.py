@@ -1,4 +1,4 @@
-"""Lookup of what a written flow names: commands, a controller, and the nodes of a ring."""
+"""Lookup of the names in a written flow: commands, a controller, and the nodes of a ring."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from perdure.flows.rounds.lifespans import Lifespan, registered_lifespans
 
 T = TypeVar("T")
 
-#: The keys of which one says what plays a node.
+#: The keys for the player of a node. A node has one of them.
 PLAYERS = ("flow", "run", "sleep", "until", "wait_for")
 #: The two nodes that every controller_executor ring has.
 OWN = {node.name: node for node in ControllerExecutorFlow.topology}
 
 
 def own_commands_of(controller: Controller | None) -> frozenset[str]:
-    """Return the names of the commands that a controller brings along."""
+    """Return the names of a controller's own commands."""
     return frozenset(spec.name for spec in getattr(controller, "own_commands", ()))
 
 
@@ -48,12 +48,12 @@ def commands_at(
     faults: FileFaults,
     brought: Collection[str] = (),
 ) -> list[CommandSpec]:
-    """Return the registered commands that a flow file names, with the settings given there.
+    """Return a flow file's registered commands, with their settings.
 
     Args:
         place: The path of the names in the file.
         faults: Gets a fault for each name that is unknown.
-        brought: Names of commands that the controller brings along. They are left out.
+        brought: Names of the controller's own commands. They are left out.
     """
     import perdure.flows.executors  # noqa: F401  registers the commands that ship
 
@@ -80,7 +80,7 @@ def commands_at(
 def tools_at(
     place: Place, servers: Mapping[str, ServerConfig], faults: FileFaults
 ) -> list[CommandSpec]:
-    """Return the MCP servers' tools that a flow file declares, as commands. No server starts."""
+    """Return a flow file's MCP tools as commands. No server starts."""
     from perdure.flows.executors.mcp.commands import commands_of_server
 
     specs: list[CommandSpec] = []
@@ -91,7 +91,7 @@ def tools_at(
 
 
 def also_choosing(config: SubflowsConfig, commands: Sequence[CommandSpec]) -> SubflowsConfig:
-    """Return a flow's configuration in which the Executor offers these commands, too."""
+    """Return a configuration whose Executor also offers these commands."""
     chosen = {**config.Executor.chosen, **{spec.name: CommandConfig() for spec in commands}}
     return config.model_copy(
         update={"Executor": config.Executor.model_copy(update={"subflows_config": chosen})}
@@ -99,7 +99,7 @@ def also_choosing(config: SubflowsConfig, commands: Sequence[CommandSpec]) -> Su
 
 
 def controller_named(name: str, config: ControllerConfig, faults: FileFaults) -> Controller | None:
-    """Create the controller that a flow file names, with the settings that the file has for it.
+    """Create a flow file's controller with its settings.
 
     Returns:
         None if the controller cannot be made; the reason is added to the faults.
@@ -139,7 +139,7 @@ def ring_of(
     own: bool,
     inputs: Iterable[str] = (),
 ) -> list[Node]:
-    """Return the nodes of the ring that a flow file describes under ``topology``.
+    """Return the nodes of a flow file's ring. The key is ``topology``.
 
     Args:
         parts: The subflows of the file, by name. A node's ``flow`` names one of them or a
@@ -172,7 +172,7 @@ def ring_of(
 
 
 def _check_run(place: Place, keys: RunKeys, known: set[str] | None, faults: FileFaults) -> None:
-    """Record a fault for each name in ``run`` that no value of the ring can have."""
+    """Record a fault for each unknown name in ``run``. No value of the ring can have the name."""
     try:
         check_budgets(keys.budgets)
     except InvalidInput as error:
@@ -197,7 +197,7 @@ def _check_run(place: Place, keys: RunKeys, known: set[str] | None, faults: File
 
 
 def _names_before(nodes: Sequence[NodeKeys], inputs: Iterable[str]) -> set[str] | None:
-    """Return the names that the state of a ring can have when its first nodes have run.
+    """Return the possible state names after a ring's first nodes.
 
     Returns:
         None if one of these nodes may return any names.
@@ -252,7 +252,7 @@ def _node(
     elif base.flow is _nothing and keys.flow is None and not whole:
         pass  # it may be meant as the missing Controller or Executor, which has its own fault
     elif not players and any((*place, key) in faults.blamed for key in PLAYERS):
-        pass  # what plays it could not be read
+        pass  # its player could not be read
     elif base.flow is _nothing and keys.flow not in parts and ("subflows_config",) in faults.blamed:
         pass  # it may name a subflow, and these could not be read
     elif base.flow is _nothing:
@@ -283,7 +283,7 @@ def _run_node(keys: RunKeys) -> RunNode:
 
 
 def _wait_of(keys: NodeKeys) -> Callable[..., Any] | None:
-    """Return the function of a node that waits or starts runs; None if it does something else."""
+    """Return the function of a node that waits. It may also start runs. None for other nodes."""
     if keys.run is not None:
         return _run_node(keys.run)
     if keys.sleep is not None:
@@ -319,7 +319,7 @@ def _interface(keys: str | InterfaceKeys | None) -> Interface:
 def subflows_of(
     subflows: Mapping[str, ExecutorConfig], faults: FileFaults
 ) -> dict[str, BranchingFlow]:
-    """Return the subflows of a circular flow in a file: each is a choice of registered commands."""
+    """Return a circular flow's subflows: each is a choice of registered commands."""
     made: dict[str, BranchingFlow] = {}
     for name, config in subflows.items():
         place = ("subflows_config", name, "subflows_config")
@@ -347,14 +347,14 @@ def _made(maker: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> 
 def _accepted(
     maker: Callable[..., Any], name: str, settings: Mapping[str, Any], faults: FileFaults
 ) -> tuple[dict[str, Any] | None, bool]:
-    """Check a flow file's settings for its controller against the controller's parameters.
+    """Check a controller's settings in a flow file. They must fit the controller's parameters.
 
     Each problem becomes a fault. The value of a misspelt setting is checked as that of the most
     similar one.
 
     Returns:
-        The settings that the controller takes, or None if it misses one; and whether these are all
-            settings of the file.
+        The settings that the controller accepts, or None if a required one is missing; and whether
+        these are all settings of the file.
     """
     parameters = inspect.signature(maker).parameters.values()
     takes = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -391,7 +391,7 @@ def _registered(names: Names[T], name: str) -> T:
 
 
 def _nothing(data: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
-    """Stand in for the function of a node whose key ``flow`` is wrong in the flow file.
+    """Stand in for the function of an invalid node. Its key ``flow`` is wrong in the flow file.
 
     Such a flow is never made.
     """

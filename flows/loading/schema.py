@@ -1,7 +1,7 @@
-"""The keys of a flow written in YAML, with one pydantic model for each shape.
+"""The keys of a flow in YAML. Each shape has one pydantic model.
 
 The defaults equal those of the Python classes. Further models are made from a flow's keys
-``inputs`` and ``answer``: each name in them and its type become a field.
+``inputs`` and ``answer``: each name and its type become a field.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class WaitKeys(_Keys):
 
     @property
     def names(self) -> list[str]:
-        """The names of the signals for which a node of a flow file waits."""
+        """The names of the signals that a node waits for."""
         return [self.signal] if isinstance(self.signal, str) else self.signal
 
 
 class RunKeys(_Keys):
-    """A child run, or one for each item of a list. See ``RunNode``."""
+    """One child run, or one for each list item. See ``RunNode``."""
 
     flow: Name
     goal: str | None = None
@@ -88,7 +88,7 @@ class RunKeys(_Keys):
 class NodeKeys(_Keys):
     """One node of a ring.
 
-    One of five keys says what plays it: ``flow`` names a function or flow, ``run`` starts other
+    One of five keys chooses the player: ``flow`` names a function or flow, ``run`` starts other
     runs, ``sleep`` has a time, ``until`` names a value that holds a time, ``wait_for`` names
     signals.
     """
@@ -201,9 +201,9 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
 def answer_of(answer: Kind | Mapping[str, InputKeys], faults: FileFaults) -> Any:
-    """Return the type of a flow's answer that its file describes, by one word or by its fields.
+    """Return the answer type that a flow file describes. It does so by one word or by its fields.
 
-    What is wrong with the file's keys is added to the faults.
+    Faults of the file's keys are added to ``faults``.
     """
     if isinstance(answer, str):
         return _TYPES[answer]
@@ -212,9 +212,9 @@ def answer_of(answer: Kind | Mapping[str, InputKeys], faults: FileFaults) -> Any
 
 
 def model_of(inputs: Mapping[str, InputKeys], faults: FileFaults) -> type[BaseModel]:
-    """Create the pydantic model that validates the inputs of a submission, from a flow file.
+    """Create a model for the inputs of a submission. A flow file describes them.
 
-    What is wrong with the file's keys is added to the faults.
+    Faults of the file's keys are added to ``faults``.
     """
     fields = _fields_of("inputs", inputs, faults)
     return create_model("Inputs", __config__=ConfigDict(protected_namespaces=()), **fields)
@@ -223,7 +223,7 @@ def model_of(inputs: Mapping[str, InputKeys], faults: FileFaults) -> type[BaseMo
 def _fields_of(
     place: str, described: Mapping[str, InputKeys], faults: FileFaults
 ) -> dict[str, Any]:
-    """Return the fields of a model of inputs or of an answer, from the key of the flow file."""
+    """Return the fields of an inputs or answer model. The flow file's key describes them."""
     what = "input" if place == "inputs" else "entry of the answer"
     fields: dict[str, Any] = {}
     for name, keys in described.items():

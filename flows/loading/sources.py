@@ -1,4 +1,4 @@
-"""Flows in YAML files as a source of the registry."""
+"""YAML files as a source of the registry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _directories = Directories()
 
 
 def add_directory(path: Path, shipped: bool = False) -> None:
-    """Add a directory that is searched for flows written in YAML.
+    """Add a directory with flows written in YAML.
 
     It counts from the next ``make`` or ``registered`` on. It need not exist.
 
@@ -27,7 +27,7 @@ def add_directory(path: Path, shipped: bool = False) -> None:
 
 
 def register_file(path: Path) -> YamlFlow:
-    """Read a YAML file again, and register the flow in it at once.
+    """Read a YAML file again, and register its flow.
 
     Raises:
         InvalidFlow: it cannot be registered; ``InvalidFlowFile`` if the file is not valid.

@@ -17,14 +17,14 @@ from perdure.flows.rounds.flow import Flow
 
 
 class _Starts(NamedTuple):
-    """What a flow must start: each of these flows, or any of them, as its controller chooses."""
+    """The flows that a flow must start: all of them, or one of them, as its controller chooses."""
 
     flows: Sequence[str]
     each: bool
 
 
 def faults_of(name: str, starts: Sequence[FlowStart]) -> list[FileFault]:
-    """Return what is wrong with the flows that a flow starts, each at its line.
+    """Return the faults of the flows that a flow starts, each at its line.
 
     All flows must have been loaded before.
 
@@ -59,7 +59,7 @@ def faults_of(name: str, starts: Sequence[FlowStart]) -> list[FileFault]:
 
 
 def started_by(flow: Flow) -> list[str]:
-    """Return the names of the flows that a flow's commands and nodes start."""
+    """Return the flows started by commands and nodes."""
     commands = flow.offered().values() if isinstance(flow, ControllerExecutorFlow) else ()
     functions = [spec.function for spec in commands]
     nodes = [node.flow for node in flow.topology] if isinstance(flow, CircularFlow) else []
@@ -68,10 +68,10 @@ def started_by(flow: Flow) -> list[str]:
 
 
 def _circle(path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return how the last flow of a path can only lead back to a flow of the path.
+    """Return the circle to which a path of starts must lead.
 
     Returns:
-        The path that is closed by it, or None if it can also do something else.
+        The path, closed by a flow that it already has. None if it can also lead elsewhere.
     """
     if path[-1] in path[:-1]:
         return path
@@ -86,7 +86,7 @@ def _circle(path: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def _starts(name: str) -> _Starts | None:
-    """Return which flows a flow must start; None if it can do without, or is not known here."""
+    """Return the flows that a flow must start. None if it can do without, or is not known here."""
     try:
         flow = registry.make(name)
     except InvalidFlow:

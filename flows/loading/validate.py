@@ -23,12 +23,12 @@ _FILLERS: dict[str | int, Any] = {"controller": "person", "subflows_config": [],
 
 
 def nearest(name: object, names: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant; None if no name is similar."""
+    """Return the name that was probably meant. None if no name is similar."""
     return next(iter(difflib.get_close_matches(str(name), sorted(names), n=1)), None)
 
 
 def meant_shape(data: Mapping[str, Any]) -> str | None:
-    """Return the shape that a flow file probably means, if its key ``flow`` is missing or wrong.
+    """Return the shape that a flow file probably means. Its key ``flow`` is missing or wrong.
 
     It is the shape with a very similar name, else the one shape that fits the keys best.
 
@@ -43,7 +43,9 @@ def meant_shape(data: Mapping[str, Any]) -> str | None:
 
 
 def mend(data: dict[str, Any], place: Place, kinds: set[str]) -> bool:
-    """Remove a wrong value from a copy of a flow file's data, or add a missing one.
+    """Remove a wrong value from a copy of the data, or add a missing one.
+
+    The data is a flow file's.
 
     Returns:
         False if the data has no such path.
@@ -65,10 +67,10 @@ def mend(data: dict[str, Any], place: Place, kinds: set[str]) -> bool:
 
 
 def rename(data: dict[str, Any], place: Place, model: type[BaseModel]) -> str | None:
-    """Move the value of a flow file's misspelt key to the key that was probably meant.
+    """Move a misspelt key's value to the probable key.
 
     Returns:
-        The key that was meant. None if no key is similar, or the similar key exists too.
+        The probable key. None if no key is similar, or the similar key exists too.
     """
     container = _at(data, place[:-1])
     near = nearest(place[-1], model.model_fields)
@@ -79,7 +81,7 @@ def rename(data: dict[str, Any], place: Place, model: type[BaseModel]) -> str | 
 
 
 def _misfits(data: Mapping[str, Any], model: type[BaseModel]) -> int:
-    """Return how many keys of a flow file a shape does not know, plus how many it lacks."""
+    """Return how many keys a shape does not know or lacks."""
     meant = {nearest(key, model.model_fields) for key in data}
     missing = [
         key
@@ -102,9 +104,9 @@ def _filler(place: Place) -> Any:
 
 
 def _unnamed(position: str | int) -> dict[str, Any]:
-    """Return the data of a node with a unique name, in place of a node whose name is wrong.
+    """Return a node's data with a unique valid name.
 
-    No run ever contains it, since such a flow is not made.
+    It replaces a node whose name is wrong. No run ever contains it, since such a flow is not made.
     """
     return {"name": f"unnamed.{position}"}
 
@@ -114,7 +116,7 @@ _SECRET = frozenset({"env", "headers", "url"})
 
 
 def read_keys(data: dict[str, Any], faults: FileFaults) -> Keys:
-    """Validate the keys of a flow file, and add a fault for each that is missing, unknown or wrong.
+    """Validate a flow file's keys, and record the faults. A key may be missing, unknown or wrong.
 
     Returns:
         The keys without the wrong ones, so that the names in the rest can be checked too.
@@ -154,7 +156,7 @@ def _mended(
     model: type[BaseModel],
     faults: FileFaults,
 ) -> bool:
-    """Record the faults that pydantic found in a flow file, and remove them from its data.
+    """Record pydantic's faults in a flow file, and remove them.
 
     A fault around or inside something that was removed earlier is only a consequence of that, and
     is not recorded.
@@ -186,7 +188,7 @@ def _mended(
 
 
 def _by_place(data: dict[str, Any], error: ValidationError) -> dict[Place, list[Any]]:
-    """Return pydantic's errors about the data of a flow file, by the path of the value.
+    """Return pydantic's errors by the path of the value. They are about the data of a flow file.
 
     If a value may be of several kinds, only the errors for its actual kind are returned.
     """
@@ -206,15 +208,15 @@ def _by_place(data: dict[str, Any], error: ValidationError) -> dict[Place, list[
 
 
 def _is_other_kind(fault: Any) -> bool:
-    """Return whether an error of pydantic only says that a value has another type."""
+    """Return whether an error only reports another type."""
     return str(fault["type"]).endswith("_type") or fault["type"] == "literal_error"
 
 
 def _place(data: Any, steps: tuple[int | str, ...], missing: bool) -> Iterator[str | int]:
-    """Yield the steps of the path in an error of pydantic that exist in the data of a flow file.
+    """Yield the steps of an error's path that exist in the data.
 
-    A missing key at the end of the path is included. The remaining steps of pydantic's path say
-    which kind of value was tried.
+    A missing key at the end of the path is included. The remaining steps of pydantic's path name
+    the tried kind of value.
     """
     for number, step in enumerate(steps):
         if (
@@ -229,7 +231,7 @@ def _place(data: Any, steps: tuple[int | str, ...], missing: bool) -> Iterator[s
 
 
 def _message(fault: Any, place: Place, model: type[BaseModel]) -> str:
-    """Convert an error of pydantic to a sentence for the author of a flow file."""
+    """Convert an error of pydantic to a sentence. It is for the author of a flow file."""
     match fault["type"]:
         case "extra_forbidden":
             return f"unknown key; {suggest(place[-1], _model_at(model, place[:-1]).model_fields)}"
@@ -252,7 +254,7 @@ def _message(fault: Any, place: Place, model: type[BaseModel]) -> str:
 
 
 def _instead(fault: Any, place: Place) -> str:
-    """Return the end of an error that quotes the wrong value; empty if it may be a secret."""
+    """Return the end of an error with the wrong value. Empty if the value may be a secret."""
     if fault["type"] in ("extra_forbidden", "missing", "told_in_full") or _SECRET.intersection(
         place
     ):
@@ -261,7 +263,7 @@ def _instead(fault: Any, place: Place) -> str:
 
 
 def _model_at(model: type[BaseModel], place: Place) -> type[BaseModel]:
-    """Return the pydantic model of the keys at a path in a flow file."""
+    """Return the model of the keys at a path. The path is one in a flow file."""
     current: Any = model
     for step in place:
         if (

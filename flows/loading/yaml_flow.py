@@ -13,7 +13,7 @@ from perdure.flows.rounds.registry import WrittenFlow
 
 @dataclass(frozen=True)
 class FlowStart:
-    """A place in a file that names a flow to start."""
+    """A place in a file that names a started flow."""
 
     flow: str
     file: str

@@ -1,4 +1,4 @@
-"""BranchingFlow, which carries out the one command that its input names."""
+"""BranchingFlow, which carries out the command named by its input."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOLD_CHARACTERS = 2000
 
 
 class BranchingFlow(Flow):
-    """A flow that carries out the command named by its input.
+    """A flow that carries out its input's command.
 
     Input ``branch`` and ``branch_input_data``, output ``branch_output_data``. Names match exactly.
     The branches are its methods marked ``@command`` and the ``commands`` passed to it. In a
@@ -60,23 +60,26 @@ class BranchingFlow(Flow):
         self.check_definition()
 
     def check_definition(self) -> None:
-        """Raise InvalidFlow if a branching flow or one of its commands is not valid."""
+        """Raise InvalidFlow if a command or setting is not valid."""
         commands_of(self, self.offered)
         super().check_definition()
 
     @property
     def branches(self) -> Mapping[str, CommandSpec]:
-        """The commands that a branching flow can carry out, by name."""
+        """The commands of a branching flow, by name."""
         return commands_of(self, self.offered)
 
     @property
     def missing(self) -> str | None:
-        """What this process lacks for the commands of a branching flow, as a sentence, or None."""
+        """The first missing dependency of a branching flow's commands.
+
+        It is a sentence, or None.
+        """
         return lacks_of(parts_of(self.branches.values()))
 
     @property
     def nodes(self) -> Mapping[str, Role]:
-        """The only node of a branching flow, ``Branch``, with its role."""
+        """The only node, ``Branch``, with its role."""
         return {"Branch": "executor"}
 
     def check_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +92,7 @@ class BranchingFlow(Flow):
         return checked
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Carry out the command that the run's inputs name, and end the run with its result."""
+        """Carry out the inputs' command, and end the run with its result."""
         try:
             result = self({**context.inputs}, context)
         except BadReply as error:
@@ -103,7 +106,7 @@ class BranchingFlow(Flow):
     def __call__(
         self, state: Mapping[str, Any], context: RoundContext
     ) -> Mapping[str, Any] | Interrupt | Finish:
-        """Carry out the command that ``branch`` of a state names, and return its result.
+        """Carry out a state's ``branch`` command, and return its result.
 
         Its arguments are ``branch_input_data`` (None: no arguments).
 
@@ -119,7 +122,7 @@ def carry_out_chosen(
     context: RoundContext,
     tell_errors: bool,
 ) -> Mapping[str, Any] | Interrupt | Finish:
-    """Carry out the one of these commands that a state names, as a branching flow does.
+    """Carry out the command that a state names. ``BranchingFlow`` does the same.
 
     Raises:
         BadReply: the branch is unknown or its arguments are wrong. Nothing was carried out.
@@ -161,7 +164,7 @@ def _chosen(
 def choose(
     branches: Mapping[str, CommandSpec], name: Any, args: Any, also: Sequence[str] = ()
 ) -> tuple[CommandSpec, Mapping[str, Any]]:
-    """Find the command of this name, let it validate the arguments, and return both.
+    """Find a command, and let it validate its arguments.
 
     Args:
         also: names that are known in addition to ``branches``, for the error text.

@@ -32,7 +32,7 @@ class QueuedCall:
 
 
 def queued(reply: Sequence[Any], check: Callable[[Any], Command]) -> list[Mapping[str, Any]]:
-    """Convert the calls of one model reply to JSON data, in order, so that they can wait.
+    """Convert a reply's calls to JSON data, in order. As data they can wait.
 
     A call that ``check`` refuses with BadReply carries the error.
     """
@@ -40,7 +40,7 @@ def queued(reply: Sequence[Any], check: Callable[[Any], Command]) -> list[Mappin
 
 
 def take(waiting: Sequence[Mapping[str, Any]]) -> QueuedCall:
-    """Take the next call that can be carried out from the waiting calls of one model reply.
+    """Take the next valid call from a reply's waiting calls.
 
     Returns:
         The call, the refused calls before it, and the calls that still wait.
@@ -72,7 +72,7 @@ def _call(item: Any, check: Callable[[Any], Command], place: int) -> Mapping[str
 
 
 def data_of(command: Command) -> dict[str, Any]:
-    """Convert a command that a model called to JSON data; ``command_of`` converts it back."""
+    """Convert a called command to JSON data. ``command_of`` converts it back."""
     data = {
         "name": command.name,
         "args": dict(command.args),
@@ -84,7 +84,7 @@ def data_of(command: Command) -> dict[str, Any]:
 
 
 def command_of(call: Mapping[str, Any]) -> Command | None:
-    """Convert the JSON data of a model's call back to a command.
+    """Convert the data of a model's call to a command.
 
     Returns:
         None if the call could not be read as a command.
@@ -101,7 +101,7 @@ def command_of(call: Mapping[str, Any]) -> Command | None:
 
 
 def decided_by(values: Mapping[str, Any]) -> Command:
-    """Return the command on which the Controller has decided, from the values of the run."""
+    """Return the Controller's decision from the values of the run."""
     call_id, part = values.get("_call") or ("", 0)
     return Command(
         values["command"], values["command_args"], values.get("_said", {}), call_id, part
@@ -109,5 +109,8 @@ def decided_by(values: Mapping[str, Any]) -> Command:
 
 
 def values_of_call(command: Command) -> dict[str, Any]:
-    """Return the value by which a run stores of which model call its command is."""
+    """Return the value with the call of a run's command.
+
+    It tells which model call the command answers.
+    """
     return {"_call": [command.call, command.part] if command.call or command.part else None}

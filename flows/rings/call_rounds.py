@@ -34,7 +34,7 @@ from perdure.flows.rounds.flow import title
 
 
 def play_one(flow: ControllerExecutorDefinition, node: str, context: RoundContext) -> Outcome:
-    """Play a round, and handle a reply of the controller that names no valid command.
+    """Play a round, and handle a bad reply of the controller. A bad reply names no valid command.
 
     If the controller reads errors, the bad reply goes back to it as a turn. If code decides,
     the run ends errored.
@@ -76,7 +76,10 @@ def play_one(flow: ControllerExecutorDefinition, node: str, context: RoundContex
 
 
 def _with_approvers(flow: ControllerExecutorDefinition, outcome: Outcome) -> Outcome:
-    """Return a round's outcome; if it asks for an approval, it also says who may give it."""
+    """Return an outcome with the approvers of its approval, if any.
+
+    Approvers are the people who may give the approval that the outcome asks for.
+    """
     if (
         flow.approvers == "anyone"
         or not isinstance(outcome, Interrupt)
@@ -92,7 +95,7 @@ def _with_approvers(flow: ControllerExecutorDefinition, outcome: Outcome) -> Out
 
 
 def play_call(flow: ControllerExecutorDefinition, context: RoundContext) -> Outcome:
-    """Play the only round of a run that carries out one of the calls of its parent's reply."""
+    """Play the only round of a call's child run. The call is one of those in its parent's reply."""
     try:
         with playing(context.cancelled):
             outcome = CircularFlow.play(flow, "Executor", altered(context, reserved=flow.reserved))
@@ -115,7 +118,7 @@ def play_call(flow: ControllerExecutorDefinition, context: RoundContext) -> Outc
 
 
 def _play_calls(flow: ControllerExecutorDefinition, context: RoundContext) -> Outcome:
-    """Play the Executor's round for several calls of a reply: start a run for each, and wait.
+    """Play several calls of a reply: start a run for each, and wait. This is the Executor's round.
 
     Raises:
         ChildFailed: a call failed, and the controller does not read errors.
@@ -139,7 +142,7 @@ def _play_calls(flow: ControllerExecutorDefinition, context: RoundContext) -> Ou
 
 
 def _play_alone(flow: ControllerExecutorDefinition, context: RoundContext) -> Outcome:
-    """Carry out the first of several calls in this run, because no child runs can be started.
+    """Carry out the first of several calls in this run. No child runs can be started.
 
     The others follow in rounds of their own.
     """
@@ -159,7 +162,7 @@ def _join_calls(
     ends: Iterable[Ended],
     context: RoundContext,
 ) -> Outcome:
-    """Return the outcome of calls that were carried out at once, with a turn for each.
+    """Return the outcome of concurrent calls, with a turn for each.
 
     Each run that has ended is charged to the budget of its command.
     """
@@ -181,6 +184,6 @@ def _join_calls(
 
 
 def _observes(flow: ControllerExecutorDefinition, command: str) -> bool:
-    """Return whether the controller observes an exception of a command."""
+    """Return whether the controller observes a command's exception."""
     spec = flow.offered().get(command)
     return flow.tells_errors if spec is None else spec.is_observed(flow.tells_errors)

@@ -1,4 +1,4 @@
-"""CircularFlow, a ring of named nodes that repeats until one of them ends the run.
+"""CircularFlow, a ring of named nodes. It repeats until a node ends the run.
 
 Interfaces are functions that convert between the ring's state and a node. They have names, so that
 configuration can refer to them.
@@ -29,9 +29,9 @@ _interfaces: Names[Transform] = Names("interface")
 
 
 def interface(name: str) -> Callable[[Transform], Transform]:
-    """Register a function that converts between a ring's state and a node, under a name.
+    """Register a function between a ring's state and a node.
 
-    It takes a dict and returns a dict.
+    It takes a dict and returns a dict. The name is for configuration.
 
     Raises:
         InvalidFlow: another function has the name.
@@ -40,7 +40,7 @@ def interface(name: str) -> Callable[[Transform], Transform]:
 
 
 def resolve(value: Interface) -> Transform:
-    """Return the function (dict to dict) that the interface setting of a node describes.
+    """Return the conversion function of an interface setting.
 
     Raises:
         InvalidFlow: it describes none. The message names the nearest known interface or key.
@@ -91,7 +91,7 @@ def _is_list(value: object) -> bool:
 
 @interface("command_to_branch")
 def command_to_branch(data: dict[str, Any]) -> dict[str, Any]:
-    """Convert a controller's decision in a ring's state to the input of a ``BranchingFlow``.
+    """Convert a controller's decision to the input of a ``BranchingFlow``.
 
     The names ``branch`` and ``branch_input_data`` are added.
     """
@@ -100,7 +100,7 @@ def command_to_branch(data: dict[str, Any]) -> dict[str, Any]:
 
 @interface("branch_to_observation")
 def branch_to_observation(data: dict[str, Any]) -> dict[str, Any]:
-    """Convert the output of a ``BranchingFlow`` to the value ``observation`` of a ring's state."""
+    """Convert a ``BranchingFlow``'s output to the value ``observation``."""
     return {"observation": data.get("branch_output_data")}
 
 
@@ -110,14 +110,14 @@ class Node:
 
     Attributes:
         name: unique in its ring.
-        flow: what plays the node: a function of the flow's state (a dict) and the context, a
+        flow: the player of the node: a function of the flow's state (a dict) and the context, a
             coroutine function, a ``BranchingFlow``, or the name of a method of the flow. It returns
             a mapping, ``Finish``, ``Command``, ``Interrupt`` or ``Renew``.
-        goal: what this node is for. The node gets it as ``node_goal``.
+        goal: the purpose of this node. The node gets it as ``node_goal``.
         input_interface: applied to the flow's state before the node sees it.
         output_interface: applied to the mapping that the node returns.
-        reset: the node starts clean at each visit. It sees an empty history, and what it remembers
-            is dropped after the visit.
+        reset: the node starts clean at each visit. It sees an empty history, and its remembered
+            values are dropped after the visit.
         role: the workers that play the node.
         retry: when its failed rounds are retried. The flow's policy completes it.
     """
@@ -174,7 +174,7 @@ class CircularFlow(Flow):
     )
 
     def __init__(self, **settings: Any) -> None:
-        """Create a ring of nodes, whose settings override those of the class.
+        """Create a ring of nodes. The settings override those of the class.
 
         Raises:
             InvalidFlow: a setting is unknown, or the definition contradicts itself.
@@ -189,7 +189,7 @@ class CircularFlow(Flow):
             self.check_definition()
 
     def check_definition(self) -> None:
-        """Raise InvalidFlow if the nodes or other settings of this ring are not valid.
+        """Raise InvalidFlow if this ring's nodes or settings are not valid.
 
         Raises:
             InvalidFlow: two nodes have the same name, a node cannot be played, an interface is
@@ -223,12 +223,12 @@ class CircularFlow(Flow):
 
     @property
     def nodes(self) -> Mapping[str, Role]:
-        """The role of each node, by name, in the order of the ring."""
+        """The role of each node, in ring order."""
         return {node.name: node.role for node in self.topology}
 
     @property
     def fork_nodes(self) -> Sequence[str]:
-        """Each node. It gets the state, and the log has what each round changed in it."""
+        """All nodes. A node gets the state, and the log has the changes of each round."""
         return tuple(self.nodes) if self.record_values else ()
 
     def play(self, node: str, context: RoundContext) -> Outcome:
@@ -246,7 +246,7 @@ class CircularFlow(Flow):
         return self.settle(place, context, self.output_of(place, result))
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
-        """Return the retry policy of a ring's node, completed by the flow's."""
+        """Return a node's retry policy, completed by the flow's."""
         own = next((place.retry for place in self.topology if place.name == node), None)
         return own.over(self.retry) if own is not None else self.retry
 
@@ -260,7 +260,7 @@ class CircularFlow(Flow):
         return {**context.inputs, "goal": context.goal, **goal, **values}
 
     def output_of(self, place: Node, result: Any) -> dict[str, Any]:
-        """Convert what the function of a ring's node returned to named values for the run.
+        """Convert a node's return value to named values for the run.
 
         Raises:
             FatalError: a node may not return this.
@@ -288,7 +288,7 @@ class CircularFlow(Flow):
     def settle(
         self, place: Node, context: RoundContext, output: Mapping[str, Any]
     ) -> Advance | End:
-        """End the run if the ring's node returned the early exit, else advance to the next node."""
+        """End the run on an early exit, else advance to the next node."""
         values = {**({} if place.reset else context.remembered), **output}
         if output.get(self.early_exit_key):
             state = {**context.committed, **values}
@@ -297,9 +297,9 @@ class CircularFlow(Flow):
         return Advance(after.name, values=values, ends_cycle=after is self.topology[0])
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
-        """Return the end, with status ``unfinished``, of a run that has used up its cycles.
+        """Return the end of a run that used up its cycles. Its status is ``unfinished``.
 
-        Its answer and output are what the ring's state holds.
+        Its answer and output come from the ring's state.
         """
         state = {**values, "status": "unfinished"}
         return End(state.get("answer"), self._output(state))
@@ -315,7 +315,7 @@ class CircularFlow(Flow):
 
 
 def _check_reserved(flow: Flow, node: str, did: str, names: Iterable[str]) -> None:
-    """Raise FatalError if one of the names is reserved for the flow itself."""
+    """Raise FatalError if a name is reserved for the flow."""
     for name in names:
         if str(name).startswith("_"):
             raise FatalError(

@@ -43,7 +43,7 @@ FINISH_DESCRIPTION = (
 class FinishConfig(StrictModel):
     """The command with which a controller ends the run.
 
-    Its arguments are validated like those of any other command.
+    Its arguments are validated like the arguments of any other command.
     """
 
     description: str = FINISH_DESCRIPTION
@@ -57,7 +57,7 @@ class FinishConfig(StrictModel):
         return names
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate the arguments of the command ``finish``, which ends a run, and return them.
+        """Validate and return the arguments of the command ``finish``. The command ends the run.
 
         Raises:
             BadReply: they are not exactly ``input_args``.
@@ -75,7 +75,7 @@ class FinishConfig(StrictModel):
         return dict(args)
 
     def schema_of_command(self, answer: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the command ``finish`` as a tool definition for language models.
+        """Return the command ``finish`` as a tool definition for models.
 
         It has the form of ``CommandSpec.schema``.
 
@@ -173,12 +173,14 @@ class CommandConfig(CommandOptions):
 
     @property
     def said(self) -> dict[str, Any]:
-        """The options of a command, with its sandbox if the configuration has one."""
+        """The options of a command, and its configured sandbox."""
         sandbox = {} if self.sandbox is None else {"sandbox": self.sandbox.made()}
         return {**super().said, **sandbox}
 
     def flow_command(self, name: str) -> CommandSpec | None:
-        """Return the command that starts the flow of this configuration; None if it has none.
+        """Return the command that starts this configuration's flow.
+
+        None if the configuration names no flow.
 
         Raises:
             InvalidFlow: an option is not valid.
@@ -201,7 +203,7 @@ class ExecutorConfig(StrictModel):
 
     @property
     def chosen(self) -> Mapping[str, CommandConfig]:
-        """The commands that a flow's configuration gives the Executor, with settings of each."""
+        """The Executor's configured commands, with settings of each."""
         named = self.subflows_config
         return named if isinstance(named, dict) else {name: CommandConfig() for name in named}
 
@@ -231,7 +233,7 @@ class ControllerExecutorConfig(StrictModel):
 
 
 def read_config(data: Mapping[str, Any] | ControllerExecutorConfig) -> ControllerExecutorConfig:
-    """Validate the configuration of a ``ControllerExecutorFlow``, and return it as a model.
+    """Validate the configuration of a ``ControllerExecutorFlow``, and return its model.
 
     Raises:
         InvalidFlow: naming each key that is unknown or wrong.
@@ -251,7 +253,7 @@ def read_config(data: Mapping[str, Any] | ControllerExecutorConfig) -> Controlle
 
 
 def _check_controller(config: ControllerConfig) -> None:
-    """Raise InvalidFlow if a controller's configuration in Python has keys that no code reads.
+    """Raise InvalidFlow if a controller's configuration in Python has unread keys.
 
     In Python the controller is an object, which has its own settings.
     """

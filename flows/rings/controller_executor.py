@@ -70,8 +70,8 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
         reads_errors: see above. None asks the controller, and is False if the class defines
             ``decide``.
         max_bad_replies: see above; at least 1.
-        approvers: who may approve a command: ``anyone``, or ``others``, which excludes the person
-            who submitted the run.
+        approvers: who may approve a command: ``anyone``, or ``others``, which excludes the
+            submitter of the run.
         max_result: maximum characters of a command's result in the history. A longer result is kept
             whole as an artifact.
         parallel_calls: how many calls of one reply are carried out at once, each in a child run of
@@ -108,10 +108,10 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
         return carry_out_chosen(offered, state, context, self.tells_errors)
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Play a round of the Controller, the Executor or another node of the ring.
+        """Play a round of a node of the ring.
 
         A node after the Executor sees, and may change, a turn that is not in the history yet. The
-        Controller hears what people have said to the run.
+        Controller reads messages from people to the run.
         """
         if node == "Controller":
             return hear_and_play(self, context)
@@ -124,34 +124,33 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
         return with_values(outcome, after_replies(context))
 
     def state_for(self, place: Node, context: RoundContext) -> dict[str, Any]:
-        """Return the ring's state for a node, with the result of the last command in it.
+        """Return the ring's state with the last command's result.
 
         The history keeps this ``observation``, so it is not stored a second time as a value.
         """
         return {**super().state_for(place, context), "observation": context.observation}
 
     def output_of(self, place: Node, result: Any) -> dict[str, Any]:
-        """Convert what the Controller's or another node's function returned to values for the run.
+        """Convert a node's return value to values for the run.
 
-        The command ``finish`` becomes an early exit, and what a reply says in addition to its
-        command is kept.
+        The command ``finish`` becomes an early exit, and the extras of a reply are kept.
         """
         return output_of_round(self, place, result)
 
     def settle(
         self, place: Node, context: RoundContext, output: Mapping[str, Any]
     ) -> Advance | End:
-        """Return the outcome of a round of this node, with its turn, its summary and its values.
+        """Return the outcome of a node's round. It has the turn, the summary and the values.
 
-        The Executor's round adds a turn to the history, a good reply resets the count of bad ones,
-        and people who watch get a summary.
+        The Executor's round adds a turn to the history, and a good reply resets the count of bad
+        ones. The summary is for people who watch.
         """
         return settle_round(self, place, context, output)
 
     def prompt_for(
         self, node: str, context: RoundContext, tools: bool = True
     ) -> Mapping[str, Any] | None:
-        """Return what the Controller's round sends to a model, or None for other nodes."""
+        """Return the Controller's model request. None for other nodes."""
         prompt = getattr(self.controller, "prompt_for", None)
         if node != "Controller" or self.decides() or not callable(prompt):
             return None
@@ -166,21 +165,21 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
         return made
 
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
-        """Return an estimate of what a round will spend from the run's budgets.
+        """Return the estimated spending of a round, by budget.
 
         The controller estimates a decision. A command with a limited number of calls counts as one.
         """
         if node == "Controller":
             estimate = getattr(self.controller, "estimate", None)
             return dict(estimate(with_commands(self, context))) if callable(estimate) else {}
-        # Of calls that are carried out at once, only those that ended are charged.
+        # Of concurrent calls, only those that ended are charged.
         if context.committed.get(ONLY) or context.committed.get(TOGETHER):
             return {}
         limited = f"{COMMANDS}{context.committed.get('command')}"
         return {limited: 1.0} if node == "Executor" and limited in context.budgets else {}
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
-        """Return the end, with status ``unfinished``, of a run that has used up its cycles.
+        """Return the end of a run that used up its cycles. Its status is ``unfinished``.
 
         Its answer is a fixed sentence.
         """

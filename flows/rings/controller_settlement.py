@@ -1,4 +1,4 @@
-"""What a round of the Controller or the Executor commits, and the next call of the same reply."""
+"""The commit of a round of the Controller or the Executor, and the next call of the same reply."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def settle_round(
     context: RoundContext,
     output: Mapping[str, Any],
 ) -> Advance | End:
-    """Return the outcome of a round of this node, with its turn, its summary and its values.
+    """Return the outcome of a node's round. It has the turn, the summary and the values.
 
-    The Executor's round adds a turn to the history, a good reply resets the count of bad ones, and
-    people who watch get a summary.
+    The Executor's round adds a turn to the history, and a good reply resets the count of bad ones.
+    The summary is for people who watch.
     """
     values = dict(output)
     if place.name == "Controller":
@@ -103,7 +103,10 @@ def _settle_command(
 def _decided_together(
     flow: ControllerExecutorDefinition, outcome: Advance, context: RoundContext
 ) -> Advance:
-    """Return the outcome that decided on a command, with the count of calls beside it."""
+    """Return a deciding outcome with the count of concurrent calls.
+
+    They are carried out beside its command.
+    """
     values = outcome.values
     waiting = values.get("_waiting")
     together = (
@@ -122,7 +125,7 @@ def _count_together(
     waiting: Sequence[Mapping[str, Any]],
     context: RoundContext,
 ) -> int:
-    """Return how many of a reply's waiting calls are carried out at once with its first one."""
+    """Return how many waiting calls run at once with the first. They are calls of one reply."""
     offered = flow.offered()
 
     def most(name: str) -> float:
@@ -136,7 +139,7 @@ def _count_together(
 
 
 def _check_observes(flow: ControllerExecutorDefinition, place: Node, context: RoundContext) -> None:
-    """Raise FatalError if a node before the Executor has returned an ``observation``.
+    """Raise FatalError if a node before the Executor returned ``observation``.
 
     It could never reach the controller.
     """
@@ -158,7 +161,10 @@ def _check_observes(flow: ControllerExecutorDefinition, place: Node, context: Ro
 
 
 def _check_decided(flow: ControllerExecutorDefinition, values: Mapping[str, Any]) -> None:
-    """Raise FatalError if the Controller's output interface removed what the Executor needs."""
+    """Raise FatalError if the output interface removed the Executor's input.
+
+    It is the interface of the Controller.
+    """
     missing = [name for name in ("command", "command_args") if name not in values]
     if missing:
         left = ", ".join(name for name in values if not name.startswith("_")) or "nothing"
@@ -172,7 +178,7 @@ def _check_decided(flow: ControllerExecutorDefinition, values: Mapping[str, Any]
 def continue_reply(
     flow: ControllerExecutorDefinition, coming: Advance, context: RoundContext
 ) -> Advance | End:
-    """Return the outcome that plays the next waiting calls of the same model reply.
+    """Return the outcome that plays a reply's next waiting calls.
 
     Returns:
         ``coming`` if no call waits. An ``End`` if the next call is ``finish``.
@@ -213,10 +219,9 @@ def continue_reply(
 
 
 def output_of_round(flow: ControllerExecutorDefinition, place: Node, result: Any) -> dict[str, Any]:
-    """Convert what the Controller's or another node's function returned to values for the run.
+    """Convert a node's return value to values for the run.
 
-    The command ``finish`` becomes an early exit, and what a reply says in addition to its
-    command is kept.
+    The command ``finish`` becomes an early exit, and the extras of a reply are kept.
     """
     if isinstance(result, Turn):
         return {"_turn": result}

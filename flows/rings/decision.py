@@ -1,4 +1,4 @@
-"""The Controller's decision: the commands that it is offered, and the check of what it returns."""
+"""The Controller's decision: the offered commands, and the check of the reply."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def decide_and_check(
 def with_commands(
     flow: ControllerExecutorDefinition, context: RoundContext, node_goal: str = ""
 ) -> RoundContext:
-    """Return a copy of the round's context with the commands that the controller can choose."""
+    """Return the round's context with the commands to choose from."""
     asked = bool(open_asks(context))
     return altered(context, commands=Schemas(lambda: _schemas(flow, asked)), node_goal=node_goal)
 
 
 def _schemas(flow: ControllerExecutorDefinition, asked: bool) -> list[dict[str, Any]]:
-    """Return the tool definitions for a round, with ``reply`` if a question is open."""
+    """Return a round's tool definitions, with ``reply`` for open questions."""
     offered = flow.offered()
     return [
         *flow.schemas(),
@@ -83,10 +83,12 @@ def _checked(flow: ControllerExecutorDefinition, decision: Command, asked: bool 
 
 
 def _accepted_answer(flow: ControllerExecutorDefinition, answer: Any) -> Any:
-    """Return a controller's answer as JSON data of the flow's type, or as it is without a type.
+    """Return a controller's answer as data of the flow's type.
+
+    Without a type, it is returned as it is.
 
     Raises:
-        BadReply: it is of another type.
+        BadReply: the answer is of another type.
     """
     answers = flow.answer_type()
     if answers is None:
@@ -98,7 +100,7 @@ def _accepted_answer(flow: ControllerExecutorDefinition, answer: Any) -> Any:
 
 
 def with_reply(offered: dict[str, CommandSpec]) -> dict[str, CommandSpec]:
-    """Return the commands with the built-in ``reply``, unless the flow has one of that name."""
+    """Return the commands with ``reply`` added. A flow's own ``reply`` has precedence."""
     return {REPLY.name: REPLY, **offered}
 
 
@@ -127,10 +129,10 @@ def _next_of_reply(flow: ControllerExecutorDefinition, reply: list[Any], asked: 
 
 
 def _command_of(decision: Any) -> Command:
-    """Convert one of a list of decisions to a command.
+    """Convert a decision in a list to a command.
 
     Raises:
-        BadReply: it is none.
+        BadReply: it is not a command.
     """
     decision = read_reply(decision)
     if not isinstance(decision, Command):

@@ -82,7 +82,7 @@ class ControllerExecutorDefinition(CircularFlow):
         flow_config: Mapping[str, Any] | ControllerExecutorConfig | None = None,
         **settings: Any,
     ) -> None:
-        """Create the flow from ``flow_config``, whose settings the keywords override."""
+        """Create the flow from ``flow_config``. Keywords override its settings."""
         config = read_config(self.flow_config if flow_config is None else flow_config)
         self.flow_config = config
         configured = {
@@ -92,7 +92,7 @@ class ControllerExecutorDefinition(CircularFlow):
         super().__init__(**{**configured, **settings})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Remove the default limit of cycles from a flow class that defines ``decide``.
+        """Remove the default cycle limit if a class defines ``decide``.
 
         The limit of 30 cycles is meant for models.
         """
@@ -103,13 +103,16 @@ class ControllerExecutorDefinition(CircularFlow):
 
     @classmethod
     def decides(cls) -> bool:
-        """Return whether the flow's own method ``decide`` chooses commands, not a controller."""
+        """Return whether the flow's own ``decide`` chooses commands.
+
+        Otherwise a controller does.
+        """
         return cls.decide is not ControllerExecutorDefinition.decide
 
     def decide(self, context: RoundContext) -> Any:
-        """Return what the run does next (a command, say), as the flow's controller decides.
+        """Return the next decision of the run (a command, say).
 
-        Override it, or pass a controller.
+        By default the flow's controller decides. Override it, or pass a controller.
         """
         if self.controller is None:
             raise InvalidFlow(
@@ -119,11 +122,12 @@ class ControllerExecutorDefinition(CircularFlow):
         return self.controller.decide(context)
 
     def check_definition(self) -> None:
-        """Raise InvalidFlow if the flow's controller, commands or other settings are not valid.
+        """Raise InvalidFlow if the controller, commands or settings are invalid.
 
         Raises:
-            InvalidFlow: nothing decides, a command is named ``finish``, a command runs a shell that
-                the flow does not declare, or the configuration names an unknown command.
+            InvalidFlow: no controller and no ``decide``, a command is named ``finish``, a command
+                runs a shell that the flow does not declare, or the configuration names an unknown
+                command.
         """
         if not self.decides() and not callable(getattr(self.controller, "decide", None)):
             raise InvalidFlow(
@@ -161,9 +165,10 @@ class ControllerExecutorDefinition(CircularFlow):
         super().check_definition()
 
     def _check_approval(self, command: CommandSpec, arguments: Iterable[str]) -> None:
-        """Raise InvalidFlow if an approval rule names an argument that its command does not have.
+        """Raise InvalidFlow if an approval rule names an unknown argument.
 
-        A command that accepts any arguments, as some tools of servers do, is not checked.
+        The command does not have it. A command that accepts any arguments, as some tools of servers
+        do, is not checked.
         """
         schema = command.schema()["parameters"]
         known = schema.get("properties", {})
@@ -178,12 +183,12 @@ class ControllerExecutorDefinition(CircularFlow):
 
     @property
     def command_names(self) -> Sequence[str]:
-        """The commands that a budget ``commands.NAME`` of this flow's runs can limit."""
+        """The commands for which runs can have a budget ``commands.NAME``."""
         return list(self.offered())
 
     @property
     def allowed_models(self) -> Sequence[str]:
-        """The models of which a submission may choose one, as the flow's controller says."""
+        """The controller's models that a submission can choose from."""
         return tuple(getattr(self.controller, "allowed_models", ()))
 
     @property
@@ -193,17 +198,20 @@ class ControllerExecutorDefinition(CircularFlow):
 
     @property
     def own_values(self) -> Sequence[str]:
-        """The values that the Controller writes anew with each reply."""
+        """The values that the Controller writes with each reply."""
         return _in_order(self.reserved)
 
     @property
     def reserved(self) -> frozenset[str]:
-        """The names of a run's values that the flow itself writes. Nodes cannot remember them."""
+        """The value names that the flow itself writes. Nodes cannot remember them."""
         return _reserved(self.early_exit_key, *self.finish.input_args)
 
     @property
     def missing(self) -> str | None:
-        """What this process lacks for the flow's controller or commands, as a sentence, or None."""
+        """The first missing dependency of the controller or the commands.
+
+        It is a sentence, or None.
+        """
         return lacks_of([self.controller, *parts_of(self.offered().values())])
 
     @property
@@ -213,12 +221,12 @@ class ControllerExecutorDefinition(CircularFlow):
 
     @property
     def finish(self) -> FinishConfig:
-        """The configuration of ``finish``, the command with which the controller ends the run."""
+        """The configuration of ``finish``, which ends the run."""
         return self.config.subflows_config.Controller.finish
 
     @property
     def tells_errors(self) -> bool:
-        """Whether the exception of a command becomes an observation for the controller.
+        """Whether a command's exception becomes an observation.
 
         Otherwise the exception fails the round.
         """
@@ -228,7 +236,7 @@ class ControllerExecutorDefinition(CircularFlow):
         return not own and bool(getattr(self.controller, "reads_errors", False))
 
     def offered(self) -> dict[str, CommandSpec]:
-        """Return the commands that the flow's controller can choose, by name, without ``finish``.
+        """Return the controller's commands by name, without ``finish``.
 
         Raises:
             InvalidFlow: the configuration names an unknown command.
@@ -253,7 +261,7 @@ class ControllerExecutorDefinition(CircularFlow):
         return {**offered, **{spec.name: spec for spec in brought if spec.name not in offered}}
 
     def schemas(self) -> list[dict[str, Any]]:
-        """Return the flow's commands, ``finish`` included, as tool definitions for models."""
+        """Return the commands and ``finish`` as tool definitions."""
         answers = self.answer_type()
         return [
             *(spec.schema() for spec in self.offered().values()),
@@ -285,7 +293,10 @@ class ControllerExecutorDefinition(CircularFlow):
         )
 
     def _command_of(self, node: str, values: Mapping[str, Any]) -> CommandSpec | None:
-        """Return the one command that the next round of a node carries out, or None."""
+        """Return the only command of a node's next round.
+
+        None if the round carries out none, or several.
+        """
         if node != "Executor" or values.get(TOGETHER):
             return None
         return self.offered().get(str(values.get("command")))

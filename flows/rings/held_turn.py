@@ -1,8 +1,8 @@
 """Held turns, for rings with nodes after the Executor.
 
 There a command's turn enters the history with the commit of the cycle's last node. Until then a
-node may change what the controller will see (shorten it, redact it). The history never holds the
-original. See docs/internals/decisions/0031-a-turn-is-held-until-its-cycle-ends.md.
+node may change it for the controller (shorten it, redact it). The history never holds the original.
+See docs/internals/decisions/0031-a-turn-is-held-until-its-cycle-ends.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HELD = "_held"
 
 
 def hold(command: Command, observation: Any, artifacts: Mapping[str, str]) -> dict[str, Any]:
-    """Convert a command and its result to data that is held until the ring's cycle ends.
+    """Convert a command and its result to held data. The data is held until the ring's cycle ends.
 
     Args:
         artifacts: the whole of a long observation, under one name; else empty.
@@ -34,7 +34,7 @@ def hold(command: Command, observation: Any, artifacts: Mapping[str, str]) -> di
 
 
 def with_held(context: RoundContext, held: Mapping[str, Any]) -> RoundContext:
-    """Return a copy of the round's context in which the held turn is the last of the history."""
+    """Return the context with the held turn last in its history."""
     history = context.history
     changed = History(
         len(history) + 1,
@@ -46,7 +46,7 @@ def with_held(context: RoundContext, held: Mapping[str, Any]) -> RoundContext:
 
 
 def turn_of(held: Mapping[str, Any]) -> Turn:
-    """Convert the data of a held turn (a command and its result) to a turn for the history.
+    """Convert the data of a held turn to a turn. It has a command and its result.
 
     It includes a person's feedback.
     """
@@ -60,7 +60,7 @@ def turn_of(held: Mapping[str, Any]) -> Turn:
 def amended(
     held: Mapping[str, Any], outcome: Advance | End, most: int, step: int
 ) -> tuple[dict[str, Any], Advance | End]:
-    """Apply what a node returned as ``observation`` or feedback to the turn that is held.
+    """Apply a node's ``observation`` or feedback to the held turn.
 
     An artifact that has the original observation is overwritten.
 
@@ -87,9 +87,10 @@ def amended(
 
 
 def kept_on(outcome: Advance, held: Mapping[str, Any], before: Mapping[str, Any]) -> Advance:
-    """Return the outcome of a node before the end of the cycle, in which the turn stays held.
+    """Return the outcome of a node while the turn stays held.
 
-    It stores the held turn again only if the turn has changed.
+    The node is not the last one of the cycle. It stores the held turn again only if the turn has
+    changed.
     """
     return (
         outcome if held == before else replace(outcome, values={**outcome.values, HELD: dict(held)})
@@ -97,9 +98,9 @@ def kept_on(outcome: Advance, held: Mapping[str, Any], before: Mapping[str, Any]
 
 
 def released(outcome: Advance | End, held: Mapping[str, Any]) -> Advance | End:
-    """Return a round's outcome that adds the held turn to the history, before its own turns.
+    """Return an outcome that adds the held turn to the history.
 
-    The summary shows the observation to people who watch.
+    The held turn comes before its own turns. The summary shows the observation to watchers.
     """
     turn = turn_of(held)
     summary = {

@@ -1,4 +1,4 @@
-"""Parts of a flow in which a person takes part.
+"""Parts of a flow that involve a person.
 
 A node asks for feedback between two commands, a command asks a question, and a controller lets a
 person decide.
@@ -23,7 +23,7 @@ EXIT_ANSWER = "The user has chosen to exit before a final answer was generated."
 def human_feedback(
     state: Mapping[str, Any], context: RoundContext
 ) -> Mapping[str, Any] | Interrupt:
-    """Ask a person what they think of the last observation.
+    """Ask a person for feedback on the last observation.
 
     Use it as ``Node("HumanFeedback", human_feedback)``, or as ``human_feedback`` in YAML. It
     interrupts the run. The answer becomes the value ``human_feedback``, and ``q`` ends the run with
@@ -57,9 +57,9 @@ class Person(Controller):
     reads_errors = True
 
     def decide(self, context: RoundContext) -> Any:
-        """Return the command that a person chose, or the interrupt that asks a person for it.
+        """Return a person's decision, or the interrupt that asks for it.
 
-        The interrupt is returned as long as the person has not answered it.
+        The interrupt is returned until the person has answered it.
         """
         if context.answered:
             return context.answer

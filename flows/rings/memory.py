@@ -21,10 +21,11 @@ _RECORDED_VALUES = ("command", "command_args", "observation", "human_feedback")
 
 @node("memory_write")
 def memory_write(state: Mapping[str, Any], context: RoundContext) -> Mapping[str, Any]:
-    """Append the last turn (command, arguments, observation, feedback) to the value ``memory``.
+    """Append the last turn to the value ``memory``.
 
-    New entries replace the oldest ones. A long value is cut and kept as text. The memory belongs to
-    the run, and no other run sees it.
+    An entry has the command, its arguments, observation and feedback. New entries replace the
+    oldest ones. A long value is cut and kept as text. The memory belongs to the run, and no other
+    run sees it.
     """
     entry = {name: _short(state[name]) for name in _RECORDED_VALUES if state.get(name) is not None}
     return (
@@ -36,7 +37,10 @@ def memory_write(state: Mapping[str, Any], context: RoundContext) -> Mapping[str
 
 @node("memory_read")
 def memory_read(state: Mapping[str, Any], context: RoundContext) -> Mapping[str, Any]:
-    """Return the newest five entries of a run's memory, oldest first, as value ``recalled``."""
+    """Return the newest five memory entries as value ``recalled``.
+
+    The oldest of them comes first.
+    """
     return {"recalled": list(state.get("memory", []))[-RECALLED_ENTRIES:]}
 
 

@@ -1,4 +1,4 @@
-"""Calls of one reply that are carried out at once, each in a child run of its own.
+"""Concurrent calls of one reply. Each runs in its own child run.
 
 The child is a run of the same flow that begins at the Executor with one command. It ends behind it.
 Its answer is the observation. See docs/guides/children.md.
@@ -42,11 +42,11 @@ _OBSERVATION, _VALUES, _FINISH = "_observation", "_values", "_finish"
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a child run that carried out one command says of it.
+    """The result of a child run for one command.
 
     Attributes:
         observation: the command's result.
-        values: what the command remembered.
+        values: the values that the command remembered.
         finish: the values with which the command ended the run; empty if it did not.
     """
 
@@ -55,7 +55,10 @@ class CallResult:
     finish: Mapping[str, Any] = field(default_factory=dict)
 
     def packed(self) -> Any:
-        """Return this result as the answer of the run: the observation, if there is no more."""
+        """Return this result as the answer of the run.
+
+        It is the observation alone if nothing else is set.
+        """
         parts = {_VALUES: dict(self.values), _FINISH: dict(self.finish)}
         more = {name: value for name, value in parts.items() if value}
         is_ambiguous = isinstance(self.observation, dict) and _OBSERVATION in self.observation
@@ -65,14 +68,14 @@ class CallResult:
 
     @classmethod
     def of(cls, answer: Any) -> CallResult:
-        """Return the result that a run has as its answer."""
+        """Return the result from a run's answer."""
         if isinstance(answer, dict) and _OBSERVATION in answer:
             return cls(answer[_OBSERVATION], answer.get(_VALUES, {}), answer.get(_FINISH, {}))
         return cls(answer)
 
 
 def fault_of_ring(parallel_calls: int, topology: Sequence[Node]) -> str | None:
-    """Return why calls cannot be carried out at once in this ring, or None if they can."""
+    """Return why this ring allows no concurrent calls. None if it allows them."""
     last = topology[-1].name if topology else "Executor"
     if parallel_calls == 1 or last == "Executor":
         return None
@@ -85,10 +88,10 @@ def fault_of_ring(parallel_calls: int, topology: Sequence[Node]) -> str | None:
 def count_together(
     first: Command, waiting: Sequence[Mapping[str, Any]], most: Callable[[str], float]
 ) -> int:
-    """Return how many of the waiting calls of a reply are carried out at once with its first call.
+    """Return how many waiting calls run at once with the first. All are calls of one reply.
 
-    They are the calls up to ``finish``, to a command that has as many calls already as it may have,
-    or to the limit of their size. The order of the calls is kept.
+    They are the calls up to ``finish``, to a command that has reached its number of concurrent
+    calls, or to the limit of their size. The order of the calls is kept.
 
     Args:
         most: how many calls of a command may run at once.
@@ -110,7 +113,7 @@ def count_together(
 
 
 def budget_left(context: RoundContext, name: str) -> float:
-    """Return how many calls of a command the run may still carry out when this round is done."""
+    """Return how many calls of a command the budget leaves. This round is counted as done."""
     budget = context.budgets.get(f"{COMMANDS}{name}")
     if budget is None:
         return math.inf
@@ -119,7 +122,7 @@ def budget_left(context: RoundContext, name: str) -> float:
 
 
 def call_run(flow: str, call: Mapping[str, Any], context: RoundContext) -> OneRound:
-    """Return the child run that carries out one call of a reply."""
+    """Return the child run for one call of a reply."""
     values = {name: value for name, value in context.committed.items() if not name.startswith("_")}
     return OneRound(
         flow,
@@ -138,7 +141,9 @@ def call_run(flow: str, call: Mapping[str, Any], context: RoundContext) -> OneRo
 def end_of_call(
     outcome: Advance | End, is_public: Callable[[str], bool], early_exit_key: str
 ) -> End:
-    """Return the end of a run that carried out one command, from the outcome of its only round.
+    """Return the end of a call's run.
+
+    It is made of the outcome of the run's only round.
 
     Args:
         is_public: whether a value of this name can be remembered.
@@ -164,12 +169,12 @@ def end_of_call(
 
 
 class JoinedCalls(NamedTuple):
-    """What calls that were carried out at once have led to.
+    """The joined results of concurrent calls.
 
     Attributes:
         turns: one for each call, in the order of the reply.
-        values: what the commands remembered, a later one over an earlier one.
-        finish: the values with which the first command that did so ended the run; else empty.
+        values: the values that the commands remembered, a later one over an earlier one.
+        finish: the values of the first command that ended the run; else empty.
         failed: the number of calls that failed.
     """
 
@@ -184,14 +189,14 @@ def join(
     ends: Iterable[Ended],
     is_observed: Callable[[str], bool],
 ) -> JoinedCalls:
-    """Return what calls have led to, from the ends of their runs.
+    """Return the joined results of calls, from their runs' ends.
 
     Args:
-        calls: those that have an error have no run.
+        calls: the calls of the reply. A call with an error has no run.
         is_observed: whether the failure of a command is an observation.
 
     Raises:
-        ChildFailed: the run of a command failed whose failures are no observations.
+        ChildFailed: a run failed, and the failures of its command are not observations.
     """
     left = iter(ends)
     turns: list[Turn] = []
@@ -223,7 +228,7 @@ def _has_failed(observation: Any) -> bool:
 def fitted(
     turns: Sequence[Turn], waiting: Sequence[Mapping[str, Any]], step: int
 ) -> tuple[tuple[Turn, ...], dict[str, str]]:
-    """Return turns whose results fit together into one round, and the whole of those that were cut.
+    """Return turns whose results fit into one round, and the full texts of the cut ones.
 
     The longest results are cut, to the same length.
 
@@ -250,7 +255,7 @@ def fitted(
 
 
 def _share(sizes: Sequence[int], room: int) -> int:
-    """Return the bytes to which each result is cut so that all of them fit."""
+    """Return the bytes of each result's share of the room. Longer results are cut to it."""
     share = room
     for count, size in zip(range(len(sizes), 0, -1), sorted(sizes), strict=True):
         share = room // count
@@ -265,7 +270,7 @@ def _size(data: Any) -> int:
 
 
 def summary_of_calls(turns: Sequence[Turn], failed: int) -> dict[str, Any]:
-    """Return a short summary of calls that were carried out at once, for people who watch a run."""
+    """Return a short summary of concurrent calls for watchers."""
     results = [
         f"{turn.command.name if turn.command else 'unreadable'}: {shown(turn.observation)}"
         for turn in turns
@@ -276,9 +281,9 @@ def summary_of_calls(turns: Sequence[Turn], failed: int) -> dict[str, Any]:
 
 
 def summary_of_decision(first: Command, waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a short summary of a reply whose calls are carried out at once, for people.
+    """Return a short summary of a reply with concurrent calls. It is for people.
 
-    It is that of the first call, and the number of ``calls`` by command.
+    It is the summary of the first call, and the number of ``calls`` by command.
     """
     names = [first.name, *(call["name"] for call in waiting if "error" not in call)]
     return {**summary_of(first), "calls": dict(Counter(names))}

@@ -1,4 +1,4 @@
-"""Nodes of a ring that start child runs and wait for them. Flows written in YAML use them."""
+"""Nodes of a ring that run child runs. Flows written in YAML use them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ ITEM = "item"
 
 @dataclass(frozen=True)
 class RunNode:
-    """The function of a node that starts one child run, or one for each item of a list.
+    """The function of a node that starts child runs.
 
-    Texts in ``goal`` and ``inputs`` may hold ``{name}``, which stands for a value of the ring's
-    state, or for the item. A text that is nothing else becomes that value, of any type.
+    It starts one run, or one for each item of a list. Texts in ``goal`` and ``inputs`` may hold
+    ``{name}``, which stands for a value of the ring's state, or for the item. A text that is
+    nothing else becomes that value, of any type.
 
     Attributes:
         flow: the name of the flow.
@@ -32,7 +33,7 @@ class RunNode:
         for_each: the name of the value or input that holds the list.
         wait, max_concurrency, timeout, on_failure: as in ``RoundContext.gather``.
         into: the name under which the ring's state gets the answer, or the list of answers. If
-            ``wait`` is not ``all``, the list says of each child how it ended.
+            ``wait`` is not ``all``, the list has the ending of each child.
         options: the other attributes of ``Child``.
     """
 
@@ -48,7 +49,7 @@ class RunNode:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, state: dict[str, Any], context: RoundContext) -> Mapping[str, Any]:
-        """Start the children of the node, wait for them, and return their answers."""
+        """Start the node's children, and return their answers."""
         if self.for_each is None:
             child = self._child(state, "{goal}", context)
             result = context.child(
@@ -89,7 +90,7 @@ class RunNode:
 
 
 def names_in(data: Any) -> Iterator[str]:
-    """Yield the names of the values that the texts in ``data`` stand for."""
+    """Yield the value names in the texts of ``data``."""
     if isinstance(data, str):
         yield from (name for _, name in PLACEHOLDER.findall(data) if name)
     elif isinstance(data, Mapping | list):
@@ -117,7 +118,7 @@ def _text(template: str, state: Mapping[str, Any]) -> str:
 
 
 def _end_of(ended: Ended) -> dict[str, Any]:
-    """Return how a child ended, as a value of the ring's state."""
+    """Return a child's ending as a value for the state."""
     data = {"place": ended.place, "run": ended.run_id, "status": ended.status}
     error = {} if ended.error is None else {"error": ended.error}
     return {**data, "answer": ended.answer, **error}

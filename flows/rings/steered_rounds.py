@@ -1,4 +1,4 @@
-"""Rounds of a run to which people speak, and whose last turn may be held until its cycle ends."""
+"""Rounds of a run with messages from people, or with a held last turn."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from perdure.flows.rounds.messages_to_run import (
 
 
 def hear_and_play(flow: ControllerExecutorDefinition, context: RoundContext) -> Outcome:
-    """Play the Controller's round, with what people have said in its history.
+    """Play the Controller's round, with people's messages in its history.
 
-    If the run would end, but something was said after the round has looked, it goes on.
+    If the run would end, but a message arrived after the round has looked, it goes on.
     """
     heard, hearing = hear(context, flow.max_result)
     outcome = play_held(flow, "Controller", seen_by(flow, hearing))
@@ -49,7 +49,7 @@ def hear_and_play(flow: ControllerExecutorDefinition, context: RoundContext) -> 
 
 
 def _finish_of(flow: ControllerExecutorDefinition, end: End) -> Command:
-    """Return the command ``finish`` by which the controller ended the run."""
+    """Return the ``finish`` command that ended the run."""
     names = [name for name in flow.finish.input_args if name in end.values]
     call_id, part = end.values.get("_call") or ("", 0)
     args = {name: end.values[name] for name in names}
@@ -57,15 +57,15 @@ def _finish_of(flow: ControllerExecutorDefinition, end: End) -> Command:
 
 
 def seen_by(flow: ControllerExecutorDefinition, context: RoundContext) -> RoundContext:
-    """Return the context of a round as this flow sees it.
+    """Return a round's context in the view of this flow.
 
-    Code counts its decisions by the length of the history, so what people said is apart.
+    Code counts its decisions by the length of the history, so messages from people are kept apart.
     """
     return context if flow.tells_errors else without_remarks(context)
 
 
 def play_held(flow: ControllerExecutorDefinition, node: str, context: RoundContext) -> Outcome:
-    """Play a round as ``play`` does, without what people have said."""
+    """Play a round as ``play`` does, without people's messages."""
     if context.committed.get(ONLY):
         return play_call(flow, context)
     held = context.committed.get(HELD)
@@ -88,10 +88,10 @@ def _with_held_turn(
     held: Mapping[str, Any],
     context: RoundContext,
 ) -> Advance | End:
-    """Return a round's outcome that adds the held turn to the history, or holds it further.
+    """Return an outcome that adds or keeps the held turn.
 
-    A held turn is the last command with its result, before the history has it. It is added at
-    the end of the cycle.
+    A held turn is the last command with its result, before the history has it. It is added to the
+    history at the end of the cycle.
     """
     # It is held here only if a worker of an older release played the nodes in between.
     if node in ("Controller", "Executor"):

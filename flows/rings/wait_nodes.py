@@ -13,10 +13,10 @@ NodeFunction = Callable[[dict[str, Any], RoundContext], Mapping[str, Any]]
 
 
 def sleep_node(seconds: float) -> NodeFunction:
-    """Return the function of a node that sleeps, and changes nothing of its ring's state."""
+    """Return the function of a node that only sleeps. The state of its ring does not change."""
 
     def sleep(state: dict[str, Any], context: RoundContext) -> Mapping[str, Any]:
-        """Wait until the time of the node is over, and change no value."""
+        """Wait until the node's time is over. Change no value."""
         context.sleep(seconds)
         return {}
 
@@ -24,14 +24,14 @@ def sleep_node(seconds: float) -> NodeFunction:
 
 
 def until_node(value_name: str) -> NodeFunction:
-    """Return the function of a node that waits until the time that a value of its ring names.
+    """Return the function of a node that waits until a time. A value of its ring has the time.
 
     Args:
         value_name: The name of the value or input. It holds an ISO 8601 time with a time zone.
     """
 
     def until(state: dict[str, Any], context: RoundContext) -> Mapping[str, Any]:
-        """Wait until the time that a value of the ring's state names."""
+        """Wait until the time in a value of the state."""
         text = state.get(value_name)
         try:
             when = datetime.fromisoformat(text)  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ def until_node(value_name: str) -> NodeFunction:
 
 
 def signal_node(names: Sequence[str], timeout: float | None, into: str | None) -> NodeFunction:
-    """Return the function of a node that waits for the first of some signals.
+    """Return the function of a node that waits for signals. The first one ends the wait.
 
     Args:
         timeout: Seconds after which the ring goes on without a signal; None for never.
@@ -60,7 +60,7 @@ def signal_node(names: Sequence[str], timeout: float | None, into: str | None) -
     """
 
     def wait_for(state: dict[str, Any], context: RoundContext) -> Mapping[str, Any]:
-        """Wait until one of the node's signals comes, or its time is over."""
+        """Wait for one of the node's signals, or its timeout."""
         signal = context.wait_for(*names, timeout=timeout)
         if into is None:
             return {}

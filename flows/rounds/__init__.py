@@ -1,1 +1,1 @@
-"""A flow and what its rounds have: the context, waits, child runs, notes, and the registry."""
+"""Flows and their rounds: the context, waits, child runs, notes, and the registry."""

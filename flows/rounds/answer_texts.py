@@ -1,4 +1,4 @@
-"""The text of an answer of data for people, which chats, MCP clients and threads show."""
+"""The text that people see of a structured answer. Chats, MCP clients and threads show it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def output_of(answer: Any, text: AnswerText | None, context: RoundContext) -> di
 
     Returns:
         Nothing without ``text``. Also if the answer has no such key, or the function fails: an
-        event tells why, and the answer is shown as JSON.
+        event reports the reason, and the answer is shown as JSON.
     """
     if text is None:
         return {}

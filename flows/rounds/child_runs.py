@@ -1,4 +1,4 @@
-"""The child runs that a round starts and waits for."""
+"""The child runs of a round: start them, wait for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perdure.flows.rounds.facts import Deps, RoundFacts
 
 
 class RoundWithChildren(RoundFacts[Deps]):
-    """A round that can start other runs and wait for them; see RoundContext."""
+    """A round that can start and await other runs. See RoundContext."""
 
     def child(
         self,
@@ -38,16 +38,16 @@ class RoundWithChildren(RoundFacts[Deps]):
         max_rounds: int | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Any:
-        """Start another run, pause this one until it has ended, and return the other's answer.
+        """Start another run, and return its answer. This run is paused until the other has ended.
 
         It waits as ``sleep`` does. The child is started once, however often this node runs.
 
         Args:
-            flow, goal, inputs: what the child is to do, as in ``Client.submit``.
+            flow, goal, inputs: the task of the child, as in ``Client.submit``.
             timeout: how long to wait; None waits for ever.
             name: the wait's name, as in ``sleep``.
-            policy: ``stop``: the child is stopped if this run stops, ends, or waits for it no more.
-                ``abandon``: it goes on.
+            policy: ``stop``: the child is stopped if this run stops, ends, or no longer waits for
+                it. ``abandon``: it goes on.
             on_failure: ``hold``: if the child does not succeed, this run goes on waiting until a
                 person has continued the child and it has completed.
             budgets, deadline, max_rounds, labels: of the child, as in ``Child``.
@@ -89,20 +89,20 @@ class RoundWithChildren(RoundFacts[Deps]):
         policy: Policy = "stop",
         on_failure: OnFailure = "tell",
     ) -> Group:
-        """Start other runs, and pause this one until enough of them have ended.
+        """Start other runs, and wait until enough have ended. This run is paused meanwhile.
 
         It waits as ``child`` does. When this round is done, children that still run are stopped.
 
         Args:
             wait: ``all`` (raises at the first failure), ``settled`` (all have ended), ``any`` (one
-                has), ``first`` (one has succeeded), or the number of those that have to succeed.
+                has), ``first`` (one has succeeded), or the number of children that must succeed.
             max_concurrency: how many of them run at a time.
             timeout: how long to wait; None waits for ever.
             policy, on_failure: as in ``child``.
 
         Returns:
-            Those that have ended, in the order in which they were given. After a ``timeout`` with
-            another ``wait`` than ``all``, some may be missing.
+            The children that have ended, in the order in which they were given. After a ``timeout``
+            with another ``wait`` than ``all``, some may be missing.
 
         Raises:
             ChildFailed: with ``wait="all"``, one of them did not complete.
@@ -123,11 +123,12 @@ class RoundWithChildren(RoundFacts[Deps]):
         policy: Policy = "stop",
         on_failure: OnFailure = "tell",
     ) -> str:
-        """Start other runs, which go on while this run goes on.
+        """Start other runs that go on beside this run.
 
         The round ends here for a moment, and this node runs again from its beginning, as with
         ``sleep``. The children are started once. ``join`` waits for them, in this step or a later
-        one. Those that still run when this run completes are stopped, or go on by ``policy``.
+        one. When this run completes, children that still run are stopped, or go on, depending on
+        ``policy``.
 
         Args:
             max_concurrency, name, policy, on_failure: as in ``gather``.
@@ -149,13 +150,14 @@ class RoundWithChildren(RoundFacts[Deps]):
         timeout: float | timedelta | str | None = None,
         name: str | None = None,
     ) -> Group:
-        """Pause this run until enough children of a group have ended that ``start`` started.
+        """Wait for children of a group that ``start`` started.
 
-        When this round is done, the group is forgotten, and children that still run are stopped. If
-        the time is over before, they go on, and a later round may join them.
+        This run is paused until enough of them have ended. When this round is done, the group is
+        forgotten, and children that still run are stopped. If the time is over before, they go on,
+        and a later round may join them.
 
         Args:
-            group: what ``start`` returned.
+            group: the name returned by ``start``.
             wait, timeout, name: as in ``gather``.
 
         Returns:
@@ -168,7 +170,7 @@ class RoundWithChildren(RoundFacts[Deps]):
         return self._complete(self.mailbox.join(group, wait, timeout, name), wait, timeout)
 
     def _complete(self, group: Group, wait: Until, timeout: object) -> Group:
-        """Return the group, or raise an error if ``all`` were wanted and one is missing."""
+        """Return the group, unless a required child is missing. ``all`` requires every child."""
         if wait == "all" and group.failed:
             raise ChildFailed.of(group.failed[0])
         if wait == "all" and group.missing:

@@ -19,16 +19,16 @@ from perdure.flows.core.errors import FatalError
 #: ``settled`` when all have ended, ``any`` when one has ended, ``first`` when one has succeeded, or
 #: the number of children that have to succeed.
 Until = Literal["all", "settled", "any", "first"] | int
-#: What becomes of children that still run if their parent stops, ends, or waits for them no more.
+#: The fate of children that still run when their parent stops, ends, or no longer waits for them.
 Policy = Literal["stop", "abandon"]
-#: What a parent does if a child did not succeed: it hears of it, or it waits until a person has
-#: continued the child.
+#: The reaction of a parent to a child that did not succeed: it gets the error, or it waits until a
+#: person has continued the child.
 OnFailure = Literal["tell", "hold"]
 
 
 @dataclass(frozen=True)
 class Child:
-    """A run that a node wants to start: what ``Client.submit`` accepts, as far as it fits.
+    """A run for a node to start: a subset of the arguments of ``Client.submit``.
 
     Attributes:
         flow: the name of its flow.
@@ -51,10 +51,10 @@ class Child:
 
 @dataclass(frozen=True)
 class OneRound(Child):
-    """A child run of which one node is to be played. Its flow ends it behind that node.
+    """A child run that plays one node. Its flow ends it after that node.
 
-    Its inputs are those of its parent, which has the same flow, so they are not checked again. It
-    pauses at no node and has no limits of its own.
+    The inputs are those of the parent, which has the same flow, so they are not checked again. The
+    run pauses at no node and has no limits of its own.
 
     Attributes:
         node: the node at which it begins.
@@ -99,7 +99,7 @@ PLACEHOLDER = re.compile(r"\{(\{[A-Za-z_][A-Za-z0-9_]*\})\}|\{([A-Za-z_][A-Za-z0
 
 
 def goal_of(template: str, item: object, where: str) -> str:
-    """Return the goal of the child for an item of ``map``.
+    """Return the goal of the child for one item. ``template`` is the ``goal`` of ``map``.
 
     Args:
         where: the run and the step, for the error message.
@@ -123,10 +123,10 @@ def goal_of(template: str, item: object, where: str) -> str:
 
 
 class Group(Sequence[Ended]):
-    """The children that have ended, in the order in which they were given.
+    """The children that have ended, in the given order.
 
     Args:
-        ended: they.
+        ended: the ended children.
         total: the number of children of the group.
     """
 
@@ -172,7 +172,10 @@ class Group(Sequence[Ended]):
 
     @property
     def by_place(self) -> list[Any]:
-        """The answer of each child, in the order of the items; None if it has none (yet)."""
+        """The answer of each child, in the order of the items.
+
+        None for a child without an answer (so far).
+        """
         answers = {each.place: each.answer for each in self._ended if each.ok}
         return [answers.get(place) for place in range(self.total)]
 
@@ -181,13 +184,14 @@ _CONTINUE = ". Continue the child first: "
 
 
 class ChildFailed(FatalError):
-    """A child run did not complete, and its parent's node needed its answer.
+    """A child run whose answer was needed did not complete.
 
     No further attempt of the parent's round can help.
 
     Attributes:
         ended: how it ended, if known.
-        observed: what a controller reads of it, without the commands with which a person mends it.
+        observed: the error as a controller reads it, without the commands with which a person mends
+            it.
     """
 
     code = "child-failed"
@@ -205,7 +209,7 @@ class ChildFailed(FatalError):
             "stopped": "was stopped",
             "gone": "is there no more",
         }.get(ended.status, ended.status)
-        # The error of a child whose own child failed says how to continue that one.
+        # The error of a child whose own child failed has the command that continues that one.
         error, _, below = (ended.error or "").partition(_CONTINUE)
         place = f"run {ended.run_id}, "
         detail = (
@@ -222,7 +226,10 @@ class ChildFailed(FatalError):
 
 
 def continuing(run_id: str, status: str) -> str:
-    """Return the command that continues a run with this status; empty if there is none."""
+    """Return the command that continues a run.
+
+    Empty if no command continues a run with this status.
+    """
     commands = {
         "errored": f"perdure retry {run_id}",
         "stopped": f"perdure resume {run_id}",
@@ -241,7 +248,7 @@ class InvalidChild(FatalError):
 
 
 class WaitOver(FatalError):
-    """The time of a wait for children was over before enough of them had ended."""
+    """Too few children had ended when their wait timed out."""
 
     code = "wait-over"
 
@@ -262,12 +269,12 @@ class Need:
 
     @classmethod
     def of_nothing(cls, total: int) -> Need:
-        """Return what is met at once: that the children are being started."""
+        """Return a need that is met at once, for starting children without a wait."""
         return cls(0, total + 1, total + 1)
 
     @classmethod
     def of(cls, until: Until, total: int) -> Need:
-        """Return what a wait for ``total`` children needs.
+        """Return the need of a wait for ``total`` children.
 
         Raises:
             InvalidChild: ``until`` is not valid, or needs more children than there are.
@@ -291,9 +298,9 @@ class Need:
         )
 
     def met_by(self, ended: Sequence[Ended]) -> list[Ended] | None:
-        """Return the first of the children that ended, as many as the wait needs.
+        """Return the children that ended first, exactly as many as the wait needs.
 
-        Every attempt of a round gets the same, whatever ends later.
+        Every attempt of a round gets the same children, no matter which end later.
 
         Returns:
             None if not enough of them have ended.
@@ -309,12 +316,12 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """How the children of a group are started, and what becomes of them.
+    """How a group's children start, and when they are stopped.
 
     Attributes:
         max_concurrency: how many of them run at a time.
-        policy: what becomes of them if nothing waits for them any more.
-        on_failure: what their parent does if one did not succeed.
+        policy: whether they go on when nothing waits for them any more.
+        on_failure: the reaction of their parent if one did not succeed.
         kept: the group outlives the step that starts it.
     """
 
@@ -324,7 +331,7 @@ class GroupOptions:
     kept: bool = False
 
     def check(self, where: str) -> None:
-        """Raise InvalidChild if one of the options is not valid.
+        """Raise InvalidChild if an option is not valid.
 
         Args:
             where: the run and the step, for the error message.
@@ -346,7 +353,7 @@ class KnownGroup:
 
     Attributes:
         total: the number of children.
-        ended: those that have ended.
+        ended: the children that have ended.
     """
 
     total: int

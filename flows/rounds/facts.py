@@ -1,4 +1,4 @@
-"""The fields of a RoundContext, and what a round reports without a wait."""
+"""The fields of a RoundContext, and its reports without a wait."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def _no_artifact(name: str) -> str:
     raise KeyError(name)
 
 
-#: The type of what the flow's lifespan yields.
+#: The type of the value that the flow's lifespan yields.
 Deps = TypeVar("Deps", default=Any)
 
 
 class _NoDeps:
-    """What ``context.deps`` is in a flow without a lifespan."""
+    """The value of ``context.deps`` in a flow without a lifespan."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -70,7 +70,7 @@ NO_DEPS: Any = _NoDeps()
 
 @dataclass(frozen=True, slots=True)
 class RoundPart:
-    """What a round did beside other things at the same time. It has a span of its own.
+    """A concurrent part of a round, with its own span.
 
     Attributes:
         name: of the span.
@@ -88,7 +88,7 @@ class RoundPart:
 
 @dataclass(frozen=True)
 class RoundFacts(Generic[Deps]):
-    """What a round knows of its run, and reports with its commit; see RoundContext."""
+    """The facts of a round, and its reports; see RoundContext."""
 
     goal: str
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -143,11 +143,11 @@ class RoundFacts(Generic[Deps]):
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """The run's committed values by name, overridden by those remembered in this round."""
+        """The committed values, overridden by values remembered in this round."""
         return MappingProxyType({**self.committed, **self.remembered})
 
     def remember(self, name: str, value: Any) -> None:
-        """Store a small JSON value in the run under a name, together with this round's commit.
+        """Store a small JSON value in the run. This round's commit stores it under the name.
 
         Raises:
             UnstorableValue: the value would not read back equal, or the flow reserves the name.
@@ -167,10 +167,10 @@ class RoundFacts(Generic[Deps]):
 
     @property
     def observation(self) -> Any:
-        """The result of the last command in the run's history (its observation).
+        """The observation of the last command in the run's history.
 
-        It may also say what was wrong with a reply of the controller. None before the first turn.
-        What a person said to the run is skipped (``Turn.said``).
+        It may also be the fault of a reply of the controller. None before the first turn. Messages
+        from people are skipped (``Turn.said``).
         """
         for place in range(len(self.history) - 1, forgotten_of(self.history) - 1, -1):
             turn = self.history[place]
@@ -180,16 +180,16 @@ class RoundFacts(Generic[Deps]):
 
     @property
     def said(self) -> list[Any]:
-        """What people have said to the run, as far as its controller has heard it, oldest first.
+        """The messages from people that the controller has read, oldest first.
 
-        ``history`` has it too if the controller reads errors, as a model does. What is gone from
-        the history is gone here too (``keep_turns``, ``Renew``).
+        ``history`` has them too if the controller reads errors, as a model does. Turns removed from
+        the history are missing here too (``keep_turns``, ``Renew``).
         """
         return [turn.observation[SAY] for turn in self._remarks() if SAY in turn.observation]
 
     @property
     def conversation(self) -> list[ThreadMessage]:
-        """The messages of the runs before this one in its thread (``Client.send``), oldest first.
+        """The messages of earlier runs in the thread (``Client.send``), oldest first.
 
         They are at most 100, with 60,000 characters: the newest. They stay the same for the whole
         run. A run that was not started by a message to a thread, or by the first, has none.
@@ -198,7 +198,7 @@ class RoundFacts(Generic[Deps]):
 
     @property
     def questions(self) -> list[Any]:
-        """What people have asked the run and it has not replied to, oldest first."""
+        """The open questions of people to the run, oldest first."""
         open_asks = self.committed.get(OPEN_ASKS, ())
         return [
             turn.observation[ASK]
@@ -214,7 +214,7 @@ class RoundFacts(Generic[Deps]):
 
     @property
     def idempotency_key(self) -> str:
-        """The idempotency key of the current command, or of the round if it carries out none.
+        """The idempotency key of the current command, else of the round.
 
         It is ``run_id:step:digest of command and arguments``. Every attempt of this round has the
         same key. If the caller chose the run's id, ``key_salt`` and a colon stand before the step.
@@ -222,7 +222,10 @@ class RoundFacts(Generic[Deps]):
         return self.key_of(self.command)
 
     def key_of(self, command: Command | None) -> str:
-        """Return the idempotency key of ``command``, or of the round itself if it is None."""
+        """Return the idempotency key of a command.
+
+        If ``command`` is None, return that of the round.
+        """
         subject = (
             {"command": command.name, "args": dict(command.args)}
             if command
@@ -234,7 +237,7 @@ class RoundFacts(Generic[Deps]):
 
     @property
     def cancelled(self) -> threading.Event:
-        """The event that is set when this round's result is no longer wanted.
+        """The event that is set when this round is cancelled.
 
         Then its lease is lost or its time limit is over.
         """
@@ -242,14 +245,14 @@ class RoundFacts(Generic[Deps]):
 
     @property
     def stop_requested(self) -> bool:
-        """Whether a stop of the run was requested or this round was cancelled.
+        """Whether the run is being stopped or this round was cancelled.
 
         After a request to stop, the round in flight may still finish.
         """
         return self.signals.stop_requested or self.signals.is_cancelled
 
     def raise_if_stopped(self) -> None:
-        """Raise RoundStopped if a stop of the run was requested or this round was cancelled."""
+        """Raise RoundStopped if ``stop_requested`` is true."""
         if self.stop_requested:
             raise RoundStopped(
                 f"run {self.run_id}, step {self.step}: a stop was requested or the round was "
@@ -257,7 +260,7 @@ class RoundFacts(Generic[Deps]):
             )
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Report how far this round is, for ``show``, ``watch`` and the dashboard.
+        """Report the progress of this round to ``show``, ``watch`` and the dashboard.
 
         The report travels with the next heartbeat and costs no request. The text is cut to
         ``PROGRESS_LENGTH`` characters.
@@ -277,18 +280,18 @@ class RoundFacts(Generic[Deps]):
         self.signals.progress = report
 
     def stream(self, text: str, kind: str = "text", part: str = "") -> None:
-        """Show a piece of text at once to those who watch the run, as a model's reply comes in.
+        """Show a piece of text at once to people who watch the run.
 
         It costs no request, and is not stored with the run. See ``Client.stream``.
 
         Args:
-            kind: what it is: ``text``, ``thinking``, or a word of your own.
-            part: tells texts apart that come at the same time.
+            kind: ``text``, ``thinking``, or a word of your own.
+            part: separates texts that arrive at the same time.
         """
         self.live_text.write(str(text), kind, part)
 
     def spend(self, **amounts: float) -> None:
-        """Charge the run's budgets (``tokens``, ``money``, ...) for what this round used.
+        """Charge this round's usage (``tokens``, ``money``, ...) to the run's budgets.
 
         Several calls add up. A name that is not a budget (``input_tokens``) is kept in the totals
         too.
@@ -297,7 +300,7 @@ class RoundFacts(Generic[Deps]):
             self.spent[name] = self.spent.get(name, 0) + amount
 
     def tell(self, **facts: Any) -> None:
-        """Add facts (``model="gpt-5"``) to the event of this round, for people who watch the run.
+        """Add facts (``model="gpt-5"``) to this round's event. People who watch the run see them.
 
         The flow never reads them back.
         """

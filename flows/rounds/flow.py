@@ -1,4 +1,4 @@
-"""Flow, the base class of everything that a run can execute.
+"""Flow, the base class of everything a run can execute.
 
 The runtime uses flows through the names of this module only.
 """
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 #: Values of ``expose``: the Model Context Protocol, and OpenAI's API.
 EXPOSED_TO = ("mcp", "openai")
 
-#: The modules of the base flows. A docstring there describes the base, not the flows made of it.
+#: The modules of the base flows. A docstring there describes the base, not the flows derived from
+#: it.
 SHAPES = frozenset(
     {
         "perdure.flows.rounds.flow",
@@ -44,7 +45,7 @@ SHAPES = frozenset(
 
 
 class Flow(ABC):
-    """The definition of a run: named nodes, and what each node does in a round.
+    """The definition of a run: named nodes, and the work of each node in a round.
 
     A flow holds no state of a run. Everything that a run knows is in its ``RoundContext``, and a
     fresh flow object plays every round. Subclass one of the shipped flows, or this class for a
@@ -65,19 +66,19 @@ class Flow(ABC):
         expose: the protocols of other clients that may start runs of this flow: ``mcp`` and
             ``openai``. Default: none.
         retry: when failed rounds are retried. The worker's settings complete it.
-        on_misfit: what becomes of a run that the flow's code does not fit any more, as it was
-            changed meanwhile: ``wait`` (for a worker whose code fits) or ``end``.
+        on_misfit: the fate of a live run that a change of the flow's code no longer fits: ``wait``
+            (for a worker whose code fits) or ``end``.
         keep_turns: number of the newest turns that a run's history keeps, or None for all.
         keep_events: number of the newest events that a run keeps, or None for all. The server trims
             them in blocks, so it may have about a hundred more.
         record_values: whether the event of a round has the named values that the round changed, so
             that the run can be forked at that step.
-        budgets: limits of what each run may spend, unless its submission sets others. See
+        budgets: spending limits of each run, unless its submission sets others. See
             ``perdure.flows.core.budgets``.
         Inputs: pydantic model of the inputs, or None to accept any inputs.
         Answer: type of the answer: a pydantic model, a dataclass, a TypedDict, or any type that
             pydantic can read. None accepts any JSON value.
-        lifespan: what its rounds need in each worker process, as ``context.deps``. See
+        lifespan: opens the value of ``context.deps`` in each worker process. See
             ``perdure.lifespan``.
         note_store: keeps the notes of its runs: a ``NoteStore``, or a lifespan that yields one.
             None keeps them on the server of the runs. See ``RoundContext.notes``.
@@ -107,11 +108,11 @@ class Flow(ABC):
     _passed: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Set the description of a flow class to the first paragraph of its docstring.
+        """Set the description of a flow class from its docstring.
 
-        A class that sets ``description`` keeps it. Without a docstring the flow inherits the
-        description of its base, except that of a base flow in ``SHAPES``, which says nothing about
-        this flow.
+        The description is the first paragraph. A class that sets ``description`` keeps it. Without
+        a docstring the flow inherits the description of its base, except that of a base flow in
+        ``SHAPES``, which does not describe this flow.
         """
         super().__init_subclass__(**options)
         if "description" in cls.__dict__ or cls.__module__ in SHAPES:
@@ -126,11 +127,11 @@ class Flow(ABC):
     @property
     @abstractmethod
     def nodes(self) -> Mapping[str, Role]:
-        """The role of each node of the flow, by name. A run starts at the first node."""
+        """The role of each node, by name. A run starts at the first node."""
 
     @abstractmethod
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Play one round of the node with this name, and return its outcome.
+        """Play one round of a node, and return its outcome.
 
         Raises:
             RetryableError: the round is retried later.
@@ -141,15 +142,15 @@ class Flow(ABC):
 
     @property
     def missing(self) -> str | None:
-        """What this process lacks to play the flow, as a sentence, or None if it lacks nothing.
+        """The reason why this process cannot play the flow, as a sentence. None if it can.
 
-        A flow that lacks something here can still be read, listed and submitted. Only workers that
-        have everything take its rounds.
+        A flow that lacks a dependency here can still be read, listed and submitted. Only workers
+        that have everything take its rounds.
         """
         return None
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
-        """Return the end, with status ``unfinished``, of a run that has used up its cycles.
+        """Return the end of a run that used up its cycles. Its status is ``unfinished``.
 
         Args:
             values: the run's values after the last cycle.
@@ -157,31 +158,31 @@ class Flow(ABC):
         return End(output={**values, "status": "unfinished"})
 
     def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
-        """Return the seconds that the next round of ``node`` may take, or None for no limit.
+        """Return the time limit of a node's next round. It is in seconds, or None for no limit.
 
         It may depend on the committed ``values``.
         """
         return self.round_timeout_seconds
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
-        """Return the retry policy of ``node``, or None for the policy of the worker's settings.
+        """Return the retry policy of ``node``. None stands for the policy of the worker's settings.
 
         It may depend on the committed ``values``.
         """
         return self.retry
 
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
-        """Return a cautious estimate of what one attempt of a round will spend, by budget.
+        """Return a cautious estimate of an attempt's spending, by budget.
 
-        It is charged for attempts whose worker was lost. It must depend on committed data only, so
-        that every attempt of the round gets the same estimate.
+        The run is charged the estimate for attempts whose worker was lost. It must depend on
+        committed data only, so that every attempt of the round gets the same estimate.
         """
         return {}
 
     def prompt_for(
         self, node: str, context: RoundContext, tools: bool = True
     ) -> Mapping[str, Any] | None:
-        """Return what a round of a node sends to a model, as JSON data for people.
+        """Return the model request of a node's round, as JSON data for people.
 
         Args:
             tools: whether the model can call tools.
@@ -193,19 +194,22 @@ class Flow(ABC):
 
     @classmethod
     def is_checked(cls) -> bool:
-        """Return whether exactly this flow class, not a base of it, was checked and is valid."""
+        """Return whether this very flow class was checked and is valid.
+
+        A check of a base class does not count.
+        """
         return cls.__dict__.get("_passed", False) is True
 
     @classmethod
     def mark_checked(cls) -> None:
-        """Record that exactly this flow class, not a base of it, was checked and is valid.
+        """Record that this very flow class was checked and is valid.
 
         A fresh object plays every round, so the check is not repeated for each object.
         """
         cls._passed = True
 
     def check_definition(self) -> None:
-        """Raise InvalidFlow if the definition of this flow contradicts itself.
+        """Raise InvalidFlow if this flow's definition contradicts itself.
 
         It is called when the flow is registered. A ``retry`` written as a mapping becomes a
         ``Retry``.
@@ -236,7 +240,7 @@ class Flow(ABC):
 
     @classmethod
     def answer_type(cls) -> AnswerType | None:
-        """Return the type of this flow's answers, or None if an answer may be any JSON value.
+        """Return the type of this flow's answers. None if an answer may be any JSON value.
 
         Raises:
             InvalidFlow: ``Answer`` is not a type that pydantic can read.
@@ -267,17 +271,17 @@ class Flow(ABC):
 
     @property
     def command_names(self) -> Sequence[str]:
-        """The commands that a budget ``commands.NAME`` of this flow's runs can limit."""
+        """The commands for which runs can have a budget ``commands.NAME``."""
         return ()
 
     @property
     def allowed_models(self) -> Sequence[str]:
-        """The models of which a submission may choose one for its run."""
+        """The models that a submission can choose from."""
         return ()
 
     @property
     def fork_nodes(self) -> Sequence[str]:
-        """The nodes at which a fork of a run can begin (``Client.fork``). By default none.
+        """The nodes at which a fork can begin (``Client.fork``). By default none.
 
         Such a node needs nothing of the run but its inputs, its history and its named values.
         """
@@ -285,16 +289,16 @@ class Flow(ABC):
 
     @property
     def own_values(self) -> Sequence[str]:
-        """The names of values that the flow writes itself, and that a fork begins without."""
+        """The names of values that the flow itself writes. A fork begins without them."""
         return ()
 
     @property
     def first_node(self) -> str:
-        """The name of the node at which a run of this flow starts."""
+        """The node at which a run of this flow starts."""
         return next(iter(self.nodes))
 
     def check_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate the inputs with which a run of this flow is submitted, and fill in the defaults.
+        """Validate the inputs of a run, and fill in the defaults.
 
         Returns:
             The inputs as plain JSON, with defaults filled in.
@@ -328,7 +332,10 @@ class Flow(ABC):
 
 
 def check_nodes(flow: Flow) -> None:
-    """Raise InvalidFlow if a flow's nodes (names, roles, nodes to pause at) are not valid."""
+    """Raise InvalidFlow if a flow's nodes are not valid.
+
+    It checks names, roles, and the nodes to pause at.
+    """
     what = title(flow)
     if not flow.nodes:
         raise InvalidFlow(f"{what} has no nodes; it needs at least one")
@@ -357,7 +364,10 @@ def check_nodes(flow: Flow) -> None:
 
 
 def check_limits(flow: Flow) -> None:
-    """Raise InvalidFlow if a limit of a flow (cycles, history, seconds, budgets) is not valid."""
+    """Raise InvalidFlow if a limit of a flow is not valid.
+
+    The limits are those of cycles, history, seconds and budgets.
+    """
     what = title(flow)
     for setting in ("max_rounds", "keep_turns", "keep_events"):
         check_limit(getattr(flow, setting), f"{what}: {setting}")
@@ -376,7 +386,7 @@ def check_limits(flow: Flow) -> None:
 
 
 def check_exposure(flow: Flow) -> None:
-    """Raise InvalidFlow if ``expose`` of a flow is no list of protocols."""
+    """Raise InvalidFlow if ``expose`` is not a list of protocols."""
     for protocol in [flow.expose] if isinstance(flow.expose, str) else flow.expose:
         if isinstance(flow.expose, str) or protocol not in EXPOSED_TO:
             raise InvalidFlow(
@@ -386,7 +396,7 @@ def check_exposure(flow: Flow) -> None:
 
 
 def check_note_store(store: Any, name: str) -> None:
-    """Raise InvalidFlow if a flow's ``note_store`` can neither keep notes nor be opened."""
+    """Raise InvalidFlow if ``note_store`` can neither keep notes nor be opened."""
     methods = ("put", "get", "search", "forget")
     if store is None or callable(getattr(store, "open", None)):
         return
@@ -399,14 +409,14 @@ def check_note_store(store: Any, name: str) -> None:
 
 
 def title(flow: Flow) -> str:
-    """Return the text by which error messages name a flow: its own name, or that of its class."""
+    """Return a flow's name for error messages: its own name, or that of its class."""
     owner = next((each for each in type(flow).__mro__ if "name" in vars(each)), Flow)
     is_own = "name" in vars(flow) or owner.__module__ not in SHAPES
     return f"flow {(is_own and flow.name) or type(flow).__name__!r}"
 
 
 def likely_mistakes(flow: Flow) -> list[str]:
-    """Return a sentence for each attribute of a flow's class that looks like a misspelt setting."""
+    """Return likely misspelt settings of a flow's class, one sentence each."""
     bases = [each for each in type(flow).__mro__ if each.__module__ in SHAPES]
     known = {name for base in bases for name in vars(base) if not name.startswith("_")}
     told = []
@@ -423,7 +433,7 @@ def likely_mistakes(flow: Flow) -> list[str]:
 
 
 def _described(model: type[BaseModel]) -> str:
-    """Return the fields of a model with their types, for an error message."""
+    """Return a model's fields with their types, for an error message."""
     fields = (
         f"{name} ({type_text(field.annotation)}{'' if field.is_required() else ', optional'})"
         for name, field in model.model_fields.items()

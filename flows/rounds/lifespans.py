@@ -1,7 +1,7 @@
-"""Lifespans: what the rounds of a flow need in a process, opened once and closed at its end.
+"""Lifespans: resources of a flow's rounds, opened once in a process and closed at its end.
 
-A connection pool or a client is such a thing. The first round of the flow in a process opens it,
-and the end of the worker closes it. All rounds of the process share it as ``context.deps``.
+An example is a connection pool or a client. The first round of the flow in a process opens it, and
+the end of the worker closes it. All rounds of the process share it as ``context.deps``.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ registered_lifespans: Names[Lifespan[Any]] = Names("lifespan")
 
 
 class LifespanFailed(RetryableError):
-    """A lifespan that a round needs could not be opened in this process.
+    """The lifespan of a round could not be opened here.
 
-    The node of the round was not run. The round is tried again, here or on another worker, as its
-    retry policy says. After the last attempt the run ends errored.
+    The round's node did not run. The round is tried again, in this process or on another worker,
+    according to its retry policy. After the last attempt the run ends errored.
     """
 
     code = "lifespan-failed"
@@ -75,9 +75,9 @@ class _OpenedHere:
 
 
 class _OpenedOnLoop:
-    """An asynchronous context manager, opened and closed by one task on the event loop.
+    """An asynchronous context manager whose open and close share one task.
 
-    Libraries with cancel scopes require that the same task does both.
+    The task runs on the event loop. Libraries with cancel scopes require that one task does both.
     """
 
     def __init__(self, manager: AbstractAsyncContextManager[Any]) -> None:
@@ -102,14 +102,14 @@ class _OpenedOnLoop:
 
 
 def _fail(opened: Future[Any], task: Future[None]) -> None:
-    """Report the error of a task that ended before it had opened anything."""
+    """Report the error of a task that opened nothing."""
     if not opened.done():
         error = None if task.cancelled() else task.exception()
         opened.set_exception(error or RuntimeError("it was cancelled while it was opened"))
 
 
 class Lifespan(Generic[D]):
-    """What the rounds of a flow need in a process. ``@lifespan`` makes it of a function.
+    """A resource shared by the rounds of a flow in a process. ``@lifespan`` makes it of a function.
 
     Args:
         make: see ``lifespan``.
@@ -127,12 +127,12 @@ class Lifespan(Generic[D]):
         _all.add(self)
 
     def open(self) -> D:
-        """Return what this lifespan yields. The first call in a process opens it.
+        """Return the value of this lifespan. The first call in a process opens it.
 
         Raises:
             LifespanFailed: it cannot be opened. The next call tries again.
             InvalidFlow: its function returns no context manager.
-            FatalError: its function says that no retry helps.
+            FatalError: its function raised it, since no retry helps.
         """
         if self._replacements:
             return self._replacements[-1]
@@ -147,7 +147,7 @@ class Lifespan(Generic[D]):
         return value
 
     def close(self) -> None:
-        """Close this lifespan in this process, if it is open. The next ``open`` opens it again.
+        """Close this lifespan in this process, if open. The next ``open`` opens it again.
 
         Raises:
             Exception: whatever its function raises after its ``yield``.
@@ -160,7 +160,7 @@ class Lifespan(Generic[D]):
 
     @contextmanager
     def replaced(self, value: D) -> Iterator[D]:
-        """Use another value in this process inside the ``with`` block, as a test does."""
+        """Use another value inside the ``with`` block, as a test does. It is for this process."""
         self._replacements.append(value)
         try:
             yield value
@@ -196,15 +196,15 @@ class Lifespan(Generic[D]):
         )
 
 
-#: All lifespans, and those that are open in this process, in the order of their opening.
+#: All lifespans, and the open ones of this process, in the order of their opening.
 _all: WeakSet[Lifespan[Any]] = WeakSet()
 _open_ones: list[Lifespan[Any]] = []
 
 
 def close_lifespans() -> None:
-    """Close the lifespans that are open in this process, the newest first.
+    """Close the open lifespans of this process, newest first.
 
-    An error is logged. Those that are not open cost nothing.
+    An error is logged. Lifespans that are not open cost nothing.
     """
     for each in reversed(list(_open_ones)):
         try:
@@ -214,7 +214,7 @@ def close_lifespans() -> None:
 
 
 def _forget_parent() -> None:
-    """Forget, in a process that was forked, what its parent has opened."""
+    """Forget, in a forked process, the lifespans opened by its parent."""
     _open_ones.clear()
     for each in _all:
         each._opened, each._lock = None, threading.RLock()
@@ -240,11 +240,11 @@ def lifespan(make: Callable[[], AbstractContextManager[D]], /) -> Lifespan[D]: .
 @overload
 def lifespan(*, name: str) -> Callable[[Maker[D]], Lifespan[D]]: ...
 def lifespan(make: Any = None, /, *, name: str | None = None) -> Any:
-    """Describe what the rounds of a flow need in each worker process, such as a connection pool.
+    """Make a lifespan: a resource that rounds share in a worker process, such as a connection pool.
 
-    The function opens it, yields it, and closes it behind its ``yield``. It may be a coroutine
-    function with ``yield``, or return a context manager. Set the result as ``lifespan`` of a flow:
-    its rounds get what was yielded as ``context.deps``.
+    The function opens the resource, yields it, and closes it behind its ``yield``. It may be a
+    coroutine function with ``yield``, or return a context manager. Set the result as ``lifespan``
+    of a flow: its rounds get the yielded value as ``context.deps``.
 
     The first round of the flow in a process opens it. The end of the worker closes it, unless the
     process is killed. If it cannot be opened, the round is tried again, as after any error.

@@ -1,6 +1,6 @@
-"""Remarks: what people say to a run that works, and ask it, as turns of its history.
+"""Remarks: messages and questions of people to a live run, as turns of its history.
 
-A controller hears them in its next round. What it has not heard keeps the run from ending.
+The next round of a controller reads them. An unread remark keeps the run from ending.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from perdure.flows.core.summaries import bounded
 from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.waits import ReceivedSignal
 
-#: The signals that a controller hears.
+#: The signals that a controller reads.
 HEARD = (SAY, ASK)
-#: Signals that one round hears. The next round hears more.
+#: Signals that one round reads. The next round reads more.
 MOST_HEARD = 20
-#: Maximum characters of what one round hears, so that its commit fits (max_addition_bytes).
+#: Maximum characters of the remarks that one round reads, so that its commit fits
+#: (max_addition_bytes).
 MOST_CHARACTERS = 30_000
-#: How many ends in a row the run has put off, since something had been said meanwhile.
+#: Number of consecutive ends that the run has put off because of new remarks.
 PUT_OFF = "_put_off"
 #: After this many the run ends, and an event names the signals that are unread.
 MOST_PUT_OFF = 8
@@ -37,12 +38,12 @@ NOT_FINISHED = (
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What a controller's round heard.
+    """The remarks that a controller's round has read.
 
     Attributes:
         turns: one for each signal, in the order in which they came.
-        values: what the round writes for them into the run's values.
-        artifacts: what is too long for a turn, whole.
+        values: the run's values that the round changes because of the remarks.
+        artifacts: the full texts of remarks that are too long for a turn.
     """
 
     turns: tuple[Turn, ...] = ()
@@ -54,13 +55,13 @@ NOTHING = Heard()
 
 
 def hear(context: RoundContext, most: int) -> tuple[Heard, RoundContext]:
-    """Take what was said to the run out of its mailbox, and add it to the round's history.
+    """Take remarks from the run's mailbox, and add them to the round's history.
 
     Args:
         most: maximum characters of one signal in the history.
 
     Returns:
-        What was heard, and the context in which the controller decides.
+        The remarks, and the context in which the controller decides.
     """
     signals = context.mailbox.hear(HEARD, MOST_HEARD)
     if not signals:
@@ -91,9 +92,9 @@ def hear(context: RoundContext, most: int) -> tuple[Heard, RoundContext]:
 
 
 def without_remarks(context: RoundContext) -> RoundContext:
-    """Return a round's context whose history has decisions only, for code that counts them.
+    """Return a context whose history has decisions only. Code that counts decisions uses it.
 
-    ``RoundContext.said`` has what people said.
+    ``RoundContext.said`` has the messages from people.
     """
     remarks = context.committed.get(REMARKS)
     if not remarks:
@@ -105,7 +106,7 @@ def without_remarks(context: RoundContext) -> RoundContext:
 
 
 def with_heard(outcome: Advance | End, heard: Heard) -> Advance | End:
-    """Return a controller's outcome that also adds what its round heard to the history."""
+    """Return a controller's outcome with its round's remarks added to the history."""
     if heard is NOTHING:
         return outcome
     return replace(
@@ -117,7 +118,7 @@ def with_heard(outcome: Advance | End, heard: Heard) -> Advance | End:
 
 
 def with_values(outcome: Advance | End, values: Mapping[str, Any]) -> Advance | End:
-    """Return a round's outcome that also writes these values, even if its end is put off."""
+    """Return an outcome that also writes these values. A put-off end writes them, too."""
     if not values:
         return outcome
     added = replace(outcome, values={**outcome.values, **values})
@@ -130,10 +131,10 @@ def with_values(outcome: Advance | End, values: Mapping[str, Any]) -> Advance | 
 def put_off(
     outcome: End, advance: Advance, finish: Command | None, committed: Mapping[str, Any]
 ) -> End:
-    """Return an end of the run that is put off if something was said that it has not heard.
+    """Return an end that is put off if the run has unread remarks.
 
     Args:
-        advance: what the round commits instead.
+        advance: the outcome to commit in place of the end.
         finish: the controller's decision, if it reads in the history that it was put off.
         committed: the run's values.
     """
@@ -148,12 +149,18 @@ def put_off(
 
 
 def open_asks(context: RoundContext) -> list[int]:
-    """Return the numbers of the asks that the run has heard and not replied to, oldest first."""
+    """Return the numbers of the open asks, oldest first.
+
+    The run has read them, and has not replied.
+    """
     return list(context.committed.get(OPEN_ASKS) or ())
 
 
 def after_replies(context: RoundContext) -> dict[str, Any]:
-    """Return what a round writes into the run's values for the asks that it replied to."""
+    """Return the run's value of open asks after the replies of a round.
+
+    Empty if the round replied to none.
+    """
     replied = {number for name, number in context.mailbox.replies if name == ASK}
     if not replied:
         return {}
@@ -171,10 +178,10 @@ def reply(context: RoundContext, answer: Any, number: int | None = None) -> dict
 
 
 def sentence(turn: Turn) -> str | None:
-    """Return what a person said or asked in a turn of the history, as a sentence for a model.
+    """Return a person's remark in a turn as a sentence for a model.
 
     Returns:
-        None if the turn is none of these.
+        None if the turn is not a remark.
     """
     if turn.said is None:
         return None

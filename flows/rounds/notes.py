@@ -1,4 +1,4 @@
-"""Notes: what a run keeps for later runs, under a namespace.
+"""Notes: texts that a run keeps for later runs, under a namespace.
 
 They are not the history of a run, and not the value ``memory`` of a ring
 (``flows/rings/memory.py``): both belong to one run and end with it.
@@ -22,13 +22,13 @@ from perdure.flows.core.names import suggest
 NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+%-]{0,199}")
 #: Form of a note's key.
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
-#: Names in braces in a namespace, with what is filled in.
+#: The names that a namespace may have in braces, each filled in with a fact of the run.
 FACTS = ("submitted_by", "thread", "flow", "labels.NAME")
 _PLACE = re.compile(r"\{([^{}]*)\}")
-#: What a filled-in text keeps of its characters beside letters and digits. The others are encoded,
-#: ':' among them, so that no text can reach over into the next part of a namespace.
+#: The characters of a filled-in text that stay as they are, beside letters and digits. The others
+#: are encoded, ':' among them, so that no text can reach over into the next part of a namespace.
 _KEPT = "_.@+-"
-#: Notes that a search returns unless it says how many.
+#: Notes that a search returns by default.
 FOUND = 10
 #: A word of a search that is this long also fits as the beginning of a longer word.
 BEGINNING = 3
@@ -45,7 +45,7 @@ class Note:
 
     Attributes:
         key: its name in its namespace: letters, digits and ``_.:@+-``, at most 100.
-        text: what it says.
+        text: its text.
         value: JSON data beside the text, or None.
         at: when it was written.
         run_id: the run that wrote it, or None if a client did.
@@ -69,7 +69,7 @@ class Note:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Note:
-        """Return the note that ``to_dict`` has made JSON data of."""
+        """Return the note from the JSON data of ``to_dict``."""
         return cls(**{**data, "at": datetime.fromisoformat(data["at"])})
 
 
@@ -81,7 +81,7 @@ class NoteStore(Protocol):
     """
 
     def put(self, namespace: str, note: Note) -> None:
-        """Keep a note, in place of one with the same key.
+        """Keep a note. It replaces a note with the same key.
 
         A round that is tried again puts the same note again.
         """
@@ -90,14 +90,17 @@ class NoteStore(Protocol):
         """Return the note with this key, or None."""
 
     def search(self, namespace: str, words: str, limit: int) -> Sequence[Note]:
-        """Return the notes that fit the words, the best first; without words the newest first."""
+        """Return the notes that fit the words, the best first.
+
+        Without words, return the newest first.
+        """
 
     def forget(self, namespace: str, key: str) -> bool:
-        """Delete the note with this key, and return whether there was one."""
+        """Delete the note with this key. Return whether it existed."""
 
 
 class Notes:
-    """The notes under one namespace, as a run reads and writes them. See ``RoundContext.notes``.
+    """The notes under one namespace, for a run. See ``RoundContext.notes``.
 
     Args:
         store: keeps them.
@@ -110,13 +113,13 @@ class Notes:
         self._store, self._run_id = store, run_id
 
     def put(self, text: str, key: str | None = None, value: Any = None) -> Note:
-        """Keep a note for later runs, in place of one with the same key.
+        """Keep a note for later runs. It replaces a note with the same key.
 
         It is there at once, before the round commits. A round that is tried again puts the same
         note once more, which changes nothing as long as it has the same key.
 
         Args:
-            text: what it says, and what searches find.
+            text: the text of the note, which searches find.
             key: its name. None derives it from the text, so that equal texts are one note.
             value: JSON data or a pydantic model beside the text.
 
@@ -138,15 +141,16 @@ class Notes:
         return self._store.get(self.namespace, key)
 
     def search(self, words: str = "", limit: int = FOUND) -> list[Note]:
-        """Return the notes that fit the words, the best first; without words the newest first.
+        """Return the notes that fit the words, the best first.
 
-        The default store finds plain words: a note fits if it has one of them, or a longer word
-        that begins with it. Notes with more of them come first, and newer ones before older ones.
+        Without words, return the newest first. The default store finds plain words: a note fits if
+        it has one of them, or a longer word that begins with it. Notes with more of them come
+        first, and newer ones before older ones.
         """
         return list(self._store.search(self.namespace, words, limit))[:limit]
 
     def forget(self, key: str) -> bool:
-        """Delete the note with this key, and return whether there was one.
+        """Delete the note with this key. Return whether it existed.
 
         Raises:
             RoundStopped: the run has left this step.
@@ -158,13 +162,13 @@ class NoteAccess:
     """The notes that a round can open. This default is for a context without a run.
 
     Attributes:
-        artifacts: what the commit of the round keeps, if it has shown notes to a model first.
+        artifacts: the notes that the round has shown to a model, which its commit keeps.
     """
 
     artifacts: Mapping[str, str] = {}
 
     def open(self, namespace: str) -> Notes:
-        """Return the notes under a namespace, in which facts of the run are filled in."""
+        """Return the notes under a namespace. Facts of the run replace the names in its braces."""
         raise InvalidFlow(
             "context.notes: this context has no notes, because no worker made it; pass "
             "note_access=perdure.flows.rounds.notes.NotesIn(STORE)"
@@ -185,11 +189,11 @@ NO_NOTES = NoteAccess()
 
 
 class NotesIn(NoteAccess):
-    """The notes of one store, for a context that a test makes.
+    """The notes of one store, for contexts in tests.
 
     Args:
         store: keeps them.
-        facts: what is filled in for the names in a namespace, by name.
+        facts: the texts for the names in a namespace, by name.
     """
 
     def __init__(self, store: NoteStore, facts: Mapping[str, str] | None = None) -> None:
@@ -201,7 +205,7 @@ class NotesIn(NoteAccess):
 
 
 def check_namespace(template: object, what: str = "the namespace") -> None:
-    """Raise InvalidFlow if a namespace is not valid, or names an unknown fact of a run."""
+    """Raise InvalidFlow if a namespace is not valid. An unknown fact of a run makes it invalid."""
     if isinstance(template, str):
         for name in _PLACE.findall(template):
             if name not in FACTS[:-1] and not name.removeprefix("labels."):
@@ -220,7 +224,7 @@ def check_namespace(template: object, what: str = "the namespace") -> None:
 
 
 def filled(template: str, facts: Callable[[], Mapping[str, str]], where: str) -> str:
-    """Return a namespace with facts of a run in place of their names in braces.
+    """Return a namespace with its names in braces filled in. The texts are facts of a run.
 
     Args:
         facts: returns the facts that the run has.
@@ -228,7 +232,7 @@ def filled(template: str, facts: Callable[[], Mapping[str, str]], where: str) ->
 
     Raises:
         InvalidFlow: the namespace is not valid.
-        FatalError: the run has not what it names, or the result is too long.
+        FatalError: the run lacks a named fact, or the result is too long.
     """
     check_namespace(template, f"{where}: the namespace of notes")
     if "{" not in template:
@@ -251,7 +255,7 @@ def filled(template: str, facts: Callable[[], Mapping[str, str]], where: str) ->
 
 
 def _option(fact: str) -> str:
-    """Return the option of ``perdure submit`` that gives a run a fact."""
+    """Return the ``perdure submit`` option for a fact of a run."""
     if fact.startswith("labels."):
         return f"perdure submit --label {fact.removeprefix('labels.')}=TEXT"
     return {

@@ -1,4 +1,4 @@
-"""What a round needs to ask a model provider: the worker's default address, and the permission.
+"""The worker's default address of models, and the permission to send requests to a provider.
 
 If many runs wait for a provider that is busy or unreachable, one request at a time probes it.
 """
@@ -44,12 +44,12 @@ class Endpoint:
 class Providers:
     """The permission to send requests to model providers. This default lets every round send them.
 
-    The runtime's subclass allows one probing request per provider in the whole fleet. A provider is
-    identified by what its limits apply to: an endpoint, a model and a key.
+    The runtime's subclass allows one probing request per provider in the whole fleet. The scope of
+    a provider's limits identifies it: an endpoint, a model and a key.
     """
 
     def enter(self, provider: str, attempt: Attempt) -> None:
-        """Raise RetryableError if this round must not send a request to the model provider now.
+        """Raise RetryableError if the round may not ask the provider now.
 
         The round calls it before its request.
 
@@ -59,17 +59,17 @@ class Providers:
         """
 
     def failed(self, provider: str, attempt: Attempt, error: Exception) -> Exception:
-        """Return the error that the round raises after its request to a model provider failed.
+        """Return the round's error after a failed request to a provider.
 
         The error says when the round may send its request again.
         """
         return error
 
     def answered(self, provider: str, attempt: Attempt) -> None:
-        """Record that a model provider has answered the round's request."""
+        """Record that a model provider answered the round's request."""
 
     def left(self, provider: str, attempt: Attempt) -> None:
-        """Record that the round's request to a model provider ended without an answer."""
+        """Record that a request to a provider ended without an answer."""
 
 
 #: For processes that share no state about providers.

@@ -1,7 +1,7 @@
 """The registry of flows by name.
 
 Its sources are flows registered in this process, installed packages, the flows shipped with
-Perdure, and what is added as a source: flows in files (``loading/sources.py``).
+Perdure, and added sources: flows in files (``loading/sources.py``).
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ class WrittenFlow(ABC):
     @property
     @abstractmethod
     def origin(self) -> object:
-        """What identifies the place that it was read from."""
+        """The identity of the place from which the flow was read."""
 
     @abstractmethod
     def __call__(self) -> Flow:
         """Make a flow object."""
 
 
-#: Yields the definitions that a source has, shipped with Perdure or not: of each what it is, for
-#: people, and a function that reads it.
+#: Yields the definitions of a source, shipped with Perdure or not: for each, a description for
+#: people and a function that reads it.
 Source = Callable[[bool], Iterable[tuple[str, Callable[[], WrittenFlow]]]]
 
 
 class FlowNotFound(InvalidFlow, LookupError):
-    """The error for a name under which no flow is registered, installed or shipped."""
+    """No flow of this name is registered, installed or shipped."""
 
     code = "flow-not-found"
 
@@ -90,7 +90,7 @@ def register(name: str, flow: Any = None) -> Any:
 
 
 def make(name: str) -> Flow:
-    """Create a fresh object of the flow with this name, shared with no other caller.
+    """Create a fresh object of the flow with this name. No other caller shares it.
 
     Raises:
         FlowNotFound: the name is unknown. The message names the nearest known one.
@@ -107,7 +107,7 @@ def make(name: str) -> Flow:
 
 
 def not_found_text(name: str, announced: Iterable[str] = ()) -> str:
-    """Return the text of the error for an unknown flow, with the nearest known name.
+    """Return the error text for an unknown flow. It suggests the nearest known name.
 
     Args:
         announced: names of flows that live workers run.
@@ -128,22 +128,22 @@ def names() -> frozenset[str]:
 
 
 def name_of(flow: type[Flow]) -> str | None:
-    """Return the name under which a flow class is registered, or None."""
+    """Return the registered name of a flow class. None if it is not registered."""
     return next((name for name, each in _definitions.items() if each is flow), None)
 
 
 def is_shipped(name: str) -> bool:
-    """Return whether the flow of this name came with Perdure; False for an unknown name."""
+    """Return whether the flow of this name ships with Perdure. False for an unknown name."""
     return name in _definitions and _is_shipped(_definitions[name])
 
 
 def load_failures() -> Mapping[str, str]:
-    """Return the flow modules and flow files that could not be loaded, with the reason of each."""
+    """Return the flow modules and files that failed to load. The values are the reasons."""
     return dict(_failures)
 
 
 def add_source(source: Source) -> None:
-    """Add a source, which is read from the next ``make`` or ``registered`` on."""
+    """Add a source. The next ``make`` or ``registered`` reads it."""
     if source not in _sources:
         _sources.append(source)
 
@@ -161,7 +161,7 @@ def load_modules(modules: Iterable[str]) -> None:
     """Import modules that register flows.
 
     Raises:
-        InvalidFlow: a module cannot be imported. The message names it, and what to look at.
+        InvalidFlow: a module cannot be imported. The message names it, and the likely fault.
     """
     for module in modules:
         try:
@@ -173,7 +173,7 @@ def load_modules(modules: Iterable[str]) -> None:
 
 
 def _import_fault(module: str, error: Exception) -> str:
-    """Return why a flow module cannot be imported, and what its author should look at."""
+    """Return why a flow module cannot be imported. The text ends with advice for its author."""
     if isinstance(error, ModuleNotFoundError) and error.name in (module, module.partition(".")[0]):
         name = f"; write {module[:-3]!r}, without .py" if module.endswith(".py") else ""
         return (
@@ -190,7 +190,7 @@ def _import_fault(module: str, error: Exception) -> str:
 
 
 def keep(name: str, definition: Any) -> Any:
-    """Register a definition under a valid name, and return it.
+    """Register a definition under a name, and return it.
 
     Raises:
         InvalidFlow: the definition is not valid, or another flow has the name.
@@ -242,7 +242,7 @@ def _made(name: str, definition: Any) -> Flow:
 
 
 def _load_shipped_as(name: str) -> None:
-    """Import the one module of Perdure's own flows that has the name of a flow.
+    """Import the shipped module that has a flow's name.
 
     A worker that plays one flow need not load all of them.
     """
@@ -257,13 +257,13 @@ def _load_all() -> None:
         _try_load(module.name, partial(importlib.import_module, module.name))
     for entry in _entry_points(tuple(sys.path)):
         _try_load(f"entry point {entry.name} = {entry.value}", partial(_load_entry, entry))
-    _load_sources(shipped=True)  # Files last: they refer to what modules register.
+    _load_sources(shipped=True)  # Files last: they refer to definitions that modules register.
     _load_sources(shipped=False)
 
 
 @cache
 def _entry_points(_path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
-    """Return the flows that installed packages offer as entry points.
+    """Return the flows that packages offer as entry points.
 
     Cached, since it reads the metadata of every package, the slowest step in this module.
     """
@@ -289,7 +289,7 @@ def _load_entry(entry: importlib.metadata.EntryPoint) -> None:
 
 
 def _try_load(what: str, load: Callable[[], Any]) -> None:
-    """Load flows from one module or file, and record the error if that fails.
+    """Load flows from one module or file. If that fails, record the error.
 
     A package that fails must not hide other flows. ``make`` and ``load_failures`` report it.
     """
@@ -308,7 +308,7 @@ def _is_shipped(definition: Any) -> bool:
 
 
 def _origin(definition: Any) -> object:
-    """Return what identifies the definition of a flow: the file and name of its class, say.
+    """Return the identity of a flow's definition: the file and name of its class, say.
 
     It is unchanged after a reload, or if the module also runs as a script.
     """

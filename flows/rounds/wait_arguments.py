@@ -42,7 +42,7 @@ def checked_topic(topic: str) -> str:
 
 
 def seconds_until(when: datetime, now: datetime) -> float:
-    """Return the seconds from ``now`` until ``when``; 0 if it has passed.
+    """Return the seconds from ``now`` until ``when``. 0 if ``when`` has passed.
 
     Raises:
         InvalidFlow: ``when`` has no time zone.

@@ -1,8 +1,8 @@
-"""Waits of a node: for a time, for signals that are sent to the run, or for child runs.
+"""Waits of a node: for a time, for signals to the run, or for child runs.
 
 A wait that is not over raises ``Parked``. The runtime then parks the run, which costs no worker,
-and runs the same node again from its beginning once the wait is over. What the node waited for is
-then there at once.
+and runs the same node again from its beginning once the wait is over. The awaited signals or
+children are then available at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from perdure.flows.rounds.wait_arguments import checked_seconds, checked_signal
 MOST_NAMES = 8
 #: Waits of one step. Each leaves a mark that every attempt of the step reads.
 MOST_WAITS = 64
-#: What is recorded of a wait that the time has ended, under ``~NAME``.
+#: The record of a wait that timed out, under ``~NAME``.
 TIMED_OUT = "null"
 
 
@@ -53,7 +53,7 @@ class ReceivedSignal:
         number: its number among the run's signals of this name, from 1.
         payload: JSON data.
         at: when it arrived, by the server's clock.
-        by: who sent it, if they said so.
+        by: the sender's name, if given.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Parked(BaseException):
     """The end of a round whose node waits. Like a cancellation, no code may catch it and continue.
 
     Args:
-        wait: what the node waits for.
+        wait: the wait that is not over.
     """
 
     def __init__(self, wait: Wait) -> None:
@@ -99,7 +99,7 @@ class Parked(BaseException):
 
 
 class Mailbox:
-    """The signals of a run, and the waits of one round.
+    """The signals of a run, and its round's waits.
 
     This class holds signals and ends of children in the process, for tests of a node. The runtime's
     subclass reads them from the store.
@@ -109,12 +109,12 @@ class Mailbox:
 
     Attributes:
         used: the number of the newest signal that this round used, by name. Its commit takes them.
-        parked: the wait that this round has come to and that is not over.
+        parked: the wait that ended this round because it is not over.
         joined: the groups that this round has joined. Its commit forgets them.
-        replies: what this round replies to signals, as JSON texts by name and number.
+        replies: this round's replies to signals, as JSON texts by name and number.
     """
 
-    # Most rounds never look into their mailbox, so it is made of nothing.
+    # Most rounds never use their mailbox, so a new one has empty defaults only.
     used: Mapping[str, int] = MappingProxyType({})
     parked: Wait | None = None
     joined: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class Mailbox:
 
     @property
     def where(self) -> str:
-        """The run and the step of the round that uses this mailbox, for error messages."""
+        """The run and the step of the round, for error messages."""
         return "run"
 
     def hook(self, name: str) -> str:
@@ -151,7 +151,7 @@ class Mailbox:
         )
 
     def send(self, name: str, payload: Any = None, by: str | None = None) -> None:
-        """Put a signal into the in-process mailbox of a node's test.
+        """Put a signal into the mailbox of a node's test.
 
         Raises:
             InvalidFlow: the name is not valid.
@@ -171,7 +171,7 @@ class Mailbox:
         self._over = (*self._over, wait)
 
     def let_children_end(self, *ended: Ended, wait: str = "1", total: int | None = None) -> None:
-        """Set how the children of a wait have ended, in a node's test.
+        """Set the ends of a wait's children, in a node's test.
 
         Without any, its children have been started, and go on.
 
@@ -185,7 +185,7 @@ class Mailbox:
         self._groups = {**self._groups, wait: known}
 
     def sleep(self, seconds: Any, name: str | None) -> None:
-        """Raise ``Parked``, which pauses the run, unless the node's wait for a time is over.
+        """Raise ``Parked`` to pause the run, unless the sleep is over.
 
         See ``RoundContext.sleep``.
         """
@@ -196,7 +196,7 @@ class Mailbox:
     def wait_for(
         self, signals: Sequence[str], timeout: Any, name: str | None
     ) -> ReceivedSignal | None:
-        """Return the first of some signals that were sent to the run, or raise ``Parked``.
+        """Return the first of some signals, or raise ``Parked``.
 
         ``Parked`` pauses the run. See ``RoundContext.wait_for``.
 
@@ -219,13 +219,13 @@ class Mailbox:
         return found
 
     def take(self, name: str) -> ReceivedSignal | None:
-        """Return the next unused signal of this name that was sent to the run, or None."""
+        """Return the next unused signal of this name. None if the run has no such signal now."""
         return self._take_first([checked_signal(name)])
 
     def next_after(self, name: str, number: int) -> ReceivedSignal | None:
-        """Return the next unused signal of this name behind the one of this number, or None.
+        """Return the next unused signal after the one of this number.
 
-        It stays unused.
+        None if the run has no such signal now. It stays unused.
         """
         used = self.used
         self.used = {**used, name: max(number, self._used(name))}
@@ -235,7 +235,7 @@ class Mailbox:
             self.used = used
 
     def hear(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
-        """Take all unread signals of these names, at most ``most``, in the order of arrival.
+        """Take all unread signals of these names, in order of arrival. At most ``most`` are taken.
 
         Another attempt of this round may find more.
         """
@@ -245,12 +245,15 @@ class Mailbox:
         return signals
 
     def all_unread(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
-        """Return the unread signals of these names, at most ``most``, in the order of arrival."""
+        """Return the unread signals of these names, in order of arrival.
+
+        At most ``most`` are returned.
+        """
         unread = (each for each in self._sent if each.name in names)
         return [each for each in unread if each.number > self._used(each.name)][:most]
 
     def reply(self, signal: ReceivedSignal, value: Any) -> None:
-        """Keep a reply to a signal for this round's commit. See ``RoundContext.reply``."""
+        """Keep a reply for this round's commit. See ``RoundContext.reply``."""
         if not isinstance(signal, ReceivedSignal):
             raise InvalidFlow(
                 f"{self.where}: reply({signal!r:.80}, ...) expects a signal that the run received"
@@ -266,9 +269,9 @@ class Mailbox:
         name: str | None,
         options: GroupOptions,
     ) -> Group:
-        """Return how the children of a group ended, or raise ``Parked``, which pauses the run.
+        """Return the ends of a group's children, or raise ``Parked``. ``Parked`` pauses the run.
 
-        The runtime starts those that do not exist yet. See ``RoundContext.gather``.
+        The runtime starts children that do not exist yet. See ``RoundContext.gather``.
         """
         wait_name = self._named(name)
         if not children:
@@ -286,7 +289,7 @@ class Mailbox:
         )
 
     def start(self, children: Sequence[Child], name: str | None, options: GroupOptions) -> str:
-        """Return the name of a group whose children go on, or raise ``Parked`` to start them.
+        """Return the name of a started group. Raise ``Parked`` to start its children first.
 
         See ``RoundContext.start``.
         """
@@ -302,7 +305,7 @@ class Mailbox:
         return group
 
     def join(self, group: str, until: Until, timeout: Any, name: str | None) -> Group:
-        """Return how the children of a started group ended, or raise ``Parked``.
+        """Return the ends of a started group's children, or raise ``Parked``.
 
         See ``RoundContext.join``.
         """
@@ -322,7 +325,7 @@ class Mailbox:
         return found
 
     def _unless_over(self, wait: Wait, ended: Sequence[Ended]) -> Group:
-        """Return the children for which a wait was, or raise ``Parked`` if it is not over."""
+        """Return the children that a wait was for. Raise ``Parked`` if the wait is not over."""
         assert wait.children is not None
         enough = wait.children.need.met_by(ended)
         if enough is None and not self._has_timed_out(wait):
@@ -330,21 +333,21 @@ class Mailbox:
         return Group(ended if enough is None else enough, wait.children.total)
 
     def group_name(self, wait: str) -> str:
-        """Return the name in the run of the group that a wait of this step is for."""
+        """Return the run-wide name of the group of a wait in this step."""
         return wait
 
     def group(self, name: str) -> KnownGroup | None:
-        """Return what is known of a group of children; None if there is no such group."""
+        """Return the state of a group of children. None if the group does not exist."""
         return self._groups.get(name)
 
     def planned(self, children: Sequence[Child]) -> tuple[str, ...]:
-        """Return the texts from which these children can be started, after a check."""
+        """Check children, and return the texts to start them from."""
         return ()
 
     def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        """Return the next unread signal of each of these names that was sent to the run.
+        """Return the next unread signal of each name.
 
-        They are in the order of their arrival. Signals that this round has used are not unread.
+        They are in the order of their arrival. A signal that this round has used does not count.
         """
         found: dict[str, ReceivedSignal] = {}
         for signal in self._sent:
@@ -393,7 +396,7 @@ _REFUSED: ContextVar[str | None] = ContextVar("no_waits", default=None)
 
 @contextmanager
 def no_waits(reason: str) -> Iterator[None]:
-    """Refuse the waits of the code inside the ``with`` block, with an error that gives a reason.
+    """Refuse waits inside the ``with`` block. The error gives the reason.
 
     Of two such blocks, the outer one gives the reason.
     """

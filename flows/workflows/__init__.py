@@ -1,4 +1,4 @@
-"""Workflows, functions in plain Python whose steps are rounds of a run."""
+"""Workflows: functions in plain Python whose steps are rounds of a run."""
 
 from __future__ import annotations
 

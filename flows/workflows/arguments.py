@@ -1,4 +1,4 @@
-"""Digests of the arguments of steps, by which a journal notices that its entries were mixed up.
+"""Digests of step arguments. They tell a journal that entries were mixed up.
 
 The journal finds the entry of a step by its name and its number. If the function of a workflow asks
 for its steps in another order, the name and the number fit, and the arguments do not.
@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-#: What an entry has in place of a digest if its arguments cannot be compared.
+#: The digest of arguments that cannot be compared.
 INCOMPARABLE = "-"
 #: Bytes of a digest. Entries of one run are compared, so a collision by chance is out of reach.
 SIZE = 9
@@ -31,7 +31,7 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", 
 
 
 def digest_of(value: Any) -> str:
-    """Return a short digest of a value, the same in each process, or INCOMPARABLE.
+    """Return a short digest of a value. It is the same in each process, or INCOMPARABLE.
 
     Sets are sorted. Models, dataclasses, dates and the like are read as JSON.
     """
@@ -46,9 +46,9 @@ def digest_of(value: Any) -> str:
 
 
 def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
-    """Return the digest of the arguments with which a step calls its function.
+    """Return the digest of the arguments of a step's call.
 
-    What ``functools.partial`` holds belongs to them, and so do the object of a method, the defaults
+    They include the arguments held by ``functools.partial``, the object of a method, the defaults
     of a function, and the variables that a lambda or an inner function has from around it.
     """
     # These attributes are where a function holds values.
@@ -74,7 +74,10 @@ def _digest_of_atoms(*args: Any) -> str:
 
 
 def _hidden(function: Any, depth: int) -> list[Any]:
-    """Return the values that a function holds beside its arguments, where they can be compared."""
+    """Return the hidden values of a function that can be compared.
+
+    Hidden values are not among its arguments.
+    """
     if depth == 0:
         return []
     if isinstance(function, functools.partial):
@@ -101,7 +104,7 @@ def _content(cell: CellType) -> Any:
 
 
 def _comparable(value: Any) -> Any:
-    """Return a value as JSON data, or None if it cannot be compared."""
+    """Return a value as JSON data. None if it cannot be compared."""
     try:
         plain = _plain(value, DEEPEST)
         _encode(plain)
@@ -135,4 +138,4 @@ def _plain(value: Any, depth: int) -> Any:
         return sorted((_plain(each, depth - 1) for each in value), key=_encode)
     if isinstance(value, list | tuple):
         return [_plain(each, depth - 1) for each in value]
-    return _any.dump_python(value, mode="json")  # raises for what pydantic does not know either
+    return _any.dump_python(value, mode="json")  # raises for types unknown to pydantic, too

@@ -1,6 +1,6 @@
-"""What the steps of plain functions and of coroutine functions have in common.
+"""The common part of the steps of plain functions and of coroutine functions.
 
-It makes requests of what the function of a workflow asks for.
+It converts the calls of a workflow's function to requests.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Duration = float | timedelta | str
 
 
 class Restart(BaseException):
-    """The function goes on as a new one, without its journal. No code may catch it and continue.
+    """The restart of a function without its journal. No code may catch it and continue.
 
     Args:
         inputs: the inputs from now on; None keeps them.
@@ -55,7 +55,7 @@ class Restart(BaseException):
 
 
 class Script(Protocol):
-    """The function that is being run, with its journal. What ``Steps`` asks."""
+    """The running function with its journal, as ``Steps`` uses it."""
 
     @property
     def context(self) -> RoundContext: ...
@@ -69,7 +69,7 @@ class Script(Protocol):
 
 
 class BaseSteps:
-    """The methods that do not wait, and the requests of those that do."""
+    """Methods that do not wait, and requests of the others."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -92,7 +92,7 @@ class BaseSteps:
 
     @property
     def deps(self) -> Any:
-        """What the lifespan of the workflow has opened in this process. See ``lifespan``."""
+        """The value that the workflow's lifespan has opened in this process. See ``lifespan``."""
         return self.context.deps
 
     @property
@@ -101,18 +101,18 @@ class BaseSteps:
         return self.context.run_id
 
     def earlier(self) -> list[ThreadMessage]:
-        """Return the messages of the runs before this one in its thread, oldest first.
+        """Return the messages of earlier runs in the thread, oldest first.
 
         They are the same whenever the function is run again (``RoundContext.conversation``).
         """
         return self.context.conversation
 
     def files(self) -> list[File]:
-        """Return the files that were submitted with the run, with their contents."""
+        """Return the submitted files with their contents."""
         return [self.context.file(each.name) for each in self.context.files]
 
     def now(self) -> datetime:
-        """Return the time at which the function came to this line for the first time, in UTC."""
+        """Return the time of the first pass over this line, in UTC."""
         key = self._key("now", None)
         entry = self._script.found(key)
         if entry is None:
@@ -122,17 +122,17 @@ class BaseSteps:
         return datetime.fromisoformat(entry.result)
 
     def random(self) -> float:
-        """Return a number from 0 to 1 by chance, the same whenever the function is run again."""
+        """Return a random number from 0 to 1. It is the same whenever the function is run again."""
         return random.Random(self._seed("random")).random()
 
     def uuid(self) -> uuid.UUID:
-        """Return a UUID by chance, the same whenever the function is run again."""
+        """Return a random UUID. It is the same whenever the function is run again."""
         return uuid.uuid5(uuid.NAMESPACE_OID, self._seed("uuid"))
 
     def patched(self, name: str) -> bool:
-        """Return whether this run takes the new way of a change with this name.
+        """Return whether this run takes the new code of a change.
 
-        A run that came past this line before the change takes the old way.
+        A run that passed this line before the change takes the old code.
 
         Raises:
             InvalidFlow: the name is not valid.
@@ -148,7 +148,7 @@ class BaseSteps:
         return True
 
     def listen(self, topic: str) -> None:
-        """Take a topic, so that signals to it come to this run.
+        """Take a topic. Signals to the topic then reach this run.
 
         Raises:
             TopicTaken: another live run holds it.
@@ -159,7 +159,7 @@ class BaseSteps:
             self._script.mark(JournalEntry(key, "listen", topic))
 
     def restart(self, inputs: Mapping[str, Any] | None = None) -> NoReturn:
-        """Begin the function anew, in the same run, without what its journal holds.
+        """Restart the function in the same run, with an empty journal.
 
         A run of very many steps stays small in this way.
 
@@ -169,19 +169,24 @@ class BaseSteps:
         raise Restart(inputs)
 
     def is_ahead(self, kind: Kind, name: str, of: str) -> bool:
-        """Return whether the journal has an entry that the function has not come to yet.
+        """Return whether the journal has an unreached entry for these arguments.
+
+        The function has not asked for it yet.
 
         Args:
-            of: the digest of its arguments.
+            of: the digest of the arguments.
         """
         return self._script.is_ahead(kind, name, of)
 
     def is_replaying(self) -> bool:
-        """Return whether the journal has entries that the function has not come to yet."""
+        """Return whether the journal has entries that the function has not reached."""
         return self._script.is_replaying()
 
     def is_answered_ahead(self, name: str) -> bool:
-        """Return whether a person has answered a question that the function has not come to yet."""
+        """Return whether a person has answered a question not reached yet.
+
+        The function asks it under this name.
+        """
         asked = self.context.asked
         if not (self.context.answered and isinstance(asked, Mapping)):
             return False
@@ -345,7 +350,7 @@ class BaseSteps:
 
 
 def _validate(method: str, options: Iterable[str], known: Sequence[str]) -> None:
-    """Raise InvalidFlow if an option is none of those that a method has."""
+    """Raise InvalidFlow if a method does not have an option."""
     for option in options:
         if option not in known:
             raise InvalidFlow(f"steps.{method} has no option {option!r}; {suggest(option, known)}")

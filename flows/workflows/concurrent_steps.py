@@ -1,7 +1,7 @@
-"""What belongs to one of several steps that a round of a workflow carries out at the same time.
+"""The parts of one step among several that a round of a workflow carries out at the same time.
 
-Each has its own context: what it records, remembers, spends and says, the signals that it takes,
-and its time limit. The round puts them together when all steps are done.
+Each step has its own context with its records, values, spending, facts, signals and time limit. The
+round merges the contexts when all steps are done.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ REMEMBERED, TOLD, REPLIES = "~remembered", "~told", "~replies"
 
 
 class Sibling:
-    """A step that is carried out beside others, with the context that is its own.
+    """One of several concurrent steps, with its own context.
 
     Attributes:
-        step: what is carried out.
-        context: what the step sees of the round.
-        mailbox: what it sees of the run's signals.
+        step: the step's request.
+        context: the step's view of the round.
+        mailbox: the step's view of the run's signals.
         keys: the keys of all steps that are carried out at the same time.
     """
 
@@ -68,7 +68,7 @@ class Sibling:
         }
 
     def take_over(self, told: Mapping[str, Any]) -> None:
-        """Restore the changes that an earlier attempt of the step made to its context."""
+        """Restore a step's changes to its context from an earlier attempt."""
         self.context.remembered.update(told.get(REMEMBERED, {}))
         self.context.told.update(told.get(TOLD, {}))
         replies = {(name, number): text for name, number, text in told.get(REPLIES, ())}
@@ -76,7 +76,7 @@ class Sibling:
 
 
 def put_together(context: RoundContext, siblings: Sequence[Sibling]) -> None:
-    """Put what several steps have left in their contexts into that of their round, in order."""
+    """Merge the contexts of several steps into that of their round, in order."""
     for each in siblings:
         context.spend(**each.context.spent)
         context.told.update(each.context.told)
@@ -106,7 +106,7 @@ class StepSignals(Signals):
 
     @property
     def progress(self) -> Mapping[str, Any] | None:
-        """The last report of the round or of one of its steps."""
+        """The last progress report of the round or its steps."""
         return self.of_round.progress
 
     @progress.setter
@@ -119,10 +119,10 @@ POLL_SECONDS = 0.05
 
 
 class TimeLimits:
-    """Cancels steps whose time is over, or whose round is cancelled, while the block runs.
+    """Cancels steps that time out or whose round is cancelled, while the block runs.
 
     Args:
-        steps: what is carried out, each with its context.
+        steps: the steps, each with its context.
     """
 
     def __init__(self, steps: Sequence[tuple[StepRequest, RoundContext]]) -> None:
@@ -163,7 +163,7 @@ class TimeLimits:
 
 
 class _PartOf(LiveText):
-    """The live text of a step. Texts of several steps are told apart by the steps' keys."""
+    """The live text of a step. The step's key separates its texts from those of other steps."""
 
     def __init__(self, shared: LiveText, key: str) -> None:
         self._shared, self._key = shared, key
@@ -174,10 +174,10 @@ class _PartOf(LiveText):
 
 
 class SiblingMailbox(Mailbox):
-    """The mailbox of a run as a step sees it that is carried out beside others.
+    """The mailbox of a run for one of several concurrent steps.
 
-    A signal goes to one step. It is recorded at once that the step has it, so another attempt of
-    the step gets the same signal, and no other step does.
+    A signal goes to one step. The step records the signal at once, so another attempt of the step
+    gets the same signal, and no other step does.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class SiblingMailbox(Mailbox):
 
     @property
     def where(self) -> str:
-        """The run and the step of the round, for error messages."""
+        """The run and the step, for error messages."""
         return self._shared.where
 
     def hook(self, name: str) -> str:
@@ -203,7 +203,7 @@ class SiblingMailbox(Mailbox):
             self._shared.listen(topic)
 
     def take(self, name: str) -> ReceivedSignal | None:
-        """Return the next signal of this name that no step has, or None."""
+        """Return the next signal of this name that no step has. None if there is no such signal."""
         checked_signal(name)
         with self._both:
             count = self._count.get(name, 0) + 1
@@ -229,12 +229,12 @@ class SiblingMailbox(Mailbox):
         )
 
 
-#: Begins the names of records that say which signal a step has taken, in its scope.
+#: Begins the names of the records of signals that a step has taken, in its scope.
 TAKEN = "~take "
 
 
 def _taken(journal: Journal) -> dict[str, int]:
-    """Return the number of the newest signal that a step of the round has taken, by name."""
+    """Return the newest signal number taken by a step, by name."""
     taken: dict[str, int] = {}
     for key, text in list(journal.recorded.items()):
         _, is_taken, rest = key.partition(f"{SCOPE}{TAKEN}")

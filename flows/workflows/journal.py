@@ -1,7 +1,7 @@
-"""The journal of a workflow: what its steps, questions and waits came to, as turns of the run.
+"""The journal of a workflow: results of its steps, questions and waits, as turns of the run.
 
 An entry is a turn. Its command has the entry's key as its name, and its observation has the result
-or the error. When the function is run again, it gets from its journal what it asks for.
+or the error. When the function is run again, it gets these results from its journal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONGEST = 65_536
 
 
 class StepFailed(PerdureError):
-    """A step of a workflow failed, and is not tried again. The function may catch it.
+    """A step of a workflow failed, and is not retried. The function may catch the error.
 
     Attributes:
         step: the name of the step.
@@ -41,13 +41,13 @@ class StepFailed(PerdureError):
 
     @classmethod
     def of(cls, step: str, error: str, reason: str) -> StepFailed:
-        """Return the error for a step that failed with such an exception."""
+        """Return the error for a step that raised an exception."""
         told = f"{error}: {reason}" if reason else error
         return cls(f"step {step} failed: {told}", step, error, reason)
 
 
 class Diverged(CodeDoesNotFit):
-    """The function of a workflow does something else than its journal says.
+    """A workflow's function departs from its journal.
 
     Most often its code was changed while the run was live (``CodeDoesNotFit``).
     """
@@ -61,7 +61,7 @@ class JournalEntry:
 
     Attributes:
         key: the name under which the function asked for it, with a number from the second time on.
-        kind: what it is.
+        kind: the kind of its request.
         result: JSON data. None if it failed.
         error: the class and the message of the exception. None if it did not fail.
         args: the arguments of a step by name, cut short, for people who read the history.
@@ -91,11 +91,11 @@ class JournalEntry:
         return cls(key, kind, None, told, args, error, of)
 
     def told(self) -> dict[str, Any]:
-        """Return the entry as it is recorded before the commit of its round."""
+        """Return the entry as recorded before its round's commit."""
         return {"kind": self.kind, "of": self.of or INCOMPARABLE, **self._outcome(self.result)}
 
     def turn(self, artifact: str) -> tuple[Turn, dict[str, str]]:
-        """Return the turn, and the artifacts that belong to it.
+        """Return the turn, and the artifact of a long result.
 
         Args:
             artifact: the name of the artifact for a long result.
@@ -114,9 +114,9 @@ class JournalEntry:
         return {"result": result}
 
     def unpack(self) -> Any:
-        """Return a copy of the result, or raise the error.
+        """Return a copy of the result. If the entry is an error, raise it.
 
-        The function may change what it gets, and the journal must not change with it.
+        The function may change the copy, and the journal must not change with it.
 
         Raises:
             StepFailed: the entry is an error.
@@ -127,9 +127,9 @@ class JournalEntry:
 
 
 def as_stored(value: Any) -> Any:
-    """Return a copy of JSON data with the keys of its objects in the order of storage.
+    """Return a copy of JSON data in the key order of storage.
 
-    A function that goes over the result of a step then takes the same way in each process.
+    A function that iterates over the result of a step then takes the same path in each process.
     """
     if isinstance(value, dict):
         return {key: as_stored(value[key]) for key in sorted(value)}
@@ -139,7 +139,7 @@ def as_stored(value: Any) -> Any:
 
 
 def entry_of(key: str, told: Any, artifact: Callable[[str], str]) -> JournalEntry:
-    """Return the entry that was recorded or committed under a key.
+    """Return the entry recorded or committed under a key.
 
     Raises:
         FatalError: it is not an entry.
@@ -160,7 +160,7 @@ def entry_of(key: str, told: Any, artifact: Callable[[str], str]) -> JournalEntr
 
 
 def journal_of(history: Sequence[Turn], artifact: Callable[[str], str]) -> list[JournalEntry]:
-    """Return the journal of a run, from its history, oldest first.
+    """Return the journal from a run's history, oldest first.
 
     Raises:
         FatalError: a turn is not an entry.

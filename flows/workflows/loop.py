@@ -1,8 +1,8 @@
-"""The event loop of a workflow's coroutine, which runs only what is ready and then stands still.
+"""The event loop of a workflow's coroutine. It runs the ready callbacks and then stands still.
 
-The coroutine of a workflow is run again from its beginning, and has to come to the same place each
-time. So it runs on a loop of its own: callbacks run in the order in which they were made, nothing
-comes from outside, and no time passes. Temporal's Python SDK runs its workflows in this way.
+The coroutine of a workflow is run again from its beginning, and must reach the same place each
+time. So it runs on a loop of its own: callbacks run in the order of their creation, nothing comes
+from outside, and no time passes. Temporal's Python SDK runs its workflows in this way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perdure.flows.core.errors import FatalError
 
 
 class _NumberedFuture(asyncio.Future[Any]):
-    """A future whose hash is its number, so that a set of futures has the same order each time."""
+    """A future whose hash is its number. A set of such futures has the same order each time."""
 
     def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
         self._number = number
@@ -30,7 +30,7 @@ class _NumberedFuture(asyncio.Future[Any]):
 
 
 class _NumberedTask(asyncio.Task[Any]):
-    """A task whose hash is its number, so that a set of tasks has the same order each time."""
+    """A task whose hash is its number. A set of such tasks has the same order each time."""
 
     def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **options: Any) -> None:
         self._number = number
@@ -62,7 +62,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(before)
 
     def is_idle(self) -> bool:
-        """Return whether nothing is ready but what runs now."""
+        """Return whether nothing is ready except the running callback."""
         return not self._ready
 
     def call_soon(  # type: ignore[override]
@@ -86,12 +86,12 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
         **options: Any,
     ) -> asyncio.Task[Any]:
-        """Return a task of this loop that runs a coroutine."""
+        """Return a task of this loop for a coroutine."""
         self._made += 1
         return _NumberedTask(self._made, coro, loop=self, name=name, context=context, **options)
 
     def call_exception_handler(self, context: Mapping[str, Any]) -> None:
-        """Ignore what a task that was dropped reports: its round is over."""
+        """Ignore the report of a dropped task: its round is over."""
 
     def get_task_factory(self) -> None:
         """Return None: tasks are ``asyncio.Task``."""
@@ -128,7 +128,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
     call_at = call_later  # type: ignore[assignment]
 
     def run_in_executor(self, *args: Any, **named: Any) -> NoReturn:  # type: ignore[override]
-        """Raise FatalError: what needs a thread belongs into a step."""
+        """Raise FatalError: code that needs a thread belongs into a step."""
         raise FatalError(
             "a workflow cannot use threads, sockets or processes by itself. Put what needs them "
             "into a step: `await steps.step(function)`"
@@ -146,9 +146,10 @@ _as_completed = asyncio.as_completed
 
 @functools.wraps(_as_completed)
 def _in_given_order(fs: Iterable[Any], **options: Any) -> Any:
-    """Make the tasks of ``asyncio.as_completed`` in the given order, in a workflow.
+    """Make the tasks of ``asyncio.as_completed`` in the given order.
 
-    The library puts the coroutines into a set first, whose order is another one in each process.
+    Outside of a workflow it changes nothing. The library first puts the coroutines into a set,
+    whose order differs between processes.
     """
     if isinstance(events._get_running_loop(), ReplayLoop):
         fs = [asyncio.ensure_future(each) for each in fs]

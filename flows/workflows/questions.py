@@ -1,6 +1,6 @@
-"""Questions of a workflow to people. Those that it asks at the same time are child runs.
+"""Questions of a workflow to people. Concurrent questions are child runs.
 
-A run has one open question. So each of several is asked by a child run of its own
+A run has one open question. So a child run asks each of several questions
 (``perdure.flows.library.workflow_question``), and people answer them in any order.
 """
 
@@ -19,12 +19,12 @@ from perdure.flows.workflows.requests import AskRequest, Request
 
 #: The flow that asks one of several questions.
 FLOW = "workflow-question"
-#: The value with what was wrong with the last answers, by the key of the question.
+#: The value with the faults of the last answers, by the key of the question.
 FAULTS = "_unfit"
 
 
 def answered(requests: Sequence[Request], context: RoundContext) -> AskRequest | None:
-    """Return the question that a person has answered in this run itself, or None."""
+    """Return the question that a person answered in this run itself. None if there is none."""
     asked = context.asked
     if not (context.answered and isinstance(asked, Mapping)):
         return None
@@ -36,7 +36,7 @@ def interrupt_of(request: AskRequest, fault: str) -> Interrupt:
     """Return the interrupt that asks a question.
 
     Args:
-        fault: what was wrong with the last answer. Empty if there was none.
+        fault: the fault of the last answer. Empty if there was none.
     """
     data: dict[str, Any] = {"asks": request.key}
     if request.expects is not None:
@@ -51,14 +51,14 @@ def interrupt_of(request: AskRequest, fault: str) -> Interrupt:
 def ask_all(
     requests: Sequence[AskRequest], context: RoundContext, faults: Mapping[str, str]
 ) -> tuple[list[JournalEntry], dict[str, str]]:
-    """Ask several questions at the same time, and wait until all are answered.
+    """Ask several questions at once, and wait for all answers.
 
     Args:
-        faults: what was wrong with the last answers, by the key of the question.
+        faults: the faults of the last answers, by the key of the question.
 
     Returns:
-        The entries of answers that fit, in the order in which they were given, and what is wrong
-        with the others. Those are asked again.
+        The entries of valid answers, in the order of their arrival, and the faults of the others.
+        Questions with a fault are asked again.
 
     Raises:
         Parked: some are not answered yet.

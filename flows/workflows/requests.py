@@ -1,4 +1,4 @@
-"""What the function of a workflow asks for: a step, an answer of a person, or a wait."""
+"""The requests of a workflow's function: a step, an answer of a person, or a wait."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.journal import Kind
 
 
-# Requests and entries are made anew for each done step in each round. Frozen, they would take twice
-# as long to make.
+# Each round creates the requests and entries of all finished steps again. Frozen, they would take
+# twice as long to create.
 @dataclass(slots=True)
 class Request:
-    """One thing that the function waits for.
+    """One request that the function waits for.
 
     Attributes:
         key: its name in the journal.
-        kind: what it is.
+        kind: the kind of the request.
         of: the digest of its arguments. Empty if they are not compared.
     """
 
@@ -53,7 +53,10 @@ class AskRequest(Request):
     expects: TypeAdapter[Any] | None = None
 
     def read(self, answer: Any) -> tuple[Any, str]:
-        """Return an answer as JSON data of its type, and what is wrong with it, or nothing."""
+        """Return an answer as JSON data of its type, and its fault.
+
+        The fault is empty if the answer is valid.
+        """
         if self.expects is None:
             return answer, ""
         try:
@@ -69,7 +72,7 @@ class AskRequest(Request):
 
 @dataclass(slots=True)
 class WaitRequest(Request):
-    """A wait for a time, for a signal or for child runs.
+    """A wait for a time, a signal or child runs.
 
     Attributes:
         wait: waits with the round's context, and returns JSON data. It may raise ``Parked``.
@@ -80,7 +83,7 @@ class WaitRequest(Request):
 
 @dataclass(frozen=True, slots=True)
 class _NoArguments:
-    """The arguments of a step as the function of a workflow has given them."""
+    """The arguments of a step, as passed by the workflow's function."""
 
     wants_context: bool
 
@@ -95,14 +98,14 @@ class _NoArguments:
 
 @dataclass(slots=True)
 class StepRequest(Request):
-    """A step, with the options that a command has (``perdure.command``).
+    """A step, with the options of a command (``perdure.command``).
 
     Attributes:
         target: the step's function.
         args: its arguments.
-        shown: what people see in place of the arguments. None: the arguments.
-        summarize: makes of its result what people see of it while they watch. None: the result.
-        listener: who hears what a person says of it: ``workflow`` or ``model``.
+        shown: JSON that people see in place of the arguments. None: the arguments.
+        summarize: returns the view of its result for people who watch. None: the result.
+        listener: who reads a person's words about it: ``workflow`` or ``model``.
     """
 
     target: Callable[..., Any] = lambda: None
@@ -155,7 +158,7 @@ class StepRequest(Request):
         return {name: _fact(value, most) for name, value in bound.items()}
 
     def plan(self) -> dict[str, Any]:
-        """Return what the runtime has to know before the round of this step."""
+        """Return the settings of this step that its round needs."""
         told = {
             "timeout": self.timeout,
             "retry": None if self.retry is None else self.retry.to_data(),
@@ -172,7 +175,7 @@ def _fact(value: Any, most: int) -> Any:
     return plain if len(text) <= most else safe_text(text, most)
 
 
-#: What ``inspect.signature`` has returned, which takes longer than the rest of a short step.
+#: Signatures of functions. ``inspect.signature`` takes longer than the rest of a short step.
 _signatures: WeakKeyDictionary[Callable[..., Any], inspect.Signature] = WeakKeyDictionary()
 
 

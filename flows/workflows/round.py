@@ -1,4 +1,4 @@
-"""One round of a workflow: it carries out what the function has come to, and says what follows."""
+"""One round of a workflow: it carries out the next requests, and decides what follows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from perdure.flows.workflows.step_times import carry_out_in_time, is_out_of_time
 
 #: The node of each role.
 NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
-#: The value with what the runtime has to know of the next step.
+#: The value with the runtime's settings for the next step.
 PLAN = "_next"
 #: Steps that are carried out at the same time.
 TOGETHER = 16
@@ -60,14 +60,15 @@ MOST_WORDS = 4_000
 
 
 class WorkflowRound:
-    """What a round has done so far.
+    """The progress of a workflow's round.
 
     Attributes:
-        new: what it has carried out, which its commit appends to the journal.
-        marks: what its function has noted beside, which its commit appends before.
-        replayed: the number of entries that it had to read to come to where the run was.
+        new: entries of finished requests. The commit appends them to the journal.
+        marks: entries that the function noted (``now``, ``patched``, ...). The commit appends them
+            before ``new``.
+        replayed: number of journal entries read to get back to where the run was.
         changed: keys of entries whose step has other arguments now.
-        faults: what was wrong with the last answers of people, by the key of the question.
+        faults: the faults of people's last answers, by the key of the question.
     """
 
     def __init__(self, node: str, context: RoundContext) -> None:
@@ -83,17 +84,17 @@ class WorkflowRound:
         self.unchecked: list[str] = []
 
     def perform(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
-        """Carry out what a function waits for, as far as this round may.
+        """Carry out the pending requests of a function, within this round's limits.
 
-        First its steps, then its questions, then its waits. What the round has done is committed
+        First its steps, then its questions, then its waits. The results of the round are committed
         before it begins anything else.
 
         Returns:
-            The entries that are there now, or the outcome of the round.
+            The new entries, or the outcome of the round.
 
         Raises:
             Parked: the run waits.
-            RetryableError, FatalError: a step failed, and the round is retried, or the run ends.
+            RetryableError, FatalError: a step failed. The round is retried, or the run ends.
         """
         self.check_answer(pending)
         steps = [each for each in pending if isinstance(each, StepRequest)]
@@ -110,15 +111,15 @@ class WorkflowRound:
         return got
 
     def check_answer(self, pending: Sequence[Request]) -> None:
-        """Raise Diverged if a person answered a question that the function no longer asks.
+        """Raise Diverged if the function no longer asks an answered question.
 
-        The answer must not be lost, and what was asked about must not happen in another way.
+        The answer must not be lost, and the action in question must not happen in another way.
 
         Args:
-            pending: what the function waits for.
+            pending: the requests that the function waits for.
         """
         if self._has_begun:
-            return  # Only the first things that a round comes to are those that were asked about.
+            return  # Only the first requests of a round can be those of the answered question.
         self._has_begun = True
         key = answered_key(self._context)
         if key is None or any(each.key == key for each in pending):
@@ -132,12 +133,12 @@ class WorkflowRound:
         )
 
     def commit(self, node: str, plan: Mapping[str, Any], following: Sequence[str] = ()) -> Advance:
-        """Return the outcome that commits what this round has done.
+        """Return the outcome that commits this round's results.
 
         Args:
             node: the node of the next round.
-            plan: what the runtime has to know of it.
-            following: the keys of its steps.
+            plan: the runtime's settings for that round.
+            following: the keys of the next round's steps.
         """
         turns, artifacts = self.turns()
         values = {} if plan == (self._context.committed.get(PLAN) or {}) else {PLAN: dict(plan)}
@@ -147,7 +148,7 @@ class WorkflowRound:
         return Advance(node, turns, values, bool(self.new), summary, artifacts)
 
     def turns(self) -> tuple[tuple[Turn, ...], dict[str, str]]:
-        """Return the turns of this round's entries, and the artifacts that belong to them."""
+        """Return the turns and artifacts of this round's entries."""
         turns: list[Turn] = []
         artifacts: dict[str, str] = {}
         for entry in (*self.marks, *self.new):
@@ -157,9 +158,10 @@ class WorkflowRound:
         return tuple(turns), artifacts
 
     def _explained(self, turn: Turn, entry: JournalEntry) -> Turn:
-        """Return a turn with its result in words, if the step has a summary for people.
+        """Return a turn with its result as text, if the step has a summary.
 
-        The result of a model's step is the object of its library, which people cannot read.
+        The text is for people. A model step's result is the object of its library, which people
+        cannot read.
         """
         if entry.error is not None or entry.key not in self._summaries or turn.command is None:
             return turn
@@ -168,7 +170,7 @@ class WorkflowRound:
         return replace(turn, command=replace(turn.command, extras=extras))
 
     def summary(self) -> dict[str, Any]:
-        """Return a short summary of this round, for people who watch the run."""
+        """Return a short summary of this round, for watchers."""
         if not self.new:
             return {}
         steps: dict[str, Any] = {"did": [entry.key for entry in self.new]}
@@ -189,14 +191,14 @@ class WorkflowRound:
         return entry.result if summarize is None else summarize(entry.result)
 
     def _carry_out_all(self, steps: Sequence[StepRequest]) -> list[JournalEntry] | Interrupt:
-        """Carry out steps, several at the same time, and return their entries.
+        """Carry out steps, several concurrently, and return their entries.
 
-        Nothing is committed while one of them asks a person: a commit would begin another step of
-        the run, in which the intents and the keys of those in doubt are not known. The others are
-        recorded (``RoundContext.once``), and are found again when the person has answered.
+        Nothing is committed while a step asks a person: a commit would begin another step of the
+        run, without the intents and keys of the commands in doubt. The other steps are recorded
+        (``RoundContext.once``), and their records are read when the person has answered.
 
         Returns:
-            The question of the first that asks a person, if one does.
+            The question of the first step that asks a person, if any. Otherwise the entries.
         """
         context = self._context
         self._summaries |= {each.key: each.summarize for each in steps if each.summarize}
@@ -231,7 +233,7 @@ class WorkflowRound:
         """Carry out several steps at the same time.
 
         Raises:
-            Exception: what the first step raised that is to be tried again.
+            Exception: the error of the first step that must be retried.
         """
         lock = threading.RLock()
         keys = {each.key for each in steps}
@@ -249,9 +251,10 @@ class WorkflowRound:
         return [each.result() for each in futures]
 
     def _carry_out_beside(self, sibling: Sibling) -> JournalEntry | Interrupt:
-        """Carry out one of several steps, or return what an earlier attempt has recorded of it.
+        """Carry out one of several steps, or return its recorded entry.
 
-        The result is recorded at once, since other steps may take longer.
+        An earlier attempt may have recorded it. The result is recorded at once, since other steps
+        may take longer.
         """
         step, context = sibling.step, sibling.context
         failure = self._name_of_failure(sibling)
@@ -279,15 +282,15 @@ class WorkflowRound:
             context.parts.append(part)
 
     def _name_of_failure(self, sibling: Sibling) -> str:
-        """Return the name under which the failure of a step is recorded.
+        """Return the name under which a step's failure is recorded.
 
-        A retry of the run by a person tries a failed step again, so its failure has another name.
+        A retry of the run by a person tries a failed step again, so its failure gets another name.
         """
         name = f"{sibling.step.key}-failed{self._context.retried}"
         return f"{SCOPE}{name}" if name in sibling.keys else name
 
     def _recorded(self, entry: JournalEntry, sibling: Sibling) -> JournalEntry:
-        """Record the entry of a step before its round's commit, and return what is recorded."""
+        """Record a step's entry before its round's commit, and return the record."""
         step, context = sibling.step, sibling.context
         name = step.key if entry.error is None else self._name_of_failure(sibling)
         text = canonical(sibling.with_beside(entry.told()))
@@ -318,7 +321,7 @@ class WorkflowRound:
             return JournalEntry.failed(step.key, "step", error, args, step.of)
 
     def _is_over(self, step: StepRequest, error: Exception, own: RoundContext) -> bool:
-        """Return whether a step that raised this error is not tried again.
+        """Return whether a failed step is not tried again.
 
         Args:
             own: the context of the step.
@@ -338,7 +341,7 @@ class WorkflowRound:
         return not context.may_retry(error, policy) or is_out_of_time(step, own)
 
     def _ask_or_wait(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
-        """Ask what a function asks people at the same time, or else begin its first wait."""
+        """Ask a function's pending questions, or else begin its first wait."""
         if not isinstance(pending[0], AskRequest):
             return self._wait(pending[0])
         questions = [each for each in pending if isinstance(each, AskRequest)]
@@ -376,7 +379,7 @@ class JournalOnlyRound(WorkflowRound):
     """A round that carries nothing out: it ends where its journal ends."""
 
     def perform(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
-        """Return the end of the round, whatever the function waits for."""
+        """Return the end of the round, whatever is pending."""
         return Advance(self.node)
 
     def check_answer(self, pending: Sequence[Request]) -> None:
@@ -384,7 +387,7 @@ class JournalOnlyRound(WorkflowRound):
 
 
 def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
-    """Return what the runtime has to know before a round that carries out these steps."""
+    """Return the runtime's settings for a round of these steps."""
     plans = [step.plan() for step in steps]
     limits = [plan["timeout"] for plan in plans if "timeout" in plan]
     timeout = {"timeout": max(limits)} if len(limits) == len(plans) else {}
@@ -396,10 +399,10 @@ def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
 
 
 def _retry_of_all(retries: Sequence[Retry]) -> Retry:
-    """Return the policy of a round that carries out several steps, some with their own policies.
+    """Return the retry policy of a round with several steps. Some of them have their own policies.
 
-    Each step says by its own policy whether it is tried again (``WorkflowRound._is_over``), so that
-    of the round never ends it. The waits are the longest that a step wants.
+    Each step decides by its own policy whether it is retried (``WorkflowRound._is_over``), so the
+    round's policy never ends it. The waits are the longest ones of all steps.
     """
 
     def longest(name: str) -> Any:

@@ -23,12 +23,12 @@ from perdure.flows.workflows.journal import MARKS, Diverged, JournalEntry, Kind
 from perdure.flows.workflows.loop import ReplayLoop
 from perdure.flows.workflows.requests import Request
 
-#: Settles what a function asks for, in a round: returns entries, or the outcome of the round.
+#: Settles the requests of a function in a round: returns entries, or the outcome of the round.
 Perform = Callable[[Sequence[Request]], list[JournalEntry] | Outcome]
 
 
 class Suspended(BaseException):
-    """The end of a round in the middle of its function. No code may catch it and continue.
+    """The end of a round inside its function. No code may catch it and continue.
 
     Args:
         result: the outcome of the round, or the error with which it failed.
@@ -55,12 +55,12 @@ class _Script:
     ) -> None:
         self.context, self._strict = context, strict
         self.changed: list[str] = []
-        #: The first error by which the function is known to do something else than its journal.
+        #: The first error that shows the function departing from its journal.
         self._divergence: Diverged | None = None
         #: By name and digest, the entries of steps whose arguments differ now.
         self._suspects: dict[tuple[str, str], str] = {}
         self._journal = journal
-        #: Where this round collects what the function notes. Each round has its own list.
+        #: The marks of the function in this round. Each round has its own list.
         self.marks: list[JournalEntry] = []
         self._known = {entry.key: entry for entry in journal}
         #: Keys of the entries that the function has not asked for yet.
@@ -85,14 +85,14 @@ class _Script:
         return self._known.get(key)
 
     def is_replaying(self) -> bool:
-        """Return whether the journal has entries that the function has not come to."""
+        """Return whether the journal has entries not reached yet."""
         return bool(self._left)
 
     def is_ahead(self, kind: Kind, name: str, of: str) -> bool:
-        """Return whether the journal has such an entry that the function has not come to yet.
+        """Return whether the journal has such an entry ahead. The function has not reached it yet.
 
         Args:
-            of: the digest of its arguments.
+            of: the digest of the arguments.
         """
         ahead = (self._known[key] for key in self._left)
         return any(
@@ -100,10 +100,10 @@ class _Script:
         )
 
     def seed(self) -> str:
-        """Return what the chance of this line of the function begins with.
+        """Return the random seed of this line of the function.
 
-        It is the id of the run that came to the line for the first time: of a fork, another one
-        before the last of the steps that it has taken over. Behind a restart, a number follows.
+        It begins with the id of the run that first reached the line. In a fork, that is another
+        run, until the last of the copied steps is read. After a restart, a number follows.
         """
         for run_id, keys in self._origins:
             if any(key in self._left for key in keys):
@@ -111,7 +111,7 @@ class _Script:
         return f"{self.context.run_id}{self._generation}"
 
     def check_thread(self, what: str) -> None:
-        """Raise FatalError unless the function itself asks for something, in its own thread."""
+        """Raise FatalError unless the function itself asks, in its own thread."""
         raise NotImplementedError
 
     def _of_another_thread(self, what: str) -> FatalError:
@@ -128,7 +128,7 @@ class _Script:
         self.marks.append(entry)
 
     def _take(self, request: Request) -> JournalEntry | None:
-        """Return the committed entry for a request, or None if there is none.
+        """Return the committed entry for a request. None if there is none.
 
         Raises:
             Diverged: the entry is of another kind.
@@ -144,7 +144,7 @@ class _Script:
         return entry
 
     def _note_other_arguments(self, request: Request, entry: JournalEntry) -> None:
-        """Note that a step has other arguments than its entry in the journal.
+        """Note that a step's arguments differ from its journal entry.
 
         Raises:
             Diverged: these are the arguments of another entry, or the workflow is strict.
@@ -157,18 +157,18 @@ class _Script:
         self.changed.append(request.key)
 
     def check_new(self, requests: Iterable[Request]) -> None:
-        """Raise Diverged if a step that is asked for has the arguments of another one's entry.
+        """Raise Diverged if a new step has another entry's arguments.
 
-        The other one's result was then given to a step that it does not belong to.
+        That entry's result would have been given to a step that it does not belong to.
         """
         for each in requests if self._suspects else ():
             if (key := self._suspects.get((_name_of(each.key), each.of))) is not None:
                 raise self.diverged(f"{each.key} with the arguments with which {key} was done")
 
     def diverged(self, wants: str) -> Diverged:
-        """Return the error for a function that asks for something else than its journal has."""
+        """Return the error for a request that the journal does not have next."""
         if self._divergence is not None:
-            return self._divergence  # What follows from it would hide the cause.
+            return self._divergence  # Errors that follow from it would hide the cause.
         was = [key for key, entry in self._known.items() if entry.kind not in MARKS]
         self._divergence = Diverged(
             f"run {self.context.run_id}, step {self.context.step}: the workflow's function does "
@@ -185,7 +185,7 @@ class PlainScript(_Script):
     """A plain function.
 
     Args:
-        perform: settles what the function asks for.
+        perform: settles the function's requests.
     """
 
     def __init__(
@@ -201,15 +201,15 @@ class PlainScript(_Script):
         self.suspended: Suspended | None = None
 
     def check_thread(self, what: str) -> None:
-        """Raise FatalError unless the function itself asks for something, in its own thread."""
+        """Raise FatalError unless the function itself asks, in its own thread."""
         if get_ident() != self._thread:
             raise self._of_another_thread(what)
 
     def ask_for(self, requests: Sequence[Request]) -> list[JournalEntry]:
-        """Return the entries for what the function asks for, in order.
+        """Return the entries for the function's requests, in order.
 
         Raises:
-            Suspended: they are not there yet, and the round ends; or it failed.
+            Suspended: the entries are not available yet, and the round ends; or it failed.
         """
         if self.suspended is not None:  # in a `finally`, at the end of the round
             raise self.suspended
@@ -240,7 +240,7 @@ class PlainScript(_Script):
 
 
 class LiveScript(_Script):
-    """A coroutine function, which asks for things and stands still until it has them."""
+    """A coroutine function. It makes requests and stands still until their results arrive."""
 
     def __init__(
         self, context: RoundContext, journal: Sequence[JournalEntry], strict: bool = False
@@ -257,10 +257,10 @@ class LiveScript(_Script):
         self._expected: dict[str, Coroutine[Any, Any, Any]] = {}
 
     def begin(self, coroutine: Any) -> None:
-        """Run the coroutine from its beginning, up to where its journal ends.
+        """Run the coroutine from its beginning, through its journal.
 
         Raises:
-            Diverged: it does not ask for what the journal has.
+            Diverged: its requests differ from the journal.
         """
         self._task = self._loop.create_task(coroutine)
         self._loop.settle()
@@ -274,12 +274,12 @@ class LiveScript(_Script):
             self.resolve(entry)
 
     def check(self) -> None:
-        """Raise Diverged if the coroutine does something else than its journal says."""
+        """Raise Diverged if the coroutine departs from its journal."""
         if self._divergence is not None:
             raise self._divergence
 
     def check_thread(self, what: str) -> None:
-        """Raise FatalError unless the function itself asks for something, in its own thread."""
+        """Raise FatalError unless the function itself asks, in its own thread."""
         if not self._loop.is_running():
             raise self._of_another_thread(what)
 
@@ -291,10 +291,10 @@ class LiveScript(_Script):
 
     @property
     def pending(self) -> list[Request]:
-        """What the coroutine waits for, in the order in which it asked.
+        """The pending requests of the coroutine, in the order of asking.
 
         Raises:
-            Diverged: it does something else than its journal says.
+            Diverged: the coroutine departs from its journal.
             FatalError: it waits for something else.
         """
         self.check()
@@ -310,20 +310,20 @@ class LiveScript(_Script):
 
     @property
     def left_out(self) -> list[str]:
-        """The keys of steps and waits that the coroutine never awaited, or not to their end.
+        """The keys of steps and waits never awaited to their end.
 
-        What was cancelled is not among them.
+        Cancelled ones are not included.
         """
         forgotten = (key for key, each in self._expected.items() if is_unbegun(each))
         unfinished = (key for key, (_, future) in self._waiting.items() if not future.done())
         return [*forgotten, *unfinished]
 
     def expect(self, request: Request, awaited: Coroutine[Any, Any, Any]) -> None:
-        """Note that the coroutine is going to await a request."""
+        """Note that the coroutine will await a request."""
         self._expected[request.key] = awaited
 
     def ask_for(self, requests: Sequence[Request]) -> asyncio.Future[Any]:
-        """Return the future of what the coroutine asks for: one request."""
+        """Return the future of the coroutine's request. ``requests`` has one."""
         if self._closed:
             raise asyncio.CancelledError  # in a `finally`, at the end of the round
         [request] = requests
@@ -341,10 +341,11 @@ class LiveScript(_Script):
         return future
 
     def _next_of_a_line(self, request: Request) -> JournalEntry | None:
-        """Return the entry for a request if it can be given at once, without standing still.
+        """Return the entry for a request if it is available at once.
 
-        So it is where the coroutine does one thing after the other: it waits for nothing else,
-        nothing else is ready to run, and the journal has this entry next.
+        The coroutine then does not stand still. This is so where the coroutine does one thing after
+        another: it waits for nothing else, nothing else is ready to run, and the journal has this
+        entry next.
         """
         if self._given == len(self._journal) or self._waiting or not self._loop.is_idle():
             return None
@@ -352,7 +353,7 @@ class LiveScript(_Script):
         return entry if (entry.key, entry.kind) == (request.key, request.kind) else None
 
     def resolve(self, entry: JournalEntry) -> None:
-        """Return to the coroutine what it has asked for, and run it until it stands still."""
+        """Return a result to the coroutine, and run it until it stands still."""
         request, future = self._waiting.pop(entry.key)
         if self._take(request) is None:
             self._known[entry.key] = entry
@@ -364,7 +365,7 @@ class LiveScript(_Script):
         """End the coroutine, wherever it stands. Return whether it let itself be ended."""
         self._closed = True
         for awaited in self._expected.values():
-            awaited.close()  # The round says what was never awaited. Python need not warn of it.
+            awaited.close()  # The round reports requests never awaited. Python need not warn.
         ends = True
         if self._task is not None and not self._task.done():
             self._task.cancel()
@@ -375,18 +376,18 @@ class LiveScript(_Script):
 
 
 def is_unbegun(coroutine: Coroutine[Any, Any, Any]) -> bool:
-    """Return whether a coroutine was never awaited, and no task of it was cancelled."""
+    """Return whether a coroutine was neither awaited nor cancelled."""
     return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 
 def _name_of(key: str) -> str:
-    """Return the name of a step or a wait, without the number that tells it from others."""
+    """Return the name of a step or a wait, without its number."""
     name, _, number = key.rpartition(".")
     return name if name and number.isdecimal() else key
 
 
 def _put(future: asyncio.Future[Any], entry: JournalEntry) -> None:
-    """Set a future to the result or the error of an entry."""
+    """Set a future to an entry's result or error."""
     if entry.error is None:
         future.set_result(entry.unpack())
         return

@@ -1,4 +1,4 @@
-"""What a person has decided about a step: its approval, or how a step in doubt has ended."""
+"""Decisions of a person about a step: its approval, or the outcome of a step in doubt."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ASKED = 10_000
 
 
 class Refused(PerdureError):
-    """A person refused a step, or said of a step in doubt that it has failed."""
+    """A person refused a step, or declared a step in doubt as failed."""
 
     code = "step-refused"
 
 
 def answered_key(context: RoundContext) -> str | None:
-    """Return the key of the question or the step about which a person has just answered, or None.
+    """Return the key of the question or step just answered. None if there is none.
 
-    An answer of before the last retry of the run led to its error, and may be left behind.
+    An answer from before the last retry of the run led to its error. It need not be used.
     """
     asked = context.asked
     if not (context.answered and isinstance(asked, Mapping)) or is_before_retry(asked, context):
@@ -42,7 +42,7 @@ def answered_key(context: RoundContext) -> str | None:
 
 
 def _is_decision(data: Any) -> bool:
-    """Return whether a question's data is that of a step's approval, or of a step in doubt.
+    """Return whether a question is about a step. It is a step's approval, or a step in doubt.
 
     A question that the function itself asks (``asks``) may be about an approval, too.
     """
@@ -52,7 +52,7 @@ def _is_decision(data: Any) -> bool:
 
 
 def explained(question: Interrupt, step: StepRequest, context: RoundContext) -> Interrupt:
-    """Return the question about a step with what the person has to know to decide it."""
+    """Return the question about a step, with facts for the decision."""
     if not _is_decision(question.data):
         return question
     [kind] = question.data
@@ -63,7 +63,7 @@ def explained(question: Interrupt, step: StepRequest, context: RoundContext) -> 
 
 
 def with_valid_decision(context: RoundContext, step: StepRequest) -> RoundContext:
-    """Return the context with a decision that does not count any more marked as such.
+    """Return the context without decisions that no longer count.
 
     A decision before the last retry of the run led to its error, so it is left out. An approval
     counts only for the arguments that the person saw, so the person is asked again about others.
@@ -89,7 +89,7 @@ def accepted_result(step: StepRequest, result: Any, context: RoundContext) -> An
     """Return a step's result.
 
     Raises:
-        Refused: a person has said that there is none.
+        Refused: a person has declared the step as failed.
     """
     if isinstance(result, Finish):
         raise FatalError(f"step {step.key} returned Finish; return a value instead")
@@ -104,5 +104,5 @@ def accepted_result(step: StepRequest, result: Any, context: RoundContext) -> An
 
 
 def refuse(words: str, by: str | None) -> NoReturn:
-    """Raise Refused with the words of the person who refused a step."""
+    """Raise Refused with the words of the refusing person."""
     raise Refused(f"{words} ({by})" if by else words)

@@ -28,9 +28,9 @@ class StepTimedOut(OutcomeUnknown):
 
 
 def is_out_of_time(step: StepRequest, context: RoundContext) -> bool:
-    """Return whether one of several steps was tried for as long as its policy says (``within``).
+    """Return whether one of several steps has used up its policy's time (``within``).
 
-    For the only step of a round, the commit sees to it.
+    For the only step of a round, the commit checks it.
     """
     within = None if step.retry is None else step.retry.patience
     if within is None or not context.scope:

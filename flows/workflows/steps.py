@@ -1,4 +1,4 @@
-"""Steps, by which the function of a workflow does all that must not happen twice."""
+"""Steps: the effects of a workflow's function that must not happen twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perdure.flows.workflows.requests import Request
 
 #: The options of a question.
 ASK_OPTIONS = ("deadline", "default", "expects", "name")
-#: What a coroutine function awaits.
+#: The awaitable that a coroutine function awaits.
 Awaited = Coroutine[Any, Any, Any]
 #: Types that a step's result keeps, since JSON has them. A subclass comes back as its base: an enum
 #: of texts as a text.
@@ -31,13 +31,13 @@ _CURRENT: ContextVar[AsyncSteps | None] = ContextVar("steps", default=None)
 
 
 def current_steps() -> AsyncSteps | None:
-    """Return the steps of the coroutine function of a workflow that is being run, or None."""
+    """Return the steps of the running coroutine function. None outside of one."""
     return _CURRENT.get()
 
 
 @contextmanager
 def running(steps: AsyncSteps) -> Iterator[None]:
-    """Make these steps the current ones for the tasks that are created in the ``with`` block."""
+    """Make these steps the current ones. They apply to tasks created in the ``with`` block."""
     before = _CURRENT.set(steps)
     try:
         yield
@@ -46,7 +46,7 @@ def running(steps: AsyncSteps) -> Iterator[None]:
 
 
 class AwaitedScript(Script, Protocol):
-    """The coroutine that is being run, with its journal. What ``AsyncSteps`` asks."""
+    """The running coroutine with its journal, as ``AsyncSteps`` uses it."""
 
     def expect(self, request: Request, awaited: Awaited) -> None: ...
 
@@ -80,9 +80,9 @@ class Ask:
 
 
 class Steps(BaseSteps):
-    """What a plain function sees of its run. Each method blocks until its result is there.
+    """A plain function's view of its run. Each method blocks until its result is available.
 
-    A call that has to wait ends the round by an exception (a BaseException), and the function is
+    A call that must wait ends the round with an exception (a BaseException), and the function is
     run again from its beginning. So do only what may happen twice outside of steps, ``finally``
     included.
     """
@@ -97,9 +97,10 @@ class Steps(BaseSteps):
     def step(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any: ...
 
     def step(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call a function once, and return what it returns, whenever this function is run again.
+        """Call a function once, and return its result.
 
-        It is a round of the run. Its result is committed before the next step begins.
+        Later runs of this function get the same result. The call is a round of the run. Its result
+        is committed before the next step begins.
 
         Args:
             function: a plain function, or a coroutine function. If it has a parameter ``context``,
@@ -116,18 +117,18 @@ class Steps(BaseSteps):
 
         Raises:
             StepFailed: the function raised an exception, and is not tried again. An idempotent step
-                is tried as often as its ``retry`` says. Another is tried again only after
-                RetryableError, or after an error that ``on`` of its ``retry`` names.
+                is tried as often as its ``retry`` allows. Another step is tried again only after
+                RetryableError, or after an error listed in ``on`` of its ``retry``.
             InvalidFlow: an option is not valid.
         """
         return self._one(self._step(function, args, **options))
 
     def gather(self, steps: Iterable[Step | Ask]) -> list[Any]:
-        """Call several functions at the same time, and return their results in order.
+        """Call several functions concurrently, and return their results in order.
 
         They are carried out in one round, at most 16 at a time. Each result is kept as soon as it
-        is there. Then several questions are asked at the same time, each by a child run, so that
-        people answer them in any order. The function goes on when all are answered.
+        is available. Then several questions are asked at the same time, each by a child run, so
+        that people answer them in any order. The function goes on when all are answered.
 
         Raises:
             StepFailed: one has failed; the first of them in order. The others are carried out.
@@ -184,7 +185,7 @@ class Steps(BaseSteps):
     def wait_for(
         self, *signals: str, timeout: Duration | None = None, name: str | None = None
     ) -> Any:
-        """Wait for the first of these signals, without a worker.
+        """Wait for the first of some signals, without a worker.
 
         Returns:
             A mapping with ``signal``, ``payload`` and ``by``, or None if the time is over.
@@ -202,7 +203,7 @@ class Steps(BaseSteps):
         name: str | None = None,
         **options: Any,
     ) -> Any:
-        """Start another run, wait until it has ended, and return its answer.
+        """Start another run, wait for it, and return its answer.
 
         Args:
             timeout, on_failure: as for ``RoundContext.child``.
@@ -225,13 +226,15 @@ class Steps(BaseSteps):
         name: str | None = None,
         **options: Any,
     ) -> list[Any]:
-        """Start a run for each item, wait for them, and return a list with the answer of each.
+        """Start a run for each item, and return their answers.
 
-        With another ``wait`` than ``all``, the place of a run that has not succeeded, or has not
-        ended, is None. ``RoundContext.map`` also tells their errors.
+        It waits for the runs, and returns a list in the order of the items. With another ``wait``
+        than ``all``, the place of a run that has not succeeded, or has not ended, is None.
+        ``RoundContext.map`` also returns their errors.
 
         Args:
-            options: those of ``RoundContext.map``: ``goal``, ``inputs``, ``max_concurrency``, ...
+            options: the options of ``RoundContext.map``: ``goal``, ``inputs``, ``max_concurrency``,
+                ...
 
         Raises:
             StepFailed: with ``wait="all"``, one of them did not complete.
@@ -246,10 +249,10 @@ class Steps(BaseSteps):
 
 
 class AsyncSteps(BaseSteps):
-    """What a coroutine function sees of its run. ``asyncio.gather`` of steps is one round.
+    """A coroutine function's view of its run. ``asyncio.gather`` of steps is one round.
 
-    The methods are those of ``Steps``, to be awaited. The coroutine stands still while it waits. It
-    is run again from its beginning if another worker goes on with the run.
+    The methods are those of ``Steps``, but awaitable. The coroutine stands still while it waits. It
+    is run again from its beginning if another worker continues the run.
     """
 
     def __init__(self, script: AwaitedScript) -> None:
@@ -314,7 +317,7 @@ class AsyncSteps(BaseSteps):
         name: str | None = None,
         **options: Any,
     ) -> Awaited:
-        """Start another run and wait for its answer, as ``Steps.child`` does."""
+        """Start another run and return its answer, as ``Steps.child``."""
         options |= {"timeout": timeout, "on_failure": on_failure}
         return self._one(self._child(flow, goal, inputs, name, options))
 
@@ -327,7 +330,7 @@ class AsyncSteps(BaseSteps):
         name: str | None = None,
         **options: Any,
     ) -> Awaited:
-        """Start a run for each item and wait for their answers, as ``Steps.map`` does."""
+        """Start a run for each item, as ``Steps.map`` does. It waits for their answers."""
         return self._one(self._map(flow, items, name, wait, options))
 
     def _one(self, request: Request) -> Awaited:

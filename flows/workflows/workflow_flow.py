@@ -1,9 +1,9 @@
-"""WorkflowFlow, the flow whose rounds run a function, and ``@workflow``, which makes one.
+"""WorkflowFlow, whose rounds run a function. ``@workflow`` makes one.
 
-The function is run from its beginning in each round. What it has done before is in its journal
-(``journal``), so it comes to the first thing that it has not done. The round carries that out, and
-commits it. Where a run stays with its worker, a coroutine stands still between two rounds and is
-not run again.
+The function is run from its beginning in each round. Finished steps are in its journal
+(``journal``), so it reaches its first unfinished request. The round carries the request out, and
+commits it. While a run keeps its worker, a coroutine stands still between two rounds and is not run
+again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class WorkflowFlow(Flow):
         arguments: ``strict`` if a step must have the arguments with which it was carried out. With
             ``compare``, a live run keeps its results when new code passes other arguments, unless
             these belong to another step.
-        text: the key of the answer that people see, or a function that returns its text.
+        text: the answer's key that people see, or a function that returns its text.
     """
 
     function: ClassVar[Callable[..., Any]]
@@ -69,21 +69,21 @@ class WorkflowFlow(Flow):
 
     @property
     def fork_nodes(self) -> Sequence[str]:
-        """Both nodes: the function comes by its journal to where the run was."""
+        """Both nodes: the journal brings the function to where the run was."""
         return tuple(self.nodes)
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Run the function up to the first thing that it has not done, and do that."""
+        """Run the function to its first unfinished request, and settle it."""
         return self._play(WorkflowRound(node, context), context)
 
     def replay(self, context: RoundContext) -> int:
-        """Run the function up to the first thing that it has not done, and do nothing.
+        """Run the function to its first unfinished request, without effects.
 
         Returns:
             The number of entries of its journal.
 
         Raises:
-            Diverged: the function does not do what its journal says.
+            Diverged: the function departs from its journal.
             FatalError: the function raised an error.
         """
         journal_only = JournalOnlyRound(self.first_node, context)
@@ -102,7 +102,7 @@ class WorkflowFlow(Flow):
             return Renew(restart.inputs, values={})
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
-        """Return the retry policy of the next step, completed by the flow's."""
+        """Return the next step's retry policy, completed by the flow's."""
         own = retry_of((values.get(PLAN) or {}).get("retry"), "the next step")
         return own.over(self.retry) if own is not None else self.retry
 
@@ -116,7 +116,7 @@ class WorkflowFlow(Flow):
         return self.round_timeout_seconds if own is None else own + AFTER_STEP
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
-        """Return the end, with status ``unfinished``, of a run that has used up its cycles."""
+        """Return the end of a run that used up its cycles. Its status is ``unfinished``."""
         return End(output={"status": "unfinished"})
 
     def _play_plain(self, this_round: WorkflowRound, context: RoundContext) -> Outcome:
@@ -210,10 +210,10 @@ class WorkflowFlow(Flow):
     def _failed(
         self, this_round: WorkflowRound, context: RoundContext, error: Exception
     ) -> Outcome:
-        """Return the outcome of a round whose function raised an error, or raise it.
+        """Return the outcome after an error of the function, or raise it.
 
-        What the round has done is committed first. A step that failed is not: a retry of the run by
-        a person tries it again.
+        The finished steps of the round are committed first. A failed step is not committed: a retry
+        of the run by a person tries it again.
         """
         if this_round.new and all(entry.error is None for entry in this_round.new):
             return this_round.commit(this_round.node, {})
@@ -243,7 +243,7 @@ def _went_on(context: RoundContext) -> FatalError:
 
 
 def _check_awaited(script: LiveScript) -> None:
-    """Raise FatalError if the function ended without what it has asked for."""
+    """Raise FatalError if the function ended without awaiting its requests."""
     if script.left_out:
         raise FatalError(
             f"run {script.context.run_id}, step {script.context.step}: the workflow's function "
@@ -257,12 +257,12 @@ def workflow(name: F) -> F: ...
 @overload
 def workflow(name: str | None = None, **settings: Any) -> Callable[[F], F]: ...
 def workflow(name: Any = None, **settings: Any) -> Any:
-    """Register a function as a flow, each of whose steps is a round.
+    """Register a function as a flow. Each of its steps is a round.
 
     The function gets ``Steps`` (a coroutine function ``AsyncSteps``) as its first argument. Its
     other parameters are the inputs of a run, with their types. A parameter named ``goal`` gets the
-    goal, unless it has a default. What it returns is the run's answer, of the type in its signature
-    (``Answer``).
+    goal, unless it has a default. The return value is the run's answer, of the type in its
+    signature (``Answer``).
 
     Args:
         name: of the flow. None: that of the function.
@@ -318,7 +318,7 @@ def _is_input(name: str, inputs: type[BaseModel] | None) -> bool:
 
 
 def _answer_of(function: Callable[..., Any]) -> Any:
-    """Return the type of what a function returns, or None if it names no type that can be read."""
+    """Return the return type of a function. None if it has no type that pydantic can read."""
     kind = inspect.signature(function, eval_str=True).return_annotation
     if kind in (inspect.Signature.empty, Any, None):
         return None
@@ -330,7 +330,7 @@ def _answer_of(function: Callable[..., Any]) -> Any:
 
 
 def _inputs_of(function: Callable[..., Any], name: str) -> type[BaseModel] | None:
-    """Return the model of the inputs that a function's parameters describe, or None for none.
+    """Return the input model of a function's parameters. None if it has no inputs.
 
     Raises:
         InvalidFlow: it has no parameter for its steps, or a parameter that no input can fill.

@@ -87,9 +87,9 @@ TOLD_EVERY = 0.2
 
 @controller("model")
 class ModelController(Controller):
-    """A controller that makes one request to a model each round.
+    """A controller that sends one model request each round.
 
-    All it knows of the run is the round's context.
+    Its only knowledge of the run is the round's context.
 
     Args:
         settings: See ``settings.ModelSettings`` for all arguments.
@@ -158,24 +158,24 @@ class ModelController(Controller):
 
     @property
     def allowed_models(self) -> Sequence[str]:
-        """The names of the models of which a submission may choose one for its run."""
+        """The models that a submission can choose from."""
         return [each.model for each in self.settings.allowed_models or () if each.model]
 
     @cached_property
     def own_commands(self) -> tuple[CommandSpec, ...]:
-        """The commands by which the model uses the notes of earlier runs."""
+        """The commands that let the model use earlier runs' notes."""
         notes = self.settings.notes
         return () if notes is None else note_commands(notes.namespace, notes.commands)
 
     @property
     def missing(self) -> str | None:
-        """A sentence about packages that the model controller lacks here; None if it has all."""
+        """A sentence about missing packages of the model controller. None if all are installed."""
         return missing()
 
     async def decide(
         self, context: RoundContext
     ) -> Command | Interrupt | Turn | list[Command | BadReply]:
-        """Send one request to the model, and return the decision in its reply.
+        """Ask the model once, and return the decision in its reply.
 
         If the model already replied in text in this round and a person has answered, there is no
         request.
@@ -209,7 +209,7 @@ class ModelController(Controller):
         return decisions[0]
 
     async def _first_reply(self, names: ToolNames, context: RoundContext) -> tuple[Reply, bool]:
-        """Return the reply of the first model that gives one, and whether it was offered tools.
+        """Return the first reply of a model, and whether tools were offered.
 
         Raises:
             BadReply: The reply decides nothing.
@@ -239,7 +239,7 @@ class ModelController(Controller):
     async def _ask(
         self, candidate: Candidate, names: ToolNames, context: RoundContext
     ) -> tuple[Reply, bool]:
-        """Send the round's request to one model, and return its reply.
+        """Send the round's request to one model. Return its reply.
 
         Returns:
             The reply, and whether commands were offered as tools.
@@ -266,7 +266,7 @@ class ModelController(Controller):
         return reply, tools
 
     def _opened(self, target: Target, context: RoundContext) -> AbstractAsyncContextManager[Model]:
-        """Open the model of a target for the request of this round.
+        """Open a target's model for this round's request.
 
         Raises:
             ModelFailed: No stand-in has its name.
@@ -282,7 +282,7 @@ class ModelController(Controller):
         return opened(target, self.settings.reply, self.settings.timeout_seconds)
 
     def estimate(self, context: RoundContext) -> Mapping[str, float]:
-        """Return an estimate of what a request to the model in this round will cost, by budget.
+        """Return the estimated cost of this round's model request, by budget.
 
         See ``cost``.
         """
@@ -301,14 +301,14 @@ class ModelController(Controller):
         return amounts if money is None else {**amounts, "money": money}
 
     def prompt_for(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
-        """Return what a request to the model in this round contains, as JSON data for people."""
+        """Return this round's model request, as JSON data for people."""
         names = ToolNames(each["name"] for each in context.commands)
         has_tools = tools if self.settings.reply == "auto" else self.settings.reply == "tools"
         prompt = prompt_of(self.settings, context, names, has_tools)
         return {**prompt.data, "digest": prompt.digest}
 
     def messages(self, context: RoundContext, names: ToolNames, tools: bool) -> list[ChatMessage]:
-        """Build the chat messages of a request to the model in this round; see ``prompt_of``."""
+        """Build the chat messages of this round's model request; see ``prompt_of``."""
         return list(prompt_of(self.settings, context, names, tools).messages)
 
     async def _request_reply(
@@ -319,7 +319,7 @@ class ModelController(Controller):
         context: RoundContext,
         tools: bool,
     ) -> Reply:
-        """Send the round's request to the model, and charge its cost to the run's budgets."""
+        """Send the round's request. Charge its cost to the budgets."""
         provider = PROVIDERS.get(model.provider, model.provider[:200])
         context.traced.update(
             {OPERATION: CHAT, PROVIDER: provider, REQUEST_MODEL: model.name[:200]}
@@ -346,7 +346,7 @@ class ModelController(Controller):
         return replace(reply, dropped_to=prompt.dropped_to, compacts_to=prompt.compacts_to)
 
     def _check_price(self, model: Model, candidate: Candidate, context: RoundContext) -> None:
-        """Raise FatalError if a run limits money, but no price is known for its model.
+        """Raise FatalError if a money budget has no known price.
 
         This applies only to flows that set ``unpriced: refuse``.
         """
@@ -367,7 +367,7 @@ class ModelController(Controller):
     def _report_if_unpriced(
         self, reply: Reply, price: PriceKeys | None, context: RoundContext
     ) -> None:
-        """Report in a run's first event that its money budget has no effect.
+        """Report in the first event that a money budget is ineffective.
 
         This is so if no price is known for the model. A run without a money budget reports nothing.
         """
@@ -381,12 +381,12 @@ class ModelController(Controller):
             context.tell(unpriced=UNPRICED.format(model=reply.model[:200]))
 
     def _charge(self, reply: Reply, price: PriceKeys | None, context: RoundContext) -> None:
-        """Charge a model's reply to the run's budgets, and remember its usage for estimates."""
+        """Charge a model's reply to the budgets. Remember its usage for estimates."""
         usage = reply.usage
         self._report_if_unpriced(reply, price, context)
         context.tell(model=reply.model[:200])
         context.traced.update({RESPONSE_MODEL: reply.model[:200], FINISH_REASONS: (reply.ended,)})
-        if usage is None:  # the provider does not report what it charges
+        if usage is None:  # the provider does not report the charge
             context.spend(**self.estimate(context))
             return
         amount = money_of(usage, price)
@@ -403,7 +403,10 @@ class ModelController(Controller):
 
 
 def _traces_of(prompt: Prompt, context: RoundContext, tools: bool) -> dict[str, Any]:
-    """Return what an event tells of a prompt, so that it can be made again and compared."""
+    """Return the facts that identify a prompt in an event.
+
+    With them, it can be built again and compared.
+    """
     traces: dict[str, Any] = {"turns": len(context.history), "digest": prompt.digest}
     return traces if tools else {**traces, "tools": False}
 
@@ -413,14 +416,15 @@ def _listed(models: Any) -> Any:
 
 
 def _shower(context: RoundContext) -> Callable[[Piece], None]:
-    """Return a function that shows a model's incoming reply as live text, and as progress.
+    """Return a function that shows a model's incoming reply.
 
-    Progress is the end of the text. It is reported at most once in TOLD_EVERY seconds.
+    It shows live text, and reports progress. Progress is the end of the text. It is reported at
+    most once in TOLD_EVERY seconds.
     """
     last_report, tail = 0.0, ""
 
     def show(piece: Piece) -> None:
-        """Show a piece of the reply, and report progress if no report is recent."""
+        """Show a piece of the reply. Report progress if no report is recent."""
         nonlocal last_report, tail
         context.stream(piece.text, piece.kind, piece.tool)
         if piece.kind == "arguments":

@@ -1,4 +1,4 @@
-"""The models that a round may ask, in order, and when it goes on to the next of them.
+"""The models that a round may ask, in order, and the conditions for trying the next model.
 
 A flow names them as ``models``. The run remembers which model answered, and asks it first in its
 next round.
@@ -21,9 +21,9 @@ from perdure.flows.core.names import suggest
 from perdure.flows.core.summaries import safe_text
 from perdure.flows.rounds.context import RoundContext
 
-#: The name of the run's value that tells the model which answered after others had failed.
+#: The name of the run's value with the model that answered after others had failed.
 IN_USE = "_model_in_use"
-#: Maximum characters of a model's error beside those of the others.
+#: Maximum characters of a model's error beside the errors of other models.
 ERROR_LENGTH = 300
 
 
@@ -40,7 +40,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """The name of the model in the flow, for events and errors."""
+        """The model's name in the flow, for events and errors."""
         return self.target.model or "the first model of the server"
 
 
@@ -56,7 +56,7 @@ class Failure:
 
 
 def candidates_of(settings: ModelSettings, context: RoundContext) -> list[Candidate]:
-    """Return the models that a round may ask, in the order in which it asks them.
+    """Return the models that a round may ask, in order.
 
     The first is the model that the run remembers, else its submission's choice, else the flow's
     first.
@@ -95,7 +95,7 @@ def _chosen(settings: ModelSettings, name: str) -> ModelKeys:
 
 
 def _candidate(keys: ModelKeys, settings: ModelSettings, context: RoundContext) -> Candidate:
-    """Return the model, the server and the key of one entry of a flow's models."""
+    """Return the model, server and key of an entry. The entry is one of the flow's models."""
     price = keys.price or settings.price
     if (name := stand_in_for(keys.model or context.endpoint.model)) is not None:
         return Candidate(Target(name), price)
@@ -106,9 +106,9 @@ def _candidate(keys: ModelKeys, settings: ModelSettings, context: RoundContext) 
 
 
 def goes_on(failure: Failure, fallback: FallbackKeys, context: RoundContext) -> bool:
-    """Return whether a round asks its next model after a request failed.
+    """Return whether a round asks its next model after a failure.
 
-    For a provider that is busy or away, this notes when it first was so in this step.
+    For a provider that is busy or away, this records when the wait began in this step.
     """
     failed = failure.failed
     match failed.kind:
@@ -130,12 +130,15 @@ def goes_on(failure: Failure, fallback: FallbackKeys, context: RoundContext) -> 
 
 
 def _counts(error: Exception) -> bool:
-    """Return whether an error of a busy provider is an attempt of the round, as a fake model's."""
+    """Return whether a busy provider's error counts as an attempt.
+
+    Only a fake model's error does.
+    """
     return isinstance(error, RetryableError) and error.counts
 
 
 def _is_patience_over(failure: Failure, seconds: float | None, context: RoundContext) -> bool:
-    """Return whether a provider has been busy or away for so long that the run asks another one."""
+    """Return whether a busy provider has used up the patience. The run then asks another model."""
     if seconds is None:
         return False
     if seconds == 0:
@@ -148,9 +151,9 @@ def _is_patience_over(failure: Failure, seconds: float | None, context: RoundCon
 
 
 def error_of(failures: Sequence[Failure]) -> Exception:
-    """Return the error that a round raises after the requests to all its models failed.
+    """Return the error of a round whose models all failed.
 
-    If one of them may answer later, the round waits for it.
+    If a model may answer later, the round waits for it.
     """
     errors = [failure.failed.error for failure in failures]
     if len(errors) == 1:

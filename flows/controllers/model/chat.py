@@ -45,7 +45,7 @@ class AttachedFile:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A message to the model, from a person or from the runtime.
+    """A message to the model, from a person or the runtime.
 
     Attributes:
         files: Files between its texts, in their order.
@@ -64,8 +64,8 @@ class AssistantMessage:
 
     Attributes:
         text: The text of the reply.
-        calls: The calls that it made.
-        kept: The provider's own form of the reply; empty if that contains no more.
+        calls: The calls of the reply.
+        kept: The provider's own form of the reply; empty if it adds nothing.
     """
 
     text: str
@@ -75,7 +75,7 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class AnswerMessage:
-    """The result of a call. ``call`` and ``name`` are those of the call."""
+    """The result of a call. ``call`` and ``name`` identify the call."""
 
     call: str
     name: str
@@ -92,8 +92,8 @@ class Usage:
     Attributes:
         money: The cost in US dollars; None if no price is known.
         cached_tokens: The part of the input that was read from the provider's cache.
-        cache_write_tokens: The part of the input that was written to it.
-        money_uncached: What it had cost without the cache. None for ``money``.
+        cache_write_tokens: The part of the input that was written to the provider's cache.
+        money_uncached: The cost without the cache. None: the same as ``money``.
     """
 
     input_tokens: int
@@ -109,8 +109,8 @@ class Reply:
     """A model's reply.
 
     Attributes:
-        text: Its text besides the calls.
-        calls: The calls in the order in which it made them.
+        text: The text besides the calls.
+        calls: The calls in their order.
         usage: None if the provider did not report it.
         model: The name of the model that answered.
         ended: Why it ended: ``stop``, ``length`` (the token limit was reached), ``tool_call``,
@@ -118,9 +118,9 @@ class Reply:
         thinking: Its reasoning, for people. It is never sent back as the model's text.
         kept: The provider's own form of the reply, to be sent back. Empty if text and calls are
             complete.
-        refusal: Why the model or its provider refuses to continue, in their words; empty if they do
-            not.
-        fault: What the provider found wrong with the model's output; empty if nothing.
+        refusal: Why the model or its provider refuses to continue, in their words. Empty without a
+            refusal.
+        fault: The fault that the provider found in the model's output. Empty if it found none.
         dropped_to: The number of the turn after the gap, if the window of the request had just
             dropped. See ``history_window``.
         compacts_to: The number of the turn after the next gap, if the reply is a summary.
@@ -170,7 +170,7 @@ class ModelFailed(Exception):
     Args:
         error: The error to raise: RetryableError, FatalError or BadReply.
         billed: Whether the provider may charge for the request without having reported the amount.
-        kind: Why it failed. None: as the error says.
+        kind: Why it failed. None: derived from the error.
     """
 
     def __init__(self, error: Exception, billed: bool, kind: FailureKind | None = None) -> None:
@@ -187,7 +187,7 @@ def _kind_of(error: Exception) -> FailureKind:
 
 
 class Piece(NamedTuple):
-    """A piece of a reply that is still coming in.
+    """A piece of a reply while it arrives.
 
     Attributes:
         kind: ``text``, ``thinking``, or ``arguments`` of a tool call (JSON).
@@ -200,15 +200,15 @@ class Piece(NamedTuple):
 
 
 class Model(Protocol):
-    """A model that makes one request for each call, and never retries by itself."""
+    """A model that sends one request per call, without retries."""
 
     @property
     def name(self) -> str:
-        """The name of the language model in requests to its provider."""
+        """The model's name in requests to its provider."""
 
     @property
     def provider(self) -> str:
-        """The name of the model's provider in the model library."""
+        """The model's provider in the model library."""
 
     @property
     def has_tools(self) -> bool:
@@ -221,7 +221,7 @@ class Model(Protocol):
         settings: RequestSettings,
         on_piece: Callable[[Piece], None],
     ) -> Reply:
-        """Send one request to the language model, and return its reply.
+        """Send one request to the model, and return its reply.
 
         Args:
             tools: ``name``, ``description`` and ``parameters`` (a JSON schema) of each.

@@ -1,7 +1,7 @@
 """The cost of requests to a model: prices of tokens, and estimates before a request is made.
 
-Prices are the flow's own, else those of the model library's price list. An estimate is rather too
-high than too low.
+Prices come from the flow, else from the model library's price list. An estimate is rather too high
+than too low.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ UNPRICED = (
 
 
 def money_of(usage: Usage, price: PriceKeys | None) -> float | None:
-    """Return what a finished request to a model cost in US dollars.
+    """Return the cost of a finished request in US dollars.
 
-    The flow's price has precedence over what the provider or the price list says.
+    The flow's price has precedence over those of the provider and the price list.
 
     Returns:
         None if no price is known.
@@ -48,9 +48,9 @@ def money_of(usage: Usage, price: PriceKeys | None) -> float | None:
 
 
 def money_uncached_of(usage: Usage, price: PriceKeys | None) -> float | None:
-    """Return what a finished request to a model had cost if nothing had been cached.
+    """Return the cost of a finished request without a cache.
 
-    The next request may find nothing in the cache, so its estimate is made of this.
+    The next request may find nothing in the cache, so its estimate uses this cost.
     """
     if price is not None:
         return (usage.input_tokens * price.input + usage.output_tokens * price.output) / MILLION
@@ -60,7 +60,7 @@ def money_uncached_of(usage: Usage, price: PriceKeys | None) -> float | None:
 def price_of(
     target: Target, tokens_in: float, tokens_out: float, price: PriceKeys | None = None
 ) -> float | None:
-    """Return what a request to a model with this number of tokens would cost in US dollars.
+    """Return the price of this many tokens in US dollars. It is the cost of a request to the model.
 
     Returns:
         None if no price is known.
@@ -95,7 +95,7 @@ LAST = "_model"
 
 
 def first_estimate(prompt_bytes: int, max_tokens: int | None) -> dict[str, float]:
-    """Return an estimate of what a run's first request to a model will spend, by budget.
+    """Return the estimated spending of a run's first request, by budget.
 
     It covers all bytes of the prompt, and a reply of ``max_tokens`` (or REPLY_TOKENS).
     """
@@ -105,9 +105,9 @@ def first_estimate(prompt_bytes: int, max_tokens: int | None) -> dict[str, float
 def next_estimate(
     last: Sequence[Any], context: RoundContext, max_tokens: int | None
 ) -> dict[str, float]:
-    """Return an estimate of what a run's next request to a model will spend, by budget.
+    """Return the estimated spending of a run's next request, by budget.
 
-    It is based on the last request's numbers, what was added since, and twice the last reply.
+    It uses the last request's numbers, the turns added since, and twice the last reply.
     """
     read, wrote, money, turns = last
     added = sum(_bytes_of_turn(turn) for turn in context.history[int(turns) :])
@@ -120,7 +120,7 @@ def next_estimate(
 
 
 def figures(usage: Usage, price: PriceKeys | None, context: RoundContext) -> list[float | None]:
-    """Return the numbers of a finished request to a model from which the next one is estimated.
+    """Return a finished request's numbers for the next estimate.
 
     They are input tokens, output tokens, money without a cache, and the length of the run's
     history.

@@ -1,4 +1,4 @@
-"""Names of models that workers without a server of their own cannot ask, for `perdure flows check`.
+"""Models that workers without a server cannot ask, for `perdure flows check`.
 
 A flow file with such a name is valid: a worker may have a server (``model_url``) that knows it.
 """
@@ -16,9 +16,10 @@ from perdure.flows.controllers.model.stand_ins import fault_of_stand_in
 
 
 def doubtful_models(settings: ModelSettings) -> Iterator[str]:
-    """Yield a sentence for each model that a worker without ``model_url`` cannot ask.
+    """Yield a sentence for each model that needs ``model_url``.
 
-    Only providers are looked at: they may have models that this release does not know.
+    A worker without this setting cannot ask it. Only providers are checked: they may have models
+    that this release does not know.
     """
     if missing() is not None:
         return

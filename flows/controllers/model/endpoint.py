@@ -44,7 +44,7 @@ class Target:
 
     @property
     def limits(self) -> str:
-        """An id that is equal for requests to models that share a provider's rate limits.
+        """An id of the rate limits that a model's requests share.
 
         It is a hash of endpoint, model and key, so it reveals none of them.
         """
@@ -53,7 +53,7 @@ class Target:
         ).hexdigest()[:16]
 
     def secret(self) -> str | None:
-        """Return the API key for the model, read from the environment now.
+        """Return the API key, read from the environment now.
 
         Returns:
             None if no key is configured.
@@ -66,7 +66,7 @@ class Target:
         return (os.environ.get(DEFAULT_KEY) or None) if self.by_default else None
 
     def secrets(self) -> list[str]:
-        """Return the API keys, passwords and other secrets here that no text may show."""
+        """Return the secrets that no text may show. They are API keys, passwords and the like."""
         named = os.environ.get(self.key.removeprefix("env:"), "") if self.key else ""
         urls = [
             self.url,
@@ -86,7 +86,7 @@ class Target:
 
 
 def target_of(model: str | None, url: str | None, key: str | None, endpoint: Endpoint) -> Target:
-    """Return the model, the server and the key that a flow's requests use.
+    """Return the model, server and key of a flow's requests.
 
     The flow's own ``model``, ``url`` and ``key`` have precedence over the worker's. A server
     configured in the flow gets only a key configured in the flow: a worker's key is for the
@@ -111,9 +111,10 @@ def target_of(model: str | None, url: str | None, key: str | None, endpoint: End
 
 
 def is_of_a_provider(model: str) -> bool:
-    """Return whether a model's name has a prefix that is a provider known to the model library.
+    """Return whether a model's name has a known provider prefix.
 
-    Many servers' own model names contain a colon too (``llama3:8b``).
+    The model library knows the provider. Many servers' own model names contain a colon too
+    (``llama3:8b``).
     """
     provider, colon, _ = model.partition(":")
     if not colon:

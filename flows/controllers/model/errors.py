@@ -1,4 +1,4 @@
-"""The meaning of a provider's error, and of a model's refusal, for the run.
+"""The meaning of provider errors and model refusals for the run.
 
 A provider's error decides whether to retry, when, and whether the request may be charged. After a
 refusal the run ends, or a person is asked.
@@ -30,8 +30,8 @@ TOLD = 1000
 #: and a server that cannot be reached, does not count as a failed attempt (``counts=False``),
 #: unless the request may be charged.
 LATER = frozenset({408, 409, 425, 429})
-#: HTTP statuses that mean "not this model, or not with this key". Some providers answer 400 for a
-#: model that they do not have, or have no more, and say so in the text.
+#: HTTP statuses that mean "not this model, or not with this key". Some providers answer 400 for an
+#: unknown or retired model, and say so in the text.
 GONE = frozenset({401, 402, 403, 404, 410})
 UNKNOWN_MODEL = re.compile(
     r"\bmodel\b.{0,200}(not (found|exist)|unknown|identifier is invalid|decommissioned|retired"
@@ -79,7 +79,7 @@ def failed(
     reply_format: str = "",
     has_answered: bool = True,
 ) -> ModelFailed:
-    """Translate an exception of a request to a model into the error that the round raises.
+    """Translate an exception of a model request into the round's error.
 
     The result also says whether the provider may charge for the request. Its text contains no
     secret.
@@ -164,7 +164,7 @@ def _translate_status(
 
 
 def _translate_connection_error(error: BaseException, text: str, model: str) -> ModelFailed:
-    """Translate a connection that was not made, that broke, or whose server is not trusted."""
+    """Translate a failed, broken or untrusted connection to an error."""
     if any(isinstance(each, ssl.SSLCertVerificationError) for each in _chain(error)):
         return ModelFailed(
             FatalError(f"model {model}: the server's certificate is not trusted: {text}"),
@@ -178,9 +178,9 @@ def _translate_connection_error(error: BaseException, text: str, model: str) -> 
 
 
 def no_reply(body: bytes, error: BaseException, model: str, secrets: Iterable[str]) -> ModelFailed:
-    """Return the error for a model's server that answered 200 with a page or an error, not a reply.
+    """Return the error for a 200 response without a reply.
 
-    No model was used, so nothing is charged.
+    The model's server answered with a page or an error. No model was used, so nothing is charged.
     """
     text = _message_in(body.decode("utf-8", "replace").strip()) or _error_text(error, secrets)
     shown = safe_text(scrubbed(text, secrets), TOLD)
@@ -193,7 +193,7 @@ def no_reply(body: bytes, error: BaseException, model: str, secrets: Iterable[st
 
 
 def _advice(status: int, text: str, reply_format: str) -> str:
-    """Return a hint how the flow's author can mend a provider's error; empty if none is known."""
+    """Return a hint for mending a provider's error. Empty if none is known."""
     if reply_format != "json" and status in (400, 404, 422) and NO_TOOLS.search(text):
         return " (for a model without tools, set `reply: json`)"
     if status in (401, 403):
@@ -222,7 +222,7 @@ def _error_text(error: BaseException, secrets: Iterable[str]) -> str:
 
 
 def _message_in(body: Any) -> str:
-    """Return the error message inside the body with which a model provider answered.
+    """Return the error message in a provider's response body.
 
     Most bodies look like ``{"error": {"message": ...}}`` or similar.
     """
@@ -236,7 +236,7 @@ def _message_in(body: Any) -> str:
 
 
 def _read(body: Any) -> Any:
-    """Return the body of a provider's error response as data, parsed if it is JSON text."""
+    """Return an error body as data, parsed if it is JSON."""
     if not isinstance(body, str) or not body.lstrip().startswith("{"):
         return body
     try:
@@ -246,7 +246,7 @@ def _read(body: Any) -> Any:
 
 
 def _failed_call(body: Any) -> str | None:
-    """Return the model's tool call that the provider refused, because it does not fit its schema.
+    """Return the tool call that the provider refused. It does not fit the tool's schema.
 
     Returns:
         None if the provider refused something else.
@@ -260,7 +260,7 @@ def _failed_call(body: Any) -> str | None:
 
 
 def _cannot_be_sent(error: BaseException, has_answered: bool) -> bool:
-    """Return whether a request to a model failed before it was sent, and would always fail so.
+    """Return whether an unsent request would fail again each time.
 
     A setting or a credential is missing or wrong then.
     """
@@ -276,12 +276,12 @@ def _cannot_be_sent(error: BaseException, has_answered: bool) -> bool:
 
 
 def _never_sent(error: BaseException) -> bool:
-    """Return whether a request to a model was never sent, because no connection was made."""
+    """Return whether a request failed because no connection was made."""
     return any(getattr(each, "phase", None) in ("pool", "connect") for each in _chain(error))
 
 
 def _chain(error: BaseException) -> Iterable[BaseException]:
-    """Yield an exception, then the exception that caused it, and so on."""
+    """Yield an exception and its causes, outermost first."""
     current: BaseException | None = error
     seen: set[int] = set()
     while current is not None and id(current) not in seen:
@@ -297,7 +297,7 @@ REFUSAL = "refusal"
 
 
 def refused(reply: Reply, becomes: str) -> Interrupt:
-    """Return the question that asks a person how to go on after the model refused.
+    """Return the question to a person after a model's refusal.
 
     Raises:
         FatalError: The flow does not set ``refusal: ask``, so the refusal ends the run.
@@ -312,7 +312,7 @@ def refused(reply: Reply, becomes: str) -> Interrupt:
 
 
 def after_refusal(context: RoundContext) -> list[ChatMessage]:
-    """Return the chat message that gives the model a person's answer to its refusal.
+    """Return the message with a person's answer to a refusal.
 
     Returns:
         A list of this message. It is empty if no refusal was answered.

@@ -1,4 +1,4 @@
-"""Files in a request to a model: which ones it shows, where, and what they cost.
+"""Files in a model request: which files it shows, where, and their cost.
 
 Messages have references to files. The bytes are loaded when the request is made, and stored with no
 turn.
@@ -40,7 +40,7 @@ Form = Literal["picture", "document", "text"]
 
 
 def form_of(media_type: str) -> Form | None:
-    """Return in which form a model sees a file, or None if no model takes such files."""
+    """Return the form in which a model sees a file. None if no model takes such files."""
     if media_type in PICTURES:
         return "picture"
     if media_type == PDF:
@@ -49,7 +49,7 @@ def form_of(media_type: str) -> Form | None:
 
 
 def tokens_of(file: FileReference | File) -> float:
-    """Return the estimated number of tokens that a file takes in a request."""
+    """Return the estimated tokens of a file in a request."""
     size = len(file.content) if isinstance(file, File) else file.bytes
     match form_of(file.media_type):
         case "picture":
@@ -63,7 +63,7 @@ def tokens_of(file: FileReference | File) -> float:
 
 
 def message_with(text: str, references: Iterable[FileReference]) -> UserMessage:
-    """Return a user message of a text and files, each below a line with its name.
+    """Return a user message with files, each below its name.
 
     A file that no model takes has the line only, so that the model can name it to a command.
     """
@@ -78,7 +78,7 @@ def message_with(text: str, references: Iterable[FileReference]) -> UserMessage:
 
 
 def shown_files(references: Iterable[FileReference]) -> list[UserMessage]:
-    """Return the user message that shows the files which commands returned.
+    """Return the user message that shows files of commands.
 
     Returns:
         A list of this message. It is empty if there are no files that a model takes.
@@ -88,13 +88,13 @@ def shown_files(references: Iterable[FileReference]) -> list[UserMessage]:
 
 
 def loaded(messages: Sequence[ChatMessage], context: RoundContext) -> Sequence[ChatMessage]:
-    """Return the messages of a request with the bytes of their files.
+    """Return a request's messages with the bytes of their files.
 
-    If all are too large together, the oldest of those that commands returned are left out. So are
-    files that the run has no more.
+    If all files together are too large, the oldest files of commands are left out. So are deleted
+    files of the run.
 
     Raises:
-        FatalError: A file that was submitted with the run is not there.
+        FatalError: A file that was submitted with the run is missing.
     """
     if not any(isinstance(each, UserMessage) and each.files for each in messages):
         return messages
@@ -112,7 +112,10 @@ def loaded(messages: Sequence[ChatMessage], context: RoundContext) -> Sequence[C
 
 
 def _fitting(messages: Sequence[ChatMessage], submitted: set[str]) -> set[str]:
-    """Return the names of the files that fit into one request: the submitted, then the newest."""
+    """Return the names of the files that fit into a request.
+
+    Submitted files come first, then the newest.
+    """
     references = [
         each.file
         for message in messages

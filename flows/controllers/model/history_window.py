@@ -57,7 +57,7 @@ class WindowView:
 
     Attributes:
         first: The groups before the gap.
-        left_out: The number of turns in the gap, with those that the run no longer has.
+        left_out: The number of turns in the gap, including turns deleted from the run.
         last: The groups after the gap.
         dropped_to: The number of the turn after the gap, if the window has just dropped.
         compacts_to: The number of the turn after the next gap, if a summary is due before it.
@@ -81,7 +81,7 @@ class _Placed(NamedTuple):
 
 
 class _Newest(NamedTuple):
-    """The newest groups of a history, newest first, without summaries.
+    """The newest groups of a history, newest first. Summaries are left out.
 
     Attributes:
         has_gap: Whether older ones are left out. If the window overflows, the last group is the
@@ -103,21 +103,21 @@ def shown(
     tokens_of: Callable[[Group], float],
     compacts: bool = False,
 ) -> WindowView:
-    """Choose the turns of a run's history that a request to the model contains.
+    """Choose the turns of the history for a model request.
 
-    If not all fit, they are the oldest and the newest. No more of the history is read than
-    necessary. If the oldest are gone, it begins with the gap.
+    If not all fit, the oldest and the newest are chosen. No more of the history is read than
+    necessary. If the oldest are gone, the view begins with the gap.
 
     Args:
-        compacts: Whether a summary is due before the window drops. The request for it contains
-            what the request before it contained, and what came since.
+        compacts: Whether a summary is due before the window drops. The request for it contains the
+            turns of the last request, and all turns since.
     """
     oldest_room = window.tokens * FIRST_SHARE
     view = _view(history, window, tokens_of, oldest_room)
     is_drop = view.dropped_to is not None and view.left_out > 0  # else there is nothing to sum up
     if not compacts or not is_drop or is_summary((history[-1],)):
         return view
-    # What does not fit twice the window is not of the last request: the window was made smaller.
+    # The last request fits twice the window. If this one does not, the window was made smaller.
     wide = Window(window.first, 2 * window.last, 2 * window.tokens)
     whole = _view(history, wide, tokens_of, oldest_room)
     return view if whole.dropped_to is not None else replace(whole, compacts_to=view.dropped_to)
@@ -129,7 +129,7 @@ def _view(
     tokens_of: Callable[[Group], float],
     oldest_room: float,
 ) -> WindowView:
-    """Choose the turns, of which the oldest may take ``oldest_room`` tokens."""
+    """Choose the turns. The oldest may take ``oldest_room`` tokens."""
     newest = _newest(history, window, tokens_of)
     groups = newest.groups
     if not newest.has_gap:
@@ -157,7 +157,10 @@ def _view(
 def _newest(
     history: Sequence[Turn], window: Window, tokens_of: Callable[[Group], float]
 ) -> _Newest:
-    """Return the newest groups back to the last drop, to the beginning, or to what does not fit."""
+    """Return the newest groups that may fit.
+
+    They go back to the last drop, the beginning, or the first group that does not fit.
+    """
     newest: list[_Placed] = []
     begin, tokens = len(history), 0.0
     mark, summary = None, ""
@@ -177,18 +180,21 @@ def _newest(
 
 
 def _fitting(newest: Sequence[_Placed], most: int, room: float) -> int:
-    """Return how many of the newest groups fit into a number of groups and tokens, at least one."""
+    """Return how many newest groups fit, at least one.
+
+    ``most`` limits the groups, ``room`` their tokens.
+    """
     return max(1, sum(place.tokens_to_end <= room for place in newest[:most]))
 
 
 def is_summary(group: Group) -> bool:
-    """Return whether a group of the history is a summary of older turns."""
+    """Return whether a group is a summary of older turns."""
     command = group[0].command
     return command is not None and command.extras.get(SUMMARY) is True
 
 
 def _mark_of(group: Group) -> int | None:
-    """Return where the window of a reply's request begins, if the reply says so."""
+    """Return the first turn of a request's window after a drop. None if the reply has no mark."""
     command = group[0].command
     mark = None if command is None else command.extras.get(MARK)
     return mark if isinstance(mark, int) else None
@@ -199,7 +205,7 @@ def _shown(newest: Sequence[_Placed]) -> tuple[Group, ...]:
 
 
 def groups_of(turns: Sequence[Turn]) -> list[Group]:
-    """Return the turns of a history in groups, one group for each reply of the model."""
+    """Return turns in groups, one for each model reply."""
     groups: list[list[Turn]] = []
     for turn in turns:
         if begins(turn) or not groups:
@@ -209,12 +215,12 @@ def groups_of(turns: Sequence[Turn]) -> list[Group]:
 
 
 def begins(turn: Turn) -> bool:
-    """Return whether a turn of the history is the first that came from a reply of the model."""
+    """Return whether a turn is the first of a reply."""
     return turn.command is None or turn.command.part == 0
 
 
 def _backwards(history: Sequence[Turn]) -> Iterator[Group]:
-    """Yield the turns of a history in groups, one for each model reply, newest group first."""
+    """Yield the groups of a history, newest first. Each group is one model reply."""
     rest: list[Turn] = []
     oldest = forgotten_of(history)
     begin = len(history)
@@ -229,7 +235,7 @@ def _backwards(history: Sequence[Turn]) -> Iterator[Group]:
 
 
 def _forwards(history: Sequence[Turn], end: int) -> Iterator[Group]:
-    """Yield the turns before position ``end`` in groups, one for each model reply, oldest first."""
+    """Yield the groups before position ``end``, oldest first. Each group is one model reply."""
     rest: list[Turn] = []
     start = 0
     while start < end:

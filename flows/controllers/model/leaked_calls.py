@@ -1,4 +1,4 @@
-"""Calls of commands that a model's server leaves in the text of a reply.
+"""Tool calls that a model's server leaves in the reply's text.
 
 A server's parser of calls may fail, or not know the model. The call is then text in the model's
 own format. It is neither an answer nor a call that can be read safely.
@@ -36,7 +36,7 @@ _ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "params"
 
 
 def is_leaked_call(text: str, names: Collection[str]) -> bool:
-    """Return whether the text of a model's reply has a call that should have been a tool call.
+    """Return whether a reply's text contains a tool call.
 
     Args:
         names: The names of the tools that were offered.
@@ -53,7 +53,10 @@ def is_leaked_call(text: str, names: Collection[str]) -> bool:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """Yield the objects with which a JSON text begins: its first value, or the items of it."""
+    """Yield the JSON values at the beginning of a text.
+
+    They are the first value, or its items if it is a list.
+    """
     if not text.startswith(("{", "[")):
         return
     try:

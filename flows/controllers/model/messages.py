@@ -1,4 +1,4 @@
-"""A run's turns as chat messages. Every request builds them anew from the history.
+"""A run's turns as chat messages. Each request builds them from the history.
 
 For a model without tools, a part of the prompt describes the commands and the format of replies.
 """
@@ -42,7 +42,7 @@ The commands (name, what it does, JSON schema of its arguments):"""
 
 
 def instructions(commands: Sequence[Mapping[str, Any]]) -> str:
-    """Return the end of the system prompt for a model without tools.
+    """Return the system prompt's end for a model without tools.
 
     It lists the commands and describes the JSON format of a reply.
     """
@@ -63,7 +63,7 @@ Artifact = Callable[[str], str]
 
 
 def conversation_messages(messages: Iterable[ThreadMessage]) -> list[ChatMessage]:
-    """Convert the messages of the runs before a run in its thread to chat messages."""
+    """Convert messages of earlier runs in the thread to chat messages."""
     return [
         UserMessage(each.text) if each.role == "user" else AssistantMessage(each.text)
         for each in messages
@@ -73,7 +73,7 @@ def conversation_messages(messages: Iterable[ThreadMessage]) -> list[ChatMessage
 def history_messages(
     shown: WindowView, names: ToolNames, tools: bool, artifact: Artifact | None = None
 ) -> list[ChatMessage]:
-    """Convert the shown part of a run's history to chat messages for the model.
+    """Convert the shown part of the history to chat messages.
 
     A sentence replaces the turns that are left out, with the model's summary if there is one.
 
@@ -102,7 +102,7 @@ def history_messages(
 def group_messages(
     group: Group, names: ToolNames, tools: bool, artifact: Artifact | None = None
 ) -> list[ChatMessage]:
-    """Convert one reply of the model and the results of its commands to chat messages.
+    """Convert a model's reply and its command results to messages.
 
     These are an assistant message, and an answer to each of its calls.
     """
@@ -145,17 +145,17 @@ def _gap_text(shown: WindowView) -> str:
 
 
 def feedback_of(turn: Turn) -> Any:
-    """Return the feedback that a person gave on a turn of the run; None if there is none."""
+    """Return a person's feedback on a turn. None if the turn has none."""
     return None if turn.command is None else turn.command.extras.get(FEEDBACK)
 
 
 def feedback_message(feedback: Any) -> UserMessage:
-    """Convert a person's feedback to a chat message for the model."""
+    """Convert a person's feedback to a chat message."""
     return UserMessage(f"A person says: {text_of(feedback)}")
 
 
 def budget_message(budgets: Mapping[str, Budget]) -> list[ChatMessage]:
-    """Return a chat message that asks the model to finish, because a budget runs low.
+    """Return the message for low budgets: finish soon.
 
     Returns:
         A list of this message. It is empty if no budget runs low.
@@ -176,7 +176,7 @@ def budget_message(budgets: Mapping[str, Budget]) -> list[ChatMessage]:
 
 
 def merged(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
-    """Return chat messages with adjacent user messages merged into one.
+    """Return messages with adjacent user messages merged.
 
     Many local models require strictly alternating messages.
     """
@@ -203,7 +203,7 @@ def _joined(first: UserMessage, second: UserMessage) -> UserMessage:
 
 
 def bytes_of(messages: Iterable[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> int:
-    """Return the approximate size of a model request in bytes: its messages and its tools."""
+    """Return the approximate size of a model request in bytes. It counts messages and tools."""
     size = len(canonical(list(map(dict, tools))).encode("utf-8", "replace")) if tools else 0
     for message in messages:
         size += FRAME + len(message.text.encode("utf-8", "replace"))
@@ -230,7 +230,7 @@ def _assistant_message(
 
 
 def _provider_form(extras: Mapping[str, Any], artifact: Artifact | None) -> str:
-    """Return a stored reply of the model in the form in which its provider wants it sent back.
+    """Return a stored reply in its provider's form. The provider wants it sent back like that.
 
     Returns:
         An empty text if that form was not stored or no longer exists.
@@ -247,9 +247,9 @@ def _provider_form(extras: Mapping[str, Any], artifact: Artifact | None) -> str:
 
 
 def _answer_in_words(turn: Turn) -> list[ChatMessage]:
-    """Return the messages of an answer in words that did not end the run; empty for other turns.
+    """Return the messages of an answer that did not end the run. Empty for other turns.
 
-    The model has tools and called none, so the command ``finish`` was made of its words.
+    The model has tools and called none, so its text became the command ``finish``.
     """
     match turn:
         case Turn(
@@ -260,7 +260,7 @@ def _answer_in_words(turn: Turn) -> list[ChatMessage]:
 
 
 def _text_messages(turn: Turn, artifact: Artifact | None) -> list[ChatMessage]:
-    """Convert a turn whose command was not called as a tool to chat messages."""
+    """Convert a turn without a tool call to chat messages."""
     if turn.command is not None and MARK in turn.command.extras:
         person = answer_to(turn)
         reply = (
@@ -280,14 +280,17 @@ def _text_messages(turn: Turn, artifact: Artifact | None) -> list[ChatMessage]:
 
 
 def _files_in(observations: Iterable[Any]) -> list[UserMessage]:
-    """Return the message that shows the files of observations; an empty list if there are none."""
+    """Return the message that shows files of observations. The list is empty without files."""
     return shown_files(
         reference for observation in observations for reference in references_in(observation)
     )
 
 
 def _as_json(command: Command) -> str:
-    """Convert a command to the JSON text in which a model without tools replies, thoughts first."""
+    """Convert a command to a reply in JSON, thoughts first.
+
+    A model without tools replies in this form.
+    """
     fields = {**public(command.extras), "command": command.name, "command_args": dict(command.args)}
     return (
         "{"

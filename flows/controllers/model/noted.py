@@ -1,7 +1,7 @@
 """The notes of earlier runs in a prompt. They are read once in a run, so they do not change in it.
 
 A provider's cache holds the beginning of the last request. Notes that change in the middle of a run
-would make it useless. What the run remembers itself stands in its own turns.
+would make it useless. Notes written by the run itself are in its own turns.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ MOST_CHARACTERS, MOST_OF_ONE = 8_000, 1_000
 
 
 def notes_in_prompt(keys: NoteKeys | None, context: RoundContext) -> str:
-    """Return the message with the notes that a run's prompts show; empty if there are none.
+    """Return the message with notes for a run's prompts. Empty if there are no notes.
 
     Half of them fit the goal best, and the others are the newest.
 
     Raises:
-        FatalError: The run has not what the namespace of the notes names.
+        FatalError: The run lacks a fact that the namespace of the notes names.
     """
     if keys is None or not keys.shown:
         return ""

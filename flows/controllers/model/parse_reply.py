@@ -1,7 +1,7 @@
 """Conversion of a model's reply to decisions.
 
-Each of its calls becomes a command, or a BadReply that says what was wrong with it. A reply in
-words is text without a call of a command. The flow's key ``words`` decides what becomes of it.
+Each of its calls becomes a command, or a BadReply with its fault. A reply in words is text without
+a call of a command. The flow's key ``words`` decides how it is used.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ QUESTION = (
 
 
 def is_in_words(reply: Reply, names: ToolNames) -> bool:
-    """Return whether a model's reply is complete and only text, without a call of a command.
+    """Return whether a reply is complete and only text.
 
     Half a command in the JSON format does not count as text, nor does a call that the server left
     in the text.
@@ -61,14 +61,14 @@ def is_in_words(reply: Reply, names: ToolNames) -> bool:
 
 
 def saying(extras: Mapping[str, Any]) -> Command:
-    """Convert a model's reply that is only text to a command, so that the history can store it."""
+    """Convert a text-only reply to a command for the history."""
     return Command(SAY, {}, {**extras, MARK: True})
 
 
 def decided(
     words: Words, reply: Reply, extras: Mapping[str, Any], context: RoundContext
 ) -> Command | Interrupt | Turn:
-    """Return what the run does after the model replied with text and called no command.
+    """Return the decision for a text-only reply.
 
     With ``words: answer`` the text is the run's answer. With ``words: person`` a person is asked.
     (``words: ask`` treats the reply as a bad one, elsewhere.)
@@ -89,7 +89,7 @@ def decided(
 
 
 def can_end(context: RoundContext) -> bool:
-    """Return whether the command ``finish`` of this flow takes nothing but an answer, and a text.
+    """Return whether ``finish`` takes only an answer, as text.
 
     Otherwise a reply in text cannot end the run, and the model is asked for a call.
     """
@@ -104,9 +104,9 @@ def can_end(context: RoundContext) -> bool:
 
 
 def recorded(context: RoundContext) -> Command | Interrupt | Turn | None:
-    """Return the decision for a text-only reply of the model that this round recorded earlier.
+    """Return the decision for this round's recorded text-only reply.
 
-    It is the question to a person, or what follows from the person's answer.
+    It is the question to a person, or the decision after the person's answer.
 
     Returns:
         None if there was no such reply.
@@ -126,7 +126,7 @@ def recorded(context: RoundContext) -> Command | Interrupt | Turn | None:
 
 
 def summary_turn(reply: Reply) -> Turn:
-    """Convert a reply to a turn that holds the model's summary of the turns before a gap.
+    """Convert a reply to a turn with the model's summary. It sums up the turns before a gap.
 
     A reply without text makes an empty summary, so that the run goes on.
     """
@@ -136,7 +136,7 @@ def summary_turn(reply: Reply) -> Turn:
 
 
 def answer_to(turn: Turn) -> Any:
-    """Return what a person answered to a text-only reply of the model, as stored in a turn.
+    """Return a person's answer to a text-only reply. The turn has stored it.
 
     Returns:
         None if no person was asked, because the reply was a bad one.
@@ -145,7 +145,7 @@ def answer_to(turn: Turn) -> Any:
 
 
 def bad(error: BadReply, extras: Mapping[str, Any]) -> BadReply:
-    """Return the error for a model's bad reply with the reply's text added, to show it later.
+    """Return a bad reply's error with the reply's text added. The text is shown later.
 
     An error that names a command already is returned unchanged.
     """
@@ -154,7 +154,7 @@ def bad(error: BadReply, extras: Mapping[str, Any]) -> BadReply:
     )
 
 
-#: Maximum characters of a reply: well below what one round may add to a run (256 KiB).
+#: Maximum characters of a reply: well below the limit of a round's additions to a run (256 KiB).
 MAX_LENGTH = 100_000
 #: Maximum characters kept of the model's thought, and shown to the model of its invalid reply.
 THOUGHT_LENGTH, EXCERPT_LENGTH = 8_000, 200
@@ -164,7 +164,7 @@ ADVICE = "call one of the commands; call finish with the answer when the goal is
 
 
 def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
-    """Parse a model's reply to a list of commands, with a BadReply in place of each invalid call.
+    """Parse a reply to commands. A BadReply takes the place of each invalid call.
 
     Raises:
         BadReply: The whole reply is invalid: it is too long, empty, or calls no command.
@@ -213,7 +213,7 @@ def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
 
 
 def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command | BadReply:
-    """Convert one tool call of a model's reply to a command, or to a BadReply if it is invalid."""
+    """Convert one tool call to a command. If it is invalid, return a BadReply."""
     extras = beside(reply) if part == 0 else {}
     name = safe_text(names.command(call.name), ID_LENGTH)
     command = Command(name, {}, extras, call.id, part)
@@ -244,7 +244,7 @@ def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command 
 
 
 def beside(reply: Reply) -> dict[str, Any]:
-    """Return what a model's reply contains besides its calls of commands.
+    """Return the parts of a reply besides its calls.
 
     This is a thought for people, the provider's form of the reply that must be sent back, and the
     beginning of its window.
@@ -262,7 +262,7 @@ def beside(reply: Reply) -> dict[str, Any]:
 
 
 def told_apart(calls: Sequence[ToolCall]) -> list[ToolCall]:
-    """Return the tool calls of a model's reply with unique ids.
+    """Return a reply's tool calls with unique ids.
 
     Some servers give all calls the same id, or none.
     """

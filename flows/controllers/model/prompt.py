@@ -1,7 +1,7 @@
 """The prompt of a round: the chat messages and the tools of one request to a model.
 
-It is a pure function of the round's context. So nothing of it is stored, and ``perdure show RUN
---prompt STEP`` makes it again.
+It is a pure function of the round's context. So no part of it is stored, and ``perdure show RUN
+--prompt STEP`` builds it again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DIGEST_LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a request to a model contains.
+    """The content of a request to a model.
 
     Attributes:
         messages: The chat messages, oldest first.
@@ -87,9 +87,9 @@ class Prompt:
 def prompt_of(
     settings: ModelSettings, context: RoundContext, names: ToolNames, tools: bool
 ) -> Prompt:
-    """Return the prompt of a request to the model in this round.
+    """Return the prompt of this round's model request.
 
-    What the next request repeats comes first. What holds for this request only comes last, so that
+    Parts that the next request repeats come first. Parts for this request alone come last, so that
     a provider finds the rest in its cache.
 
     Args:
@@ -116,7 +116,7 @@ def prompt_of(
     visible = shown(
         context.history, window, lambda group: _tokens(group, names, tools), settings.compaction
     )
-    # A round that a person has answered has something else to say. The next one asks for it.
+    # A round with a person's answer sends that answer. The next round asks for the summary.
     compacts_to = None if context.answered else visible.compacts_to
     # Behind the conversation, which the requests of the runs before had at their beginning.
     notes = notes_in_prompt(settings.notes, context)
@@ -148,7 +148,10 @@ def prompt_of(
 
 
 def _feedback(feedback: Any, context: RoundContext, visible: WindowView) -> list[ChatMessage]:
-    """Return the message with a person's last feedback, unless it is shown with its turn."""
+    """Return the message with a person's last feedback.
+
+    Empty if the feedback is shown with its turn.
+    """
     if feedback in (None, "") or not len(context.history):
         return []
     turns = (turn for group in (*visible.first, *visible.last) for turn in group)
@@ -158,7 +161,7 @@ def _feedback(feedback: Any, context: RoundContext, visible: WindowView) -> list
 
 
 def _with_passing(lasting: list[ChatMessage], passing: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages with those at their end that no later request repeats."""
+    """Return the messages, with the passing ones at the end. No later request repeats those."""
     if not passing:
         return lasting
     last = lasting[-1]
@@ -169,7 +172,7 @@ def _with_passing(lasting: list[ChatMessage], passing: Sequence[ChatMessage]) ->
 
 
 def _tokens(group: Group, names: ToolNames, tools: bool) -> float:
-    """Return the estimated number of tokens that a past reply and its results take in a prompt."""
+    """Return the estimated tokens of a group in a prompt."""
     return bytes_of(group_messages(group, names, tools)) / BYTES_A_TOKEN
 
 

@@ -1,4 +1,4 @@
-"""The use of providers' prompt caches, which a request has to ask some of them for.
+"""The use of providers' prompt caches. Some caches must be requested.
 
 A provider with a cache reads the beginning of a prompt that it has seen lately for a tenth of the
 price. Anthropic, Bedrock and OpenRouter (for models of Anthropic and Google) do so only if asked.
@@ -32,7 +32,9 @@ _ANTHROPIC_HOST = "api.anthropic.com"
 
 
 def with_caching(options: Mapping[str, Any], model: Model, run_id: str) -> dict[str, Any]:
-    """Return a request's settings with those that ask the model's provider to use its cache.
+    """Return a request's settings with those for caching.
+
+    They ask the model's provider to use its cache.
 
     Args:
         options: The settings of the flow. They have precedence: if any of them is about a cache,
@@ -63,10 +65,10 @@ def is_asked_for(options: Mapping[str, Any]) -> bool:
 
 
 def content_of(message: UserMessage, model: Model, caches: bool) -> str | list[UserContent]:
-    """Return the content of a user message, with a mark behind what later requests repeat.
+    """Return a user message's content, with a mark after its repeated part.
 
-    Without the mark the provider would cache the message as a whole, and find nothing of it with
-    the next request.
+    Later requests repeat that part. Without the mark the provider would cache the message as a
+    whole, and the next request would not match it.
 
     Args:
         caches: Whether the request asks for a cache.

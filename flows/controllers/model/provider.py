@@ -93,7 +93,7 @@ class LibraryModel:
 
     @property
     def name(self) -> str:
-        """The name of the language model in requests to its provider."""
+        """The model's name in requests to its provider."""
         return self._model.model_name
 
     @property
@@ -106,7 +106,7 @@ class LibraryModel:
 
     @property
     def has_tools(self) -> bool:
-        """Whether the language model can call tools, as far as the model library knows."""
+        """Whether the model can call tools. The model library decides."""
         return bool(self._model.profile.get("supports_tools", True))
 
     async def request(
@@ -116,7 +116,7 @@ class LibraryModel:
         settings: RequestSettings,
         on_piece: Callable[[Piece], None],
     ) -> Reply:
-        """Send one request to the language model, and return its reply; see ``chat.Model``."""
+        """Send one request to the model; see ``chat.Model``. Return its reply."""
         try:
             async with asyncio.timeout(settings.timeout_seconds):
                 return await self._request(messages, tools, settings, on_piece)
@@ -188,7 +188,7 @@ class LibraryModel:
                 if piece is not None:
                     on_piece(piece)
             if self._done.refused_call is not None:
-                # The library may have made a reply of it that has no end.
+                # The library may have made an incomplete reply of it.
                 raise ModelHTTPError(
                     400, self._model.model_name, {"error": self._done.refused_call}
                 )
@@ -201,7 +201,7 @@ class LibraryModel:
 async def opened(
     target: Target, reply_format: str, timeout_seconds: float
 ) -> AsyncIterator[LibraryModel]:
-    """Open the language model that a flow uses, and close its client after the ``with`` block.
+    """Open a flow's model. Its client is closed after the ``with`` block.
 
     The connections to a provider are kept for the next rounds, if its client takes an HTTP client
     of ours.
@@ -276,7 +276,7 @@ def _tool(schema: Mapping[str, Any]) -> ToolDefinition:
 def _messages(
     messages: Sequence[ChatMessage], model: TheirModel, caches: bool = False
 ) -> list[theirs.ModelMessage]:
-    """Convert Perdure's chat messages to those of the model library (pydantic-ai).
+    """Convert Perdure's messages to the model library's (pydantic-ai).
 
     All messages between two replies of the model become one request.
 
@@ -322,10 +322,10 @@ def _request_part(message: ChatMessage, model: TheirModel, caches: bool) -> thei
 
 
 def _piece(event: theirs.ModelResponseStreamEvent, tools: dict[int, str]) -> Piece | None:
-    """Return what one event of a model's streamed reply adds.
+    """Return the piece of a streamed reply in one event. None if the event has none.
 
     Args:
-        tools: the tools of the calls so far, by their place in the reply; it is added to.
+        tools: the tools of the calls so far, by their place in the reply. A new call is added.
     """
     if isinstance(event, theirs.PartStartEvent):
         match event.part:
@@ -391,7 +391,7 @@ def _usage(response: theirs.ModelResponse) -> Usage | None:
         return None
     is_cached = usage.cache_read_tokens or usage.cache_write_tokens
     money = 0.0 if is_nothing else _price_of(response)
-    # OpenRouter and other gateways report what they charge.
+    # OpenRouter and other gateways report the charge.
     reported_cost = (response.provider_details or {}).get("cost")
     if isinstance(reported_cost, int | float):
         money = float(reported_cost)
@@ -406,7 +406,7 @@ def _usage(response: theirs.ModelResponse) -> Usage | None:
 
 
 def _price_of(response: theirs.ModelResponse) -> float | None:
-    """Return what a reply costs by the price list in US dollars; None if no price is known."""
+    """Return a reply's cost in US dollars by the price list. None if no price is known."""
     try:
         return float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):
@@ -414,7 +414,7 @@ def _price_of(response: theirs.ModelResponse) -> float | None:
 
 
 def _uncached(response: theirs.ModelResponse) -> theirs.ModelResponse:
-    """Return a reply with the usage that it had had without the provider's cache."""
+    """Return a reply with its usage without a cache."""
     usage = RequestUsage(
         input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens
     )

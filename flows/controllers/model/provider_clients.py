@@ -1,4 +1,4 @@
-"""Models of providers that the library knows by prefix, opened for one round.
+"""Models of known providers, opened for one round. The library knows them by prefix.
 
 - Amazon Bedrock: a client that makes one request for each attempt, with the round's time limit. The
   model library builds this client without a setting for retries, and botocore makes up to five
@@ -54,7 +54,7 @@ NAMES = (
 
 
 def client_of(arguments: Mapping[str, Any], timeout_seconds: float) -> Any:
-    """Return a client for Amazon Bedrock's models that sends each request once, without retries.
+    """Return a client for Amazon Bedrock that never retries. It sends each request once.
 
     Args:
         arguments: As for ``pydantic_ai.providers.bedrock.BedrockProvider``: ``api_key``,
@@ -71,7 +71,7 @@ def client_of(arguments: Mapping[str, Any], timeout_seconds: float) -> Any:
 
     class BearerSession(Session):  # type: ignore[misc]
         def get_auth_token(self, **_: Any) -> Any:
-            """Return the API key of Amazon Bedrock as a bearer token."""
+            """Return Amazon Bedrock's API key as a bearer token."""
             return FrozenAuthToken(arguments["api_key"])
 
         def get_credentials(self) -> None:
@@ -103,7 +103,7 @@ def client_of(arguments: Mapping[str, Any], timeout_seconds: float) -> Any:
 
 
 class CompatibleChatModel(OpenAIChatModel):
-    """A model whose replies have ``cost`` in their provider's details, if the server reports it."""
+    """A model whose replies have ``cost``, if reported. The cost is in their provider's details."""
 
     @property
     def _streamed_response_cls(self) -> type[OpenAIStreamedResponse]:
@@ -148,7 +148,7 @@ _MARK = "perdure_sends_reasoning"
 
 
 def send_reasoning(model: Any) -> None:
-    """Make a Groq model send back its earlier reasoning with each of its earlier replies.
+    """Make a Groq model send back its earlier reasoning. Each earlier reply gets its own.
 
     This replaces the library's method that converts a reply to a message.
     """
@@ -157,7 +157,7 @@ def send_reasoning(model: Any) -> None:
         return
 
     def to_whole_message(response: ModelResponse) -> Any:
-        """Convert an earlier reply of a Groq model to a message that includes its reasoning."""
+        """Convert a Groq reply to a message that includes its reasoning."""
         thoughts = [
             part.content
             for part in response.parts
@@ -176,11 +176,11 @@ def send_reasoning(model: Any) -> None:
 
 
 def takes_reasoning(model: Any, response: ModelResponse) -> bool:
-    """Return whether Groq accepts the reasoning of an earlier reply in a request to this model.
+    """Return whether Groq accepts an earlier reply's reasoning.
 
-    Groq refuses reasoning in a request to a model that has none, so a reply of another model is
-    sent without it. It uses the reasoning of replies with tool calls. It drops that of answers, as
-    these models' format requires.
+    It depends on the model of the request. Groq refuses reasoning in a request to a model that has
+    none, so a reply of another model is sent without it. It uses the reasoning of replies with tool
+    calls. It drops that of answers, as these models' format requires.
     """
     if not getattr(model, _MARK, False) or response.model_name != model.model_name:
         return False
@@ -200,7 +200,7 @@ REASON_NEEDED = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=
 
 @lru_cache(maxsize=1)
 def trusted() -> ssl.SSLContext:
-    """Return the TLS settings of HTTP clients, with the trusted certificates.
+    """Return the TLS settings, with the trusted certificates.
 
     They are cached, because reading the certificates takes longer than a request.
     """
@@ -208,7 +208,7 @@ def trusted() -> ssl.SSLContext:
 
 
 async def http_client(stack: AsyncExitStack, done: DoneMarker, legacy: bool = False) -> Any:
-    """Open an HTTP client for requests to a model provider. It is closed with ``stack``.
+    """Open an HTTP client for a model provider. It is closed with ``stack``.
 
     Its connections are kept for the next rounds of the process, so that a round does not begin with
     a TLS handshake. ``done`` watches the client's responses for the end of the reply.
@@ -231,7 +231,7 @@ async def http_client(stack: AsyncExitStack, done: DoneMarker, legacy: bool = Fa
 
 
 def _kept_connections(package: Any) -> Any:
-    """Return the transport that this event loop's clients of an HTTP package share.
+    """Return this event loop's shared transport of an HTTP package.
 
     No client closes it.
     """
@@ -265,7 +265,7 @@ async def model_of(
     stack: AsyncExitStack,
     done: DoneMarker,
 ) -> TheirModel:
-    """Open the language model that is named ``PROVIDER:NAME``, with the model library.
+    """Open the model ``PROVIDER:NAME`` with the model library.
 
     Its connections are closed with ``stack``.
 
@@ -318,7 +318,7 @@ async def model_of(
 
 
 def _watched(provider: str, stack: AsyncExitStack, done: DoneMarker) -> Awaitable[Any] | None:
-    """Return an HTTP client (to be awaited) that a model provider's class can use.
+    """Return a watched HTTP client for a model provider's class. It must be awaited.
 
     It watches each response for the end of the reply.
 
@@ -337,7 +337,7 @@ def _watched(provider: str, stack: AsyncExitStack, done: DoneMarker) -> Awaitabl
 
 
 def _parameters_of(provider: str) -> set[str]:
-    """Return the names of the parameters that a model provider's class takes.
+    """Return the parameter names of a model provider's class.
 
     Returns:
         An empty set if the provider is unknown or not installed, or if the gateway chooses it.

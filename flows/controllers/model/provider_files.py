@@ -1,7 +1,7 @@
-"""Files as parts of a message in the form of the model library (pydantic-ai).
+"""Files as message parts of the model library (pydantic-ai).
 
-The library turns them into what each provider takes: data URLs, file parts, or blocks. It is
-imported only when a request is made.
+The library turns them into the provider's form: data URLs, file parts, or blocks. It is imported
+only when a request is made.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def with_files_named(failure: ModelFailed, files: Sequence[File]) -> ModelFailed
 
 
 def is_refused_here(error: Exception) -> bool:
-    """Return whether the library does not send a file of this kind to this provider."""
+    """Return whether the library refuses this file for the provider."""
     return isinstance(error, UserError | NotImplementedError | AssertionError) or (
         type(error) is RuntimeError
     )

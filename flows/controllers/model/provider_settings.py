@@ -1,4 +1,4 @@
-"""The keys that a flow passes on to the model library: ``settings`` and ``provider``.
+"""The keys passed to the model library: ``settings`` and ``provider``.
 
 ``settings`` belong to each request, ``provider`` to the provider's class. Both are validated when
 the flow is read, against the library's own definitions. The library is imported only for flows that
@@ -48,7 +48,7 @@ OBJECTS = re.compile(r"client$|^credential|^retry_options$|^(args|kwargs|self)$"
 
 
 def faults_of_settings(settings: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield what is wrong with a flow's key ``settings``, the request settings of its model."""
+    """Yield the faults of a flow's key ``settings``. They are the request settings of its model."""
     from pydantic_ai.settings import ModelSettings
 
     base = dict(ModelSettings.__annotations__)
@@ -85,7 +85,10 @@ def faults_of_settings(settings: Mapping[str, Any]) -> Iterator[Fault]:
 def faults_of_provider(
     arguments: Mapping[str, Any], model: str | None, base_url: str | None, api_key: str | None
 ) -> Iterator[Fault]:
-    """Yield what is wrong with a flow's key ``provider``, the arguments of the provider's class."""
+    """Yield the faults of a flow's key ``provider``.
+
+    They are the arguments of the provider's class.
+    """
     prefix, colon, _ = (model or "").partition(":")
     if not colon or base_url is not None:
         yield ("provider",), "it requires model: PROVIDER:NAME in the flow, and excludes base_url"
@@ -124,7 +127,9 @@ def faults_of_provider(
 
 
 def arguments_of(provider: str) -> set[str]:
-    """Return the names of those arguments of a model provider's class that a file can express.
+    """Return the provider arguments that a file can express.
+
+    They are names of arguments of its class.
 
     Returns:
         An empty set if the class is not available here.
@@ -142,7 +147,7 @@ def arguments_of(provider: str) -> set[str]:
 
 
 def resolved(value: Any, what: str) -> Any:
-    """Replace each reference ``env:NAME`` in a model's configuration by the secret, recursively.
+    """Replace each ``env:NAME`` by its secret, recursively. The value is a model's configuration.
 
     Raises:
         FatalError: A referenced variable is missing.
@@ -155,7 +160,7 @@ def resolved(value: Any, what: str) -> Any:
 
 
 def _names_of_provider(prefix: str) -> list[str] | None:
-    """Return the names of the request settings that only models of one provider have.
+    """Return the names of one provider's own request settings.
 
     Returns:
         An empty list for an unknown prefix; None if the provider's package is not installed.
@@ -173,7 +178,7 @@ def _names_of_provider(prefix: str) -> list[str] | None:
 
 
 def _fault_of(owner: Any, name: str, value: Any) -> str | None:
-    """Return why the model library does not accept the value of a request setting.
+    """Return why the model library refuses a request setting.
 
     Returns:
         None if the value is valid or cannot be checked.

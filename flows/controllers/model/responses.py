@@ -1,7 +1,7 @@
-"""Conversion of a provider's response to the form that is stored and sent back.
+"""Conversion of a provider's response to its stored form. Later requests send it back.
 
-It keeps reasoning, signatures and ids of the parts. The library knows what each provider requires,
-and leaves out what another provider cannot read.
+It keeps reasoning, signatures and ids of the parts. The library knows the requirements of each
+provider, and leaves out parts that another provider cannot read.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _MARKS = ("signature", "id", "provider_details")
 def kept_of(
     response: theirs.ModelResponse, calls: Sequence[ToolCall], secrets: Sequence[str]
 ) -> str:
-    """Return a model's response as JSON text that is stored and sent back in later requests.
+    """Return a response as JSON text, to be sent back. Later requests contain it.
 
-    The text is empty if the response says no more than its text and calls. It is also empty for a
-    response that is too long or contains a secret.
+    The text is empty if the response has only text and calls. It is also empty for a response that
+    is too long or contains a secret.
 
     Args:
-        calls: Its calls, with the ids under which they are answered.
-        secrets: Texts that it must not contain.
+        calls: The response's calls, with the ids under which they are answered.
+        secrets: Texts that the result must not contain.
     """
     parts = [
         part for part in response.parts if not isinstance(part, theirs.FilePart | theirs.SpeechPart)
@@ -86,13 +86,13 @@ def kept_of(
 
 
 def response_of(message: AssistantMessage, model: Model) -> theirs.ModelResponse | None:
-    """Restore a model's earlier response from the JSON text that a chat message keeps of it.
+    """Restore a model's response from a chat message's JSON text.
 
     It contains only calls that have an answer. Reasoning that ``model`` would read as its own text
-    is left out: that of another provider, and what it accepts in no other form.
+    is left out: reasoning of another provider, and reasoning that can only be sent between tags.
 
     Returns:
-        None if the message keeps no response that fits.
+        None if the message has no usable response.
     """
     if not message.kept:
         return None
@@ -125,7 +125,7 @@ def _says_more(part: Any) -> bool:
 
 
 def _is_blank(part: theirs.ModelResponsePart) -> bool:
-    """Return whether a part of a model's response is only white space.
+    """Return whether a part is only white space.
 
     Some models write such text before they think, and Anthropic refuses to take it back.
     """
@@ -139,9 +139,9 @@ def _is_blank(part: theirs.ModelResponsePart) -> bool:
 def _would_be_words(
     part: theirs.ThinkingPart, response: theirs.ModelResponse, model: Model
 ) -> bool:
-    """Return whether the library would send reasoning back between tags, inside the reply's text.
+    """Return whether the library would send reasoning between tags.
 
-    The model would read it there as its own text.
+    It would be inside the reply's text. The model would read it there as its own text.
     """
     if (
         part.provider_name or response.provider_name
@@ -165,9 +165,10 @@ def _would_be_words(
 
 
 def _as_called(part: theirs.ToolCallPart, call: ToolCall) -> theirs.ToolCallPart:
-    """Return a tool call as the model wrote it, to be sent back to the provider.
+    """Return a tool call as the model wrote it. It is sent back to the provider.
 
-    Arguments that are not a JSON object, which providers refuse, are replaced by those understood.
+    Providers refuse arguments that are not a JSON object. Such arguments are replaced by the parsed
+    ones.
     """
     return (
         replace(part, tool_name=call.name)

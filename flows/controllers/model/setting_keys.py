@@ -49,7 +49,7 @@ class PriceKeys(BaseModel):
 class ModelKeys(BaseModel):
     """A model among several: one entry of ``models`` or ``allowed_models``.
 
-    The attributes are those of ``ModelSettings``.
+    The attributes are the same as in ``ModelSettings``.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
@@ -104,7 +104,7 @@ NotesOfModel = Annotated[NoteKeys, BeforeValidator(_as_note_keys)]
 
 
 class FallbackKeys(BaseModel):
-    """When a round asks the next of several models; the key ``fallback``.
+    """When a round asks its next model; the key ``fallback``.
 
     Attributes:
         busy_seconds: How long a provider may be busy or away (429, 5xx, no connection) before. 0:

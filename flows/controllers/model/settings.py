@@ -1,6 +1,6 @@
-"""The settings of a flow's model, validated when the flow is read.
+"""The settings of a flow's model. They are validated when the flow is read.
 
-The prompts are templates in sandboxed Jinja. An unknown name in one is an error.
+The prompts are templates in sandboxed Jinja. An unknown name in a template is an error.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ NAMES = ("goal", "inputs", "node_goal", "commands", "budgets", "values", "recall
 
 
 def check_template(source: str) -> None:
-    """Raise InvalidFlow if a prompt template has a syntax error or uses an unknown name."""
+    """Raise InvalidFlow if a prompt template is not valid.
+
+    It may have a syntax error or an unknown name.
+    """
     from jinja2 import TemplateSyntaxError, meta
 
     try:
@@ -82,10 +85,10 @@ def check_template(source: str) -> None:
 
 
 def rendered(source: str, what: str, variables: Mapping[str, Any]) -> str:
-    """Render a prompt template with these variables, and return the text.
+    """Render a prompt template, and return its text.
 
     Raises:
-        FatalError: Rendering failed. The message names the template and what is wrong in it.
+        FatalError: Rendering failed. The message names the template and the fault.
     """
     from jinja2 import TemplateError
 
@@ -137,11 +140,11 @@ class ModelSettings(BaseModel):
         models: Several models in the order in which they are asked, instead of one. If one fails,
             the next is asked; see ``FallbackKeys``.
         fallback: After which failures the next model is asked.
-        allowed_models: The models of which a submission may choose one.
+        allowed_models: The models that a submission can choose from.
         system, user: Templates of the first two messages.
-        reply: ``tools`` calls commands as tools. ``json`` uses a JSON format. ``auto``
-            uses what the model can do.
-        words: What happens with a reply that calls no command although it could; see
+        reply: ``tools`` calls commands as tools. ``json`` uses a JSON format. ``auto`` prefers
+            tools if the model has them.
+        words: The use of a reply that calls no command although it could; see
             ``parse_reply.Words``.
         temperature, max_tokens: As for each reply.
         timeout_seconds: Time limit of one whole request, including its reply.
@@ -149,10 +152,10 @@ class ModelSettings(BaseModel):
         compaction: Whether the model writes a summary, in a round of its own, before the window
             drops.
         notes: The notes of earlier runs that the model reads and writes. None gives it none.
-        refusal: What happens when the model refuses: ``end`` ends the run errored, ``ask`` asks a
+        refusal: The reaction to a model's refusal: ``end`` ends the run errored, ``ask`` asks a
             person.
         price: The price of tokens, if the price list lacks it or should not be used.
-        settings, provider: What the model library takes; see ``provider_settings``.
+        settings, provider: Arguments for the model library; see ``provider_settings``.
         unpriced: For a money budget without a price: ``say`` reports it in the first round's event,
             ``refuse`` makes no request.
     """
@@ -183,7 +186,7 @@ class ModelSettings(BaseModel):
 
 
 def read_settings(values: Mapping[str, Any]) -> ModelSettings:
-    """Validate the settings of the controller ``model``, and return them as a model.
+    """Validate the settings of the controller ``model``, and return them.
 
     Raises:
         InvalidController: Settings are invalid. It has a sentence for each, none of which shows a
@@ -222,7 +225,7 @@ SEVERAL = ("models", "allowed_models")
 
 
 def _faults_of_keys(values: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield a fault for each key of a model that is not a reference, without showing it."""
+    """Yield a fault for each model key that is no reference. The text does not show the key."""
     places: list[tuple[tuple[str | int, ...], Any]] = [(("api_key",), values.get("api_key"))]
     for name in SEVERAL:
         entries = values.get(name)
@@ -239,7 +242,7 @@ def _faults_of_keys(values: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _faults_of_models(settings: ModelSettings) -> Iterator[Fault]:
-    """Yield what contradicts itself in the choice of models."""
+    """Yield the contradictions in the choice of models."""
     if settings.models is not None:
         for name in ("model", "base_url", "provider"):
             if getattr(settings, name) is not None:
@@ -281,7 +284,7 @@ def _faults_of_library(settings: ModelSettings, api_key: Any) -> Iterator[Fault]
 
 
 def missing() -> str | None:
-    """Return a sentence about the packages that models need and this process lacks; else None."""
+    """Return a sentence about missing packages of models. None if this process has all."""
     return None if all(find_spec(package) for package in PACKAGES) else NEEDED
 
 

@@ -1,4 +1,4 @@
-"""Models that stand in for those of providers in this process, for tests. See ``FakeModel``.
+"""Models that replace those of providers in this process, for tests. See ``FakeModel``.
 
 A flow names such a model ``fake:NAME``. A test can also put one in the place of every model.
 """
@@ -19,7 +19,7 @@ PREFIX = "fake:"
 Opener = Callable[[RoundContext], Model]
 
 _openers: dict[str, Opener] = {}
-#: The names of those that stand in for every model, the newest last.
+#: The names of the models that replace every model, the newest last.
 _in_use: list[str] = []
 
 
@@ -29,27 +29,27 @@ def keep(name: str, opener: Opener) -> None:
 
 
 def begin(name: str) -> None:
-    """Use a model in the place of every model in this process."""
+    """Replace every model in this process by this one."""
     _in_use.append(PREFIX + name)
 
 
 def end(name: str) -> None:
-    """End what ``begin`` began."""
+    """Stop the replacement that ``begin`` started."""
     _in_use.remove(PREFIX + name)
 
 
 def stand_in_for(model: str | None) -> str | None:
-    """Return the name of the model that stands in for a flow's own model, or None."""
+    """Return the name of a model's replacement. None if the flow's own model is used."""
     if _in_use:
         return _in_use[-1]
     return model if model is not None and model.startswith(PREFIX) else None
 
 
 def fault_of_stand_in(name: str) -> str | None:
-    """Return why no model stands in under a name like ``fake:NAME``, as a sentence.
+    """Return why a name like ``fake:NAME`` is unknown, as a sentence.
 
     Returns:
-        None for a name of another form, and an empty text if there is one.
+        None for a name of another form, and an empty text if the name is known.
     """
     if not name.startswith(PREFIX):
         return None
@@ -57,7 +57,7 @@ def fault_of_stand_in(name: str) -> str | None:
 
 
 def opened(name: str, context: RoundContext) -> Any:
-    """Return the model that stands in, for the request of one round.
+    """Return the replacing model for one round's request.
 
     Raises:
         FatalError: no model has this name in this process.

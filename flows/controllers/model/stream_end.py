@@ -43,7 +43,7 @@ REFUSED = frozenset({"content_filter", "refusal", "ERROR_TOXIC", "guardrail_inte
 
 
 class DoneMarker:
-    """The state of the last response of an HTTP client. Its ``watch`` is a response hook.
+    """The state of an HTTP client's last response. Its ``watch`` is a response hook.
 
     Attributes:
         is_seen: The response contained ``data: [DONE]``.
@@ -59,9 +59,9 @@ class DoneMarker:
 
     @property
     def is_no_reply(self) -> bool:
-        """Whether a model's server answered 200 with a page or an error instead of a stream.
+        """Whether a model's server answered 200 without a stream.
 
-        No model was used in that case.
+        The content is a page or an error. No model was used in that case.
         """
         text = self.body.strip()
         # Some servers use another content type for streams.
@@ -70,7 +70,7 @@ class DoneMarker:
         return not text.startswith(b"{") or any(name in text for name in ERROR_NAMES)
 
     async def watch(self, response: httpx2.Response) -> None:
-        """Watch the bytes of a model server's response for the end of the reply.
+        """Watch a model server's response for the reply's end.
 
         The bytes are passed on unchanged, without a byte order mark at their beginning.
         """
@@ -81,7 +81,7 @@ class DoneMarker:
         pieces = response.aiter_bytes
 
         async def watched(chunk_size: int | None = None) -> AsyncIterator[bytes]:
-            """Yield the chunks of a model server's response, and look for the reply's end."""
+            """Yield a response's chunks, and look for the reply's end."""
             last = b"\n"
             line = b""
             async for piece in _without_mark(pieces(chunk_size)):
@@ -112,7 +112,7 @@ class DoneMarker:
 
 
 async def _without_mark(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces of a stream without a byte order mark (BOM) at its beginning.
+    """Yield a stream without a byte order mark (BOM) at its beginning.
 
     The providers' clients would take it for a part of the first event's name, and drop that event.
     """
@@ -130,7 +130,7 @@ async def _without_mark(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def refusal_in(response: ModelResponse) -> str:
-    """Return why the model refused to reply or its provider blocked the reply, in their words.
+    """Return why the model or its provider refused, in their words.
 
     Returns:
         An empty text if neither did.
@@ -149,7 +149,7 @@ def refusal_in(response: ModelResponse) -> str:
 
 
 def fault_in(response: ModelResponse) -> str:
-    """Return what the provider found wrong with the model's output.
+    """Return the fault that the provider found in the output.
 
     An example is a call that it cannot read. The text is empty if there is no fault.
     """
@@ -160,7 +160,7 @@ def fault_in(response: ModelResponse) -> str:
 
 
 def lacks_reason_only(error: ModelAPIError) -> bool:
-    """Return whether an error only says that a model's streamed reply had no finish_reason."""
+    """Return whether an error only reports a missing finish_reason. The reply was a stream."""
     return (
         type(error) is ModelAPIError
         and error.__cause__ is None
@@ -187,7 +187,7 @@ def _meaning_of(raw: str) -> str:
 
 
 def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
-    """Return why a model's streamed reply ended, such as ``stop`` or ``length``.
+    """Return why a streamed reply ended, such as ``stop``.
 
     Args:
         is_done: Whether the server has sent ``data: [DONE]``.

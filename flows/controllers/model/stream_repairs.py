@@ -1,4 +1,4 @@
-"""Repairs of streamed replies that the model library (pydantic-ai 2.68) misreads.
+"""Repairs of streamed replies that the model library misreads (pydantic-ai 2.68).
 
 - Usage in every chunk: vLLM and SGLang with ``continuous_usage_stats``, LiteLLM, Fireworks and xAI
   report the usage so far with each chunk. The library adds these numbers up, unless a setting says
@@ -44,10 +44,10 @@ def repair(stream: Any) -> PartsOfReply | None:
 
 
 def count_last_usage(stream: Any, add: Callable[..., None] | None = None) -> None:
-    """Make a stream keep the last usage that its server reports, instead of the sum of all.
+    """Make a stream keep the last reported usage. The library would add up all.
 
     Args:
-        add: The library's method for this stream. None: that of the stream.
+        add: The library's method for this stream. None: the method of the stream.
     """
     add_usage = add or getattr(stream, "_add_usage", None)
     if add_usage is None:
@@ -56,7 +56,7 @@ def count_last_usage(stream: Any, add: Callable[..., None] | None = None) -> Non
     unreported = RequestUsage()
 
     def keep_last(usage: RequestUsage, *, reported: bool, cumulative: bool = False) -> None:
-        """Record the usage of one event of a model's stream."""
+        """Record the usage of one stream event."""
         nonlocal last, unreported
         if cumulative:
             add_usage(usage, reported=reported, cumulative=True)
@@ -86,7 +86,7 @@ def _merged(before: RequestUsage, now: RequestUsage) -> RequestUsage:
 
 
 class PartsOfReply(ModelResponsePartsManager):
-    """The parts of a streamed reply, with thoughts and calls kept apart."""
+    """The parts of a streamed reply. Thoughts and calls are kept apart."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,7 +122,7 @@ class PartsOfReply(ModelResponsePartsManager):
             )
 
     def flush(self) -> Iterator[ModelResponseStreamEvent]:
-        """Add the end of the text that could have been the beginning of a tag."""
+        """Add the rest of the text. It could have been the beginning of a tag."""
         for segment in [] if self._splitter is None else self._splitter.flush():
             yield from super().handle_text_delta(
                 content=segment.content,
@@ -139,7 +139,7 @@ class PartsOfReply(ModelResponsePartsManager):
         tool_call_id: str | None = None,
         **options: Any,
     ) -> Any:
-        """Add a piece of a tool call to the call to which it belongs."""
+        """Add a piece to its tool call."""
         piece = _Piece(tool_name or None, args, tool_call_id or None)
         return super().handle_tool_call_delta(
             **self._calls.placed(vendor_part_id, piece), **options
@@ -156,7 +156,7 @@ class _Call:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the arguments are a whole JSON object, so that no piece can follow."""
+        """Whether the arguments are complete: a whole JSON object. No piece can follow then."""
         if isinstance(self.args, dict):
             return True
         if not self.args.rstrip().endswith("}"):
@@ -168,7 +168,7 @@ class _Call:
         return True
 
     def begins_another(self, index: Hashable | None, piece: _Piece) -> bool:
-        """Return whether a piece with the index of this call begins another call.
+        """Return whether a piece of this index begins another call.
 
         Its id says so, if it also has a name: some servers make up another id for each piece.
         """
@@ -184,7 +184,7 @@ class _Call:
 
 
 class _Piece(NamedTuple):
-    """What one chunk says of a tool call."""
+    """The content of one chunk about a tool call."""
 
     name: str | None
     args: str | dict[str, Any] | None
@@ -192,7 +192,7 @@ class _Piece(NamedTuple):
 
 
 class _Calls:
-    """The tool calls of a reply so far, told apart by index and id.
+    """The tool calls of a reply so far, by index and id.
 
     Args:
         tools: The names of the offered tools.
@@ -205,7 +205,7 @@ class _Calls:
         self._current: dict[Hashable | None, _Call] = {}
 
     def placed(self, index: Hashable | None, piece: _Piece) -> dict[str, Any]:
-        """Return the arguments of the library's method for one piece of a call."""
+        """Return the library method's arguments for a piece of a call."""
         call = self._call_of(index, piece)
         name, args = self._added_name(call, piece.name), piece.args
         call.name += name or ""
@@ -226,7 +226,7 @@ class _Calls:
         }
 
     def _call_of(self, index: Hashable | None, piece: _Piece) -> _Call:
-        """Return the call to which a piece belongs, which may be a new one."""
+        """Return the call of a piece. It may be a new one."""
         first = self._current.get(index)
         call = first
         if piece.id is not None:
@@ -242,7 +242,7 @@ class _Calls:
         return call
 
     def _added_name(self, call: _Call, name: str | None) -> str | None:
-        """Return what a piece adds to the name of a call. Some servers repeat the whole name."""
+        """Return a piece's addition to the name of a call. Some servers repeat the whole name."""
         if name is None or not call.name:
             return name
         joined = call.name + name

@@ -1,4 +1,4 @@
-"""Reasoning that a model's server leaves in the text of a reply, between tags.
+"""Reasoning in the text of a reply, between tags. A model's server has left it there.
 
 A server without a reasoning parser for its model (llama.cpp, Ollama, vLLM, SGLang) sends the
 reasoning as text: ``<think>...</think>`` before the answer. Some chat templates open the thought
@@ -23,7 +23,7 @@ AT_START = (
     ("◁think▷", "◁/think▷"),
     ("<|channel|>analysis<|message|>", "<|end|>"),
 )
-#: The beginning of an answer in the Harmony format of gpt-oss, and what may end it.
+#: The beginning of an answer in the Harmony format of gpt-oss, and its possible ends.
 _FINAL = re.compile(r"\s*(<\|start\|>assistant)?<\|channel\|>final[^<]*<\|message\|>")
 _FINAL_END = re.compile(r"(<\|(return|end)\|>)+\s*\Z")
 #: A tag behind one of these characters is quoted, so it is text.
@@ -33,7 +33,7 @@ MOST_HELD = 20_000
 
 
 class Segment(NamedTuple):
-    """A part of a reply's text: a tag, or what stands outside or inside of tags."""
+    """A part of a reply's text: a tag, or text outside or inside of tags."""
 
     kind: Literal["text", "thought", "open", "close"]
     content: str
@@ -41,7 +41,7 @@ class Segment(NamedTuple):
 
 
 class ThoughtSplitter:
-    """A splitter of a streamed text into text and thoughts, however its pieces fall.
+    """A splitter of streamed text into text and thoughts. The pieces may end anywhere.
 
     A start tag counts at the beginning of a line. In the middle of a line it counts if its end tag
     follows. It does not count in quotes or in a fence of code.
@@ -57,7 +57,7 @@ class ThoughtSplitter:
         self._held = ""
 
     def feed(self, piece: str) -> list[Segment]:
-        """Return the segments that are certain after another piece of the text."""
+        """Return the certain segments after another piece of text."""
         rest, self._held = self._held + piece, ""
         segments: list[Segment] = []
         while rest:
@@ -65,7 +65,7 @@ class ThoughtSplitter:
         return [each for each in segments if each.content]
 
     def flush(self) -> list[Segment]:
-        """Return the last segment, at the end of the text."""
+        """Return the last segment, after the text's end."""
         held, self._held = self._held, ""
         if not held:
             return []
@@ -78,7 +78,7 @@ class ThoughtSplitter:
         return Segment("text", content, self._main)
 
     def _inner(self, rest: str, segments: list[Segment]) -> str:
-        """Add what stands inside of a thought to ``segments``, and return the text behind it."""
+        """Add a thought's text to ``segments``, and return the rest."""
         assert self._inside is not None
         tags = self._inside
         place = rest.find(tags[1])
@@ -92,7 +92,7 @@ class ThoughtSplitter:
         return rest[place + len(tags[1]) :]
 
     def _outer(self, rest: str, segments: list[Segment]) -> str:
-        """Add what stands outside of thoughts to ``segments``, and return the text behind it."""
+        """Add text outside of thoughts to ``segments``. Return the rest."""
         pairs: Sequence[tuple[str, str]] = (self._main,)
         if not self._said.strip():
             pairs = (self._main, *AT_START)
@@ -127,7 +127,7 @@ class ThoughtSplitter:
 
 
 def is_quoted(before: str) -> bool:
-    """Return whether a tag is quoted, so that it is ordinary text.
+    """Return whether a tag is quoted, and so ordinary text.
 
     Args:
         before: The text before the tag.
@@ -136,7 +136,7 @@ def is_quoted(before: str) -> bool:
 
 
 def without_thoughts(text: str, tags: tuple[str, str] = THINK) -> tuple[str, str]:
-    """Split the whole text of a reply into the model's words and its thoughts."""
+    """Split a whole reply into its words and its thoughts."""
     if not any(mark in text for mark in ("<", "[", "◁", *tags)):
         return text, ""
     splitter = ThoughtSplitter(tags)
@@ -157,7 +157,7 @@ def without_thoughts(text: str, tags: tuple[str, str] = THINK) -> tuple[str, str
 
 
 def _tail(text: str, tags: Iterable[str]) -> int:
-    """Return how many characters at the end of a text may be the beginning of a tag."""
+    """Return the length of a possible tag at a text's end. The rest of the tag may follow."""
     lengths = (
         length
         for tag in tags

@@ -34,11 +34,11 @@ class ToolNames:
         return self._commands.keys()
 
     def tool(self, command: str) -> str:
-        """Return the tool name by which a model knows a command, even one no longer offered."""
+        """Return a command's tool name for the model. The command may no longer be offered."""
         return self._tools.get(command) or _legal(command)
 
     def command(self, tool: str) -> str:
-        """Return the command for which a model's tool stands; an unknown name stays unchanged."""
+        """Return the command of a tool name. An unknown name stays unchanged."""
         return self._commands.get(tool, tool)
 
 

@@ -1,4 +1,4 @@
-"""What a request to a model and its reply contain, as attributes of the round's span.
+"""The content of a model request and its reply, as attributes of the round's span.
 
 The form is that of OpenTelemetry's conventions for generative AI (``gen_ai.input.messages`` and so
 on), version 1.37: lists of messages with parts, as JSON.
@@ -25,7 +25,7 @@ from perdure.flows.core.json_values import canonical
 def of_request(
     messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]]
 ) -> dict[str, str]:
-    """Return the attributes with the messages and tools of a request."""
+    """Return the attributes for a request's messages and tools."""
     system = [_text(each.text) for each in messages if isinstance(each, SystemMessage)]
     others = [_message(each) for each in messages if not isinstance(each, SystemMessage)]
     definitions = [{"type": "function", **each} for each in tools]
@@ -70,7 +70,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _read(arguments: str) -> Any:
-    """Return the arguments of a call; the text itself if it is no JSON."""
+    """Return a call's arguments. If they are no JSON, return the text."""
     try:
         return json.loads(arguments)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Limits for what MCP servers send: the size of messages, and the work of validating arguments.
+"""Limits for MCP servers: the size of their messages, and the work of validating arguments.
 
 No message can fill the worker's memory. Arguments are validated against a server's JSON schema with
 a limit of steps, which keeps a hostile schema from prolonging the validation.
@@ -45,12 +45,12 @@ class BoundedStream(httpx2.AsyncByteStream):
             yield piece
 
     async def aclose(self) -> None:
-        """Close the body of an HTTP response whose size is limited."""
+        """Close the body of a response of limited size."""
         await self._stream.aclose()
 
 
 def bound(response: httpx2.Response) -> None:
-    """Limit how many bytes the worker reads of an MCP server's HTTP response.
+    """Limit the size of an MCP server's HTTP response.
 
     An event stream as a whole has no limit, because the client library limits each event. A
     compressed body is not read at all: the request did not accept it, and a few bytes could
@@ -79,7 +79,7 @@ class _Decoder(codecs.BufferedIncrementalDecoder):
         return codecs.utf_8_decode(data, "replace", final)
 
     def decode(self, data: Any, final: bool = False) -> str:
-        """Decode output of an MCP server's program, or end the session if its line is too long."""
+        """Decode a server program's output. A line that is too long ends the session."""
         text = super().decode(data, final)
         if self._is_start and text:  # a program on Windows may begin with a byte order mark
             text, self._is_start = text.removeprefix("\ufeff"), False
@@ -124,7 +124,10 @@ class TooManySteps(Exception):
 
 @contextmanager
 def counting() -> Iterator[None]:
-    """Count the steps of JSON schema validations that run in the ``with`` block, to limit them."""
+    """Count and limit validation steps in the ``with`` block.
+
+    A step is one check of a JSON schema.
+    """
     before = _steps.set(count())
     try:
         yield
@@ -133,7 +136,7 @@ def counting() -> Iterator[None]:
 
 
 def bounded(kind: Any) -> Any:
-    """Return a copy of a jsonschema validator class in which each check counts as a step.
+    """Return a jsonschema validator class that counts its checks. Each check is one step.
 
     Inside ``counting``, a check raises TooManySteps if the limit of steps is reached.
     """
@@ -150,27 +153,31 @@ def bounded(kind: Any) -> Any:
 
 
 def _accept(validator: Any, value: Any, instance: Any, schema: Any) -> None:
-    """Accept every value, in place of a check that only the MCP server carries out."""
+    """Accept every value. Only the MCP server carries out this check."""
 
 
 def _additional(check: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a check of additional properties that is skipped if the JSON schema has patterns.
+    """Return a check of additional properties without pattern support.
 
-    Patterns would decide which properties are additional, and they are not evaluated here.
+    If the JSON schema has patterns, the check is skipped. Patterns would decide which properties
+    are additional, and they are not evaluated here.
     """
 
     def checked(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        """Check a value for additional properties, unless its JSON schema has patterns for them."""
+        """Check a value for additional properties.
+
+        The check is skipped if the JSON schema has patterns for them.
+        """
         return () if "patternProperties" in schema else check(validator, value, instance, schema)
 
     return checked
 
 
 def _counted(check: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a check of a JSON schema keyword that first counts one step of the validation."""
+    """Return a JSON schema check that counts as a step."""
 
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        """Run a check of a JSON schema keyword, or raise TooManySteps if the limit is reached."""
+        """Run a JSON schema check within the step limit. At the limit, raise TooManySteps."""
         if next(_steps.get()) >= STEPS:
             raise TooManySteps
         return check(validator, value, instance, schema)

@@ -23,7 +23,7 @@ MISSING = "it needs perdure[mcp], which is not installed here (pip install 'perd
 
 @dataclass(frozen=True)
 class RemoteTool:
-    """A tool of an MCP server, as the ``takes`` of a command.
+    """An MCP server's tool, as the ``takes`` of a command.
 
     The first method here that needs the server starts it or connects to it.
     """
@@ -37,11 +37,11 @@ class RemoteTool:
 
     @property
     def missing(self) -> str | None:
-        """Why this machine cannot talk to MCP servers, in a sentence; None if it can."""
+        """Why this machine cannot use MCP servers. It is a sentence, or None if it can."""
         return None if importlib.util.find_spec("mcp") else MISSING
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Validate arguments against the MCP server's schema, and return them as one argument.
+        """Validate arguments against the server's schema. Return them as one argument.
 
         The one argument is named ``arguments``, since a tool's arguments may have any names.
 
@@ -51,16 +51,16 @@ class RemoteTool:
         try:
             self.told().check(args, what)
         except BadReply:
-            # Not every server says that a schema has changed.
+            # Not every server reports a changed schema.
             self._read_again().check(args, what)
         return {"arguments": dict(args)}
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of a tool's arguments, as its MCP server declares it."""
+        """Return the argument schema that the MCP server declares."""
         return dict(self.told().schema)
 
     def told(self) -> Tool:
-        """Return the declaration of a tool (description, schema) from its MCP server.
+        """Return a tool's declaration (description, schema) from its MCP server.
 
         Raises:
             FatalError: The client library is not installed here.
@@ -71,7 +71,7 @@ class RemoteTool:
         return background.run(self._declaration())
 
     def __call__(self, arguments: Mapping[str, Any], context: RoundContext) -> Any:
-        """Call a tool of an MCP server, and return its result.
+        """Call the tool, and return its result.
 
         Raises:
             RoundStopped: The round was cancelled.
@@ -94,15 +94,15 @@ class RemoteTool:
 
 @dataclass(frozen=True)
 class McpCommand(CommandSpec):
-    """A command that is a tool of an MCP server.
+    """A command for a tool of an MCP server.
 
     Its default description is the server's.
     """
 
     def schema(self) -> dict[str, Any]:
-        """Return an MCP server's tool as a tool definition for language models.
+        """Return the server's tool as a tool definition for models.
 
-        It is that of ``CommandSpec.schema``. The default description is the server's.
+        It has the form of ``CommandSpec.schema``. The default description is the server's.
         """
         schema = super().schema()
         return (
@@ -123,7 +123,7 @@ def mcp_commands(
     timeout_seconds: float = CALL_SECONDS,
     start_seconds: float = START_SECONDS,
 ) -> list[CommandSpec]:
-    """Return tools of an MCP server as commands, each named ``NAME.TOOL``.
+    """Return an MCP server's tools as commands, each named ``NAME.TOOL``.
 
     The server is not started before a round needs a tool.
 
@@ -165,7 +165,7 @@ def mcp_commands(
 
 
 def commands_of_server(name: str, server: ServerConfig) -> list[CommandSpec]:
-    """Return the tools of an MCP server that a flow declares, each as a command.
+    """Return a declared MCP server's tools, each as a command.
 
     Raises:
         InvalidFlow: A command's name would be invalid.

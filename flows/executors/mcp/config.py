@@ -25,9 +25,9 @@ _SCHEME = re.compile(r"[A-Za-z]+ (?=env:)")
 
 
 def refers(value: str) -> bool:
-    """Return whether a configured value refers to a secret by ``env:NAME`` and contains none.
+    """Return whether a value only refers to a secret (``env:NAME``).
 
-    A scheme before it is allowed (``Bearer env:NAME``), other text is not.
+    A scheme before the reference is allowed (``Bearer env:NAME``), other text is not.
     """
     return is_reference(_SCHEME.sub("", value, count=1))
 
@@ -44,7 +44,9 @@ class Secrets:
         self._known: set[str] = set()
 
     def resolved(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return an MCP server's variables or headers, each ``env:NAME`` replaced by its secret.
+        """Return variables or headers with secrets in place of ``env:NAME``.
+
+        The values belong to an MCP server.
 
         Raises:
             FatalError: This worker does not have a variable, or the variable's value cannot be
@@ -53,7 +55,7 @@ class Secrets:
         return {name: self._value(name, value) for name, value in values.items()}
 
     def cleaned(self, value: Any) -> Any:
-        """Remove the secrets of an MCP server from data and files that came from it."""
+        """Remove the server's secrets from its data and files."""
         if isinstance(value, str):
             return scrubbed(value, self._known)
         if isinstance(value, dict):
@@ -84,7 +86,7 @@ _SECRET = re.compile(r"auth|cookie|credential|key|passw|secret|token", re.IGNORE
 
 
 def _fault(message: str) -> PydanticCustomError:
-    """Return a validation error that is shown without the invalid value, which may be a secret."""
+    """Return a validation error that hides the invalid value. It may be a secret."""
     return PydanticCustomError("told_in_full", message)
 
 
@@ -92,7 +94,7 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class ToolConfig(CommandOptions):
-    """The settings of one tool that is offered as a command.
+    """The settings of an MCP tool as a command.
 
     Attributes:
         description: The description for the controller; None for the server's own.
@@ -181,7 +183,10 @@ class ServerConfig(BaseModel):
 
     @property
     def key(self) -> str:
-        """A key that is equal for declarations of one MCP server, which then share a session."""
+        """A key that is equal for declarations of one server.
+
+        Equal declarations share a session.
+        """
         connection: dict[str, Any] = self.model_dump(
             mode="json", include={"command", "env", "url", "headers"}
         )

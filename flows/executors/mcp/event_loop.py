@@ -27,7 +27,7 @@ CLOSING_SECONDS = 5.0
 
 
 class BackgroundLoop:
-    """The MCP sessions of this process (one for each server) and the thread that runs them.
+    """The MCP sessions of this process, and their thread. There is one session for each server.
 
     The thread starts with the first session.
     """
@@ -39,7 +39,7 @@ class BackgroundLoop:
         os.register_at_fork(after_in_child=self._forget_parent)
 
     def run(self, work: Coroutine[Any, Any, T], cancelled: threading.Event | None = None) -> T:
-        """Run a coroutine in the event loop of the MCP sessions, and wait for its result.
+        """Run a coroutine in the sessions' event loop. Wait for its result.
 
         Args:
             cancelled: The round's cancel token. The default is the token of the round that this
@@ -94,7 +94,7 @@ class BackgroundLoop:
             return self._loop
 
     def _forget_parent(self) -> None:
-        """Reset the MCP sessions and their event loop, as a forked process has to.
+        """Reset the sessions and their loop in a forked process.
 
         A forked process inherits its parent's sessions, but not the thread that runs them. The
         sessions remain the parent's.
@@ -105,7 +105,7 @@ class BackgroundLoop:
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the event loop of the MCP sessions until it is closed, whatever a task in it raises.
+    """Run the sessions' event loop until it is closed. Errors of tasks restart it.
 
     SystemExit and KeyboardInterrupt end an asyncio loop. Without the restart, all rounds would wait
     for ever.

@@ -1,4 +1,4 @@
-"""Answers of MCP servers over stdio that do not follow JSON-RPC, as far as they can be understood.
+"""Answers of MCP servers over stdio that violate JSON-RPC, if their meaning is clear.
 
 The client library (mcp 2.3) drops such a line, so that its call would never be answered.
 """
@@ -14,7 +14,7 @@ NO_CODE = 0
 
 
 def understood(message: Any) -> Any:
-    """Return a message of an MCP server, with an answer in place of a line that is no JSON-RPC.
+    """Return a server's message, or an answer for an invalid line. The line is no valid JSON-RPC.
 
     An error may be a text, or have no code, or a text as its code. The version may be missing.
     Other messages, and lines that answer nothing, are returned unchanged.
@@ -39,7 +39,7 @@ def understood(message: Any) -> Any:
 
 
 def _line_of(error: Any) -> dict[str, Any]:
-    """Return the object that the library could not read; empty if it was no object."""
+    """Return the object that the library could not read. Empty if it was no object."""
     for fault in error.errors(include_url=False):
         # A message that lacks a field of one kind of message is shown as a whole.
         if fault["type"] == "missing" and len(fault["loc"]) == 2:

@@ -43,13 +43,13 @@ class Tool:
 
     @classmethod
     def of(cls, declared: mcp_types.Tool) -> Tool:
-        """Convert the declaration of a tool from its MCP server, and bound its description."""
+        """Convert a tool's declaration, and limit its description."""
         return cls(
             declared.name, safe_text(declared.description or "", DESCRIPTION), declared.input_schema
         )
 
     def check(self, args: Mapping[str, Any], what: str) -> None:
-        """Validate the arguments for an MCP server's tool against the tool's JSON schema.
+        """Validate a tool's arguments against its JSON schema.
 
         Raises:
             BadReply: The schema does not accept them. The message names each such argument.
@@ -126,10 +126,10 @@ class ToolFailed(PerdureError):
 
 
 def observation_of(result: CallToolResult, what: str) -> Any:
-    """Convert the result of an MCP tool to an observation: its structured content, else its texts.
+    """Convert an MCP result to an observation: its structured content, else its texts.
 
-    Pictures and other data are files under ``files``, which a command may return. What cannot be a
-    file of a run is named under ``left_out``.
+    Pictures and other data are files under ``files``, which a command may return. Data that cannot
+    be a file of a run is named under ``left_out``.
 
     Raises:
         ToolFailed: The tool reports an error, or its result cannot be stored.
@@ -151,7 +151,7 @@ def observation_of(result: CallToolResult, what: str) -> Any:
 
 
 def _error_text(texts: list[str], structured: Any, sent: list[str], what: str) -> str:
-    """Return all that a tool says of its error: its texts, and its structured content as JSON.
+    """Return the error of a tool: its texts, and its structured content as JSON.
 
     Args:
         sent: Names of the pictures and other data in the result.
@@ -173,7 +173,7 @@ def _as_json(text: str) -> Any:
 
 
 def _parts(content: Any) -> tuple[list[str], list[File], list[str]]:
-    """Return the texts in an MCP tool's result, its files, and the names of its other parts."""
+    """Return a result's texts, files and names of other parts."""
     texts: list[str] = []
     files: list[File] = []
     left_out: list[str] = []

@@ -1,4 +1,4 @@
-"""One session with one MCP server, in the event loop that all sessions of a process share."""
+"""A session with one MCP server, in the shared event loop. All sessions of a process share it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DENIED, _BUSY = frozenset({401, 403}), frozenset({425, 429, 503})
 
 
 class McpSession:
-    """A session that opens when it is created, and ends with its server or with ``close``.
+    """A session that opens at its creation. It ends with its server or with ``close``.
 
     Args:
         name: The server's name in errors.
@@ -60,19 +60,19 @@ class McpSession:
 
     @property
     def ended(self) -> bool:
-        """Whether the session with the MCP server has ended, so that no call can succeed."""
+        """Whether the session has ended. No call can succeed then."""
         return self._ended.is_set() or self._unwanted.is_set() or self._life.done()
 
     async def settle(self) -> None:
-        """Wait for the answer to a ping, if one is under way. It decides whether this has ended."""
+        """Wait for the answer to a pending ping. It decides whether this has ended."""
         if self._ping is not None:
             await asyncio.wait({self._ping})
 
     async def tool(self, name: str, is_old: bool = False) -> Tool:
-        """Return the MCP server's declaration of a tool, once the server has listed its tools.
+        """Return the server's declaration of a tool.
 
-        The list is read again after the server has said that it changed, and before a tool is
-        said to be missing.
+        It waits until the server has listed its tools. The list is read again after the server has
+        reported a change, and before a tool counts as missing.
 
         Args:
             is_old: Whether to read the list again in any case.
@@ -113,7 +113,7 @@ class McpSession:
             raise fault if is_final else RetryableError(str(fault)) from None
 
     async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Any:
-        """Call a tool of the MCP server, and return its result as JSON data.
+        """Call a tool, and return its result as JSON data.
 
         Raises:
             ToolFailed: The tool or its server reports an error.
@@ -152,7 +152,7 @@ class McpSession:
             raise ToolFailed(self._secrets.cleaned(str(failed))) from None
 
     def _check_alive(self, client: Client) -> None:
-        """Send a ping to an MCP server that has not answered a call, and replace it if it hangs.
+        """Send a ping to a silent MCP server. Replace the server if it hangs.
 
         A server that answers the ping in time is only slow, and keeps its session.
         """
@@ -177,7 +177,7 @@ class McpSession:
             self._unwanted.set()
 
     def _inspect(self, message: Any) -> None:
-        """Read a message of the MCP server before the client library does."""
+        """Read a server's message before the client library does."""
         method = getattr(getattr(message, "message", None), "method", None)
         if method == "notifications/tools/list_changed":
             self._is_list_old = True
@@ -188,7 +188,7 @@ class McpSession:
             logger.warning("%s declares an invalid tool, %s: %s", self.what, tool, fault)
 
     async def close(self) -> None:
-        """End the session with the MCP server, and the program that was started for it."""
+        """End the session and the program started for it."""
         self._unwanted.set()
         if self._ping is not None:
             self._ping.cancel()
@@ -196,7 +196,7 @@ class McpSession:
             await asyncio.wait({self._life})
 
     async def _opened(self) -> Client:
-        """Wait until the session with the MCP server is open, and return the library's client."""
+        """Wait for the open session, and return the library's client."""
         ready = asyncio.create_task(self._ready.wait())
         try:
             await asyncio.wait({ready, self._life}, return_when=asyncio.FIRST_COMPLETED)
@@ -207,7 +207,7 @@ class McpSession:
         return self._client
 
     async def _live(self) -> None:
-        """Run the session with the MCP server from connect to end.
+        """Run the session from connect to end.
 
         This is one task, as the client library requires.
         """
@@ -244,7 +244,7 @@ class McpSession:
                 self._fault = self._failed_start(next(_leaves(error)), served)
 
     def _failed_start(self, error: BaseException, served: list[McpTransport]) -> PerdureError:
-        """Return the error that a round raises because the MCP server did not start.
+        """Return the round's error for a server that failed to start.
 
         Nothing was called yet, so nothing is in doubt. Another attempt or another worker may
         succeed.
@@ -263,7 +263,7 @@ class McpSession:
     def _judged(
         self, error: BaseException, served: list[McpTransport], what: str, seconds: float
     ) -> PerdureError:
-        """Translate an exception of the MCP client library into the error that the round raises."""
+        """Translate a client library's exception to the round's error."""
         from mcp import MCPError
         from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
         from pydantic import ValidationError
@@ -308,7 +308,7 @@ class McpSession:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors inside an exception group, or the error itself."""
+    """Yield the errors of an exception group, or the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _leaves(inner)

@@ -1,4 +1,4 @@
-"""Lists of tools that an MCP server declares, read page by page."""
+"""Lists of an MCP server's tools, read page by page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 #: Maximum number of pages read of a list of tools. A server could send pages for ever.
 PAGES = 100
-#: Maximum characters shown of what is wrong with a declaration.
+#: Maximum characters of a declaration's fault.
 FAULT = 300
 
 
 async def tools_of(client: Client) -> dict[str, Tool]:
-    """Return the tools that an MCP server lists now, by name."""
+    """Return the tools currently listed by an MCP server, by name."""
     tools: dict[str, Tool] = {}
     cursor = None
     for _ in range(PAGES):
@@ -32,17 +32,17 @@ async def tools_of(client: Client) -> dict[str, Tool]:
 
 
 def drop_invalid_tools(message: Any, version: str) -> dict[str, str]:
-    """Remove the declarations that violate the protocol from a server's list of tools.
+    """Remove invalid declarations from a server's list of tools.
 
-    The client library (mcp 2.3) refuses a whole list for one of them, so that the server could not
-    be used at all.
+    An invalid declaration violates the protocol. The client library (mcp 2.3) refuses a whole list
+    for one of them, so that the server could not be used at all.
 
     Args:
         message: A message of the server. Other messages are left as they are.
         version: The version of the protocol.
 
     Returns:
-        What is wrong with each removed tool, by name.
+        The fault of each removed tool, by name.
     """
     result = getattr(getattr(message, "message", None), "result", None)
     if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
@@ -65,7 +65,7 @@ def drop_invalid_tools(message: Any, version: str) -> dict[str, str]:
 
 
 def _fault_of(result: dict[str, Any], version: str) -> str | None:
-    """Return what is wrong with a list of tools; None if nothing is."""
+    """Return the fault of a list of tools. None if it is valid."""
     from mcp_types import ListToolsResult
     from mcp_types.methods import validate_server_result
     from pydantic import ValidationError

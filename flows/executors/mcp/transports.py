@@ -43,7 +43,7 @@ class McpTransport:
 
     @property
     def refused(self) -> bool:
-        """Whether the MCP server surely did nothing, so that the request is not in doubt."""
+        """Whether the MCP server surely did nothing. The request is not in doubt then."""
         return self.status is None or 400 <= self.status < 500 or self.status == 503
 
 
@@ -60,7 +60,7 @@ class ProgramOutput(asyncio.Protocol):
         self.tail = ""
 
     def data_received(self, data: bytes) -> None:
-        """Log each line that an MCP server's program writes to stderr.
+        """Log each stderr line of an MCP server's program.
 
         A line that is too long is cut into pieces.
         """
@@ -71,7 +71,7 @@ class ProgramOutput(asyncio.Protocol):
             self._log(line)
 
     def eof_received(self) -> None:
-        """Log the last line that an MCP server's program has written to stderr."""
+        """Log the last stderr line of a server's program."""
         self._log(self._line)
 
     def _log(self, line: bytes) -> None:
@@ -92,7 +92,10 @@ class _Watched:
 
     @property
     def last_context(self) -> Any:
-        """The context (``contextvars``) in which the last message of the MCP server was sent on."""
+        """The context (``contextvars``) of the server's last message.
+
+        The message was passed on in this context.
+        """
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
@@ -111,7 +114,7 @@ class _Watched:
     async def __anext__(self) -> Any:
         try:
             message = understood(await self._stream.__anext__())
-        except BaseException:  # at its end, or after any error, no more messages come
+        except BaseException:  # At its end, or after any error, no further messages arrive.
             self._ended.set()
             raise
         self._inspect(message)
@@ -133,9 +136,10 @@ async def connected(
     ended: asyncio.Event,
     inspect: Callable[[Any], None],
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Connect to an MCP server, and yield the streams of messages from and to it.
+    """Connect to an MCP server, and yield its message streams.
 
-    ``ended`` is set when no more messages can come. ``inspect`` gets each message of the server.
+    ``ended`` is set when no further messages can arrive. ``inspect`` gets each message of the
+    server.
     """
     async with (
         _program(server, secrets, output, ended)
@@ -165,7 +169,7 @@ async def _program(
     )
 
     def end() -> None:
-        """End the session with an MCP server whose program has written a line that is too long."""
+        """End the session of a program after an oversized line."""
         output.tail = TOO_LARGE
         ended.set()
 
@@ -192,10 +196,10 @@ async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tupl
     from perdure.flows.executors.mcp.bounds import MOST_BYTES, bound
 
     class Client(httpx2.AsyncClient):
-        """A client that records statuses and unsent requests, which the client library hides."""
+        """A client that records statuses and unsent requests. The client library hides them."""
 
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-            """Send an HTTP request to the MCP server, and record the status of its response."""
+            """Send a request, and record the status of its response."""
             noted = requests.get([])
             try:
                 response = await super().send(request, **options)

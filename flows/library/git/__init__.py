@@ -1,4 +1,4 @@
-"""The parts of the flow ``bisect`` that deal with git, worktrees and shell commands.
+"""The parts of ``bisect`` for git, worktrees and shell commands.
 
 They know nothing of runs and rounds.
 """

@@ -29,7 +29,7 @@ class BisectRange:
 
 
 def read_halving(text: str, bad: str, skipped: Collection[str]) -> BisectRange:
-    """Choose the commit that a bisection tests next, from the output of ``git rev-list``.
+    """Choose the next commit to test from ``git rev-list``'s output.
 
     The command is ``git rev-list [--bisect-all] --bisect-vars``. The output is about the commits
     between good and ``bad``.
@@ -49,7 +49,7 @@ def read_halving(text: str, bad: str, skipped: Collection[str]) -> BisectRange:
 
 
 def away_from(skipped: Collection[str], by_halving: Sequence[str], bad: str) -> str:
-    """Return the best commit for a bisection to test next if some commits cannot be tested.
+    """Return the best testable commit for the next test.
 
     The best commit is taken if it can be tested. If not, its neighbours are likely to fail in the
     same way. A fixed number, derived from how many are left as in git, then leads away from it,

@@ -18,11 +18,11 @@ class Bounds(BaseModel):
 
     @classmethod
     def of(cls, repository: Repository, good: Sequence[str], bad: str) -> Bounds:
-        """Return the good and bad commits that the revisions of a bisection name now.
+        """Return the good and bad commits that revisions name now.
 
         Raises:
-            FatalError: A revision names no commit, or a good one is the bad one or not an ancestor
-                of it.
+            FatalError: A revision names no commit, or a good commit is the bad one or not an
+                ancestor of it.
         """
         bounds = cls(
             good=list(dict.fromkeys(repository.resolve(revision) for revision in good)),

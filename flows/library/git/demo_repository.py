@@ -59,7 +59,7 @@ class DemoRepository:
 
 
 def make_demo_repository(path: Path) -> DemoRepository:
-    """Create a git repository for trying out ``bisect`` at ``path`` (a new or empty directory).
+    """Create a git repository for trying out ``bisect``. ``path`` is a new or empty directory.
 
     The commits are the same every time.
     """
@@ -102,7 +102,7 @@ class _Story:
         self._made = 0
 
     def stock(self, parent: int, place: str) -> int:
-        """Add a harmless commit with one price list to a demo repository, and return its number."""
+        """Add a harmless commit with a price list. Return its number."""
         self._made += 1
         goods = _GOODS[self._made % len(_GOODS)]
         files = {f"{place}/{goods}-{self._made}.txt": f"{goods} {self._made * 7 % 300 + 20}\n"}
@@ -116,7 +116,7 @@ class _Story:
         return commit
 
     def branch(self, branch: int, start: int, length: int) -> int:
-        """Add a branch of ``length`` commits to a demo repository, and return the last's number."""
+        """Add a branch of ``length`` commits. Return the last one's number."""
         tip, name = start, _GOODS[branch]
         for position in range(length):
             if (branch, position) == _FAULT:

@@ -20,7 +20,7 @@ from perdure.flows.rounds.registry import register
 #: Seconds that one count takes. It is longer than a test of the bisection, so that a kill in that
 #: run's third test finds the other agents at work.
 LOOK_SECONDS = 0.6
-#: What the two agents that count are asked to count.
+#: The goods that the two counting agents count.
 COUNTED = (("tea", "milk", "bread", "salt"), ("rice", "beans", "flour", "oats"))
 
 
@@ -67,7 +67,7 @@ class Count(ControllerExecutorFlow):
         goods: list[str]
 
     def decide(self, context: RoundContext) -> Command | Finish:
-        """Return the command that counts the next goods, or finish with all counts."""
+        """Return the command that counts the next goods, or finish. The answer has all counts."""
         wanted = [*context.inputs["goods"], *context.said]
         counts = [turn.observation for turn in context.history]
         if len(counts) == len(wanted):

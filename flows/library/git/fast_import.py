@@ -28,9 +28,9 @@ class NewRepository:
         subject: str,
         author: str = "Ada <ada@example.com>",
     ) -> int:
-        """Add a commit to a new git repository that is written later, and return its number.
+        """Add a commit, and return its number. ``write`` writes the repository later.
 
-        Its files are those of its first parent, updated with ``files``.
+        Its files are the files of its first parent, updated with ``files``.
         """
         number = self._commits
         self._commits += 1
@@ -48,11 +48,11 @@ class NewRepository:
         return number
 
     def tag(self, name: str, commit: int) -> None:
-        """Add a tag for a commit to a new git repository that is written later."""
+        """Add a tag for a commit."""
         self._stream.append(f"reset refs/tags/{name}\nfrom :{commit + 1}\n".encode())
 
     def write(self, path: Path) -> list[str]:
-        """Write the new git repository to ``path``, with its last commit checked out as ``main``.
+        """Write the new repository, and check out ``main``. ``main`` is the last commit.
 
         Returns:
             The commits' ids by number.

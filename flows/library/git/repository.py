@@ -49,7 +49,7 @@ class Repository:
         return cls(Path(_text(git_directory.stdout).removesuffix("\n")))
 
     def resolve(self, revision: str) -> str:
-        """Return the full id of the commit that ``revision`` names now.
+        """Return the full id of a revision's current commit.
 
         Raises:
             FatalError: It names no commit.
@@ -67,7 +67,7 @@ class Repository:
         return _text(parsed.stdout).strip()
 
     def is_ancestor(self, older: str, newer: str) -> bool:
-        """Return whether the commit ``newer`` contains the commit ``older``, or is the same."""
+        """Return whether ``newer`` contains ``older``, or is the same."""
         compared = _git(self.directory, "merge-base", "--is-ancestor", older, newer)
         if compared.returncode not in (0, 1):
             raise FatalError(
@@ -77,12 +77,15 @@ class Repository:
         return compared.returncode == 0
 
     def merge_base(self, one: str, other: str) -> str | None:
-        """Return the newest commit that two commits both contain; None if they share none."""
+        """Return the newest common commit. None if there is none."""
         base = _git(self.directory, "merge-base", one, other)
         return _text(base.stdout).split("\n")[0] or None
 
     def halve(self, bad: str, good: Sequence[str], skipped: Collection[str]) -> BisectRange:
-        """Return which commit a bisection tests next, and how many commits and tests are left."""
+        """Return the next commit to test, and the remaining work.
+
+        That is the number of commits, and the number of tests.
+        """
         # With skips git weighs and sorts all candidates; without them it stops at the first good
         # enough. This does the same, to choose the same commits.
         every = ["--bisect-all"] if skipped else []
@@ -91,7 +94,7 @@ class Repository:
         )
 
     def candidates(self, bad: str, good: Sequence[str]) -> list[str]:
-        """Return the git commits contained in ``bad`` and in none of ``good``, newest first."""
+        """Return the commits of ``bad`` but of no ``good``. The newest come first."""
         return self._read("rev-list", "--topo-order", bad, "--not", *good, "--").split()
 
     def line(self, commit: str) -> CommitLine:

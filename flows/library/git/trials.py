@@ -1,4 +1,4 @@
-"""The tests that a run has made so far, read from its history."""
+"""The tests of a run so far, read from its history."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Trials:
 
     @classmethod
     def of(cls, history: Iterable[Turn], bounds: Bounds) -> Trials:
-        """Return the results of the tests of commits that a bisection's history contains.
+        """Return the test results in a bisection's history.
 
         Raises:
             FatalError: A turn contains something else, because the command failed in a way that
@@ -50,12 +50,12 @@ class Trials:
 
     @property
     def tests(self) -> int:
-        """The number of commits that a bisection has tested so far."""
+        """The number of commits tested so far."""
         return len(self.between) + (self.of_good is not None)
 
     @property
     def first_exit(self) -> int | None:
-        """The exit code of a bisection's first test; None before that test, or if it was killed."""
+        """The exit code of the first test. None before that test, or if it was killed."""
         return self.between[0].exit if self.between else None
 
     @property
@@ -64,7 +64,7 @@ class Trials:
         return frozenset(verdict.commit for verdict in self.between if verdict.outcome == "skip")
 
     def narrowed(self, bounds: Bounds) -> tuple[list[str], str]:
-        """Return the commits that a bisection knows to be good, and the bad one found last.
+        """Return the known good commits, and the last bad one.
 
         That bad commit contains the first bad one.
         """

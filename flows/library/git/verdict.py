@@ -47,11 +47,12 @@ def judge(
     timeout: float,
     cancelled: threading.Event,
 ) -> CommitTest:
-    """Run a bisection's test command at one commit, in a new worktree under ``root``.
+    """Run a test command at one commit, in a new worktree.
 
-    The repository does not change, and no files remain. Exit code 0 is good, 125 skips, others up
-    to 127 are bad, as for ``git bisect run``. A test that still runs after ``timeout`` seconds is
-    killed, and its commit is skipped, since this says nothing about the commit.
+    The worktree is under ``root``. The repository does not change, and no files remain. Exit code 0
+    is good, 125 skips, others up to 127 are bad, as for ``git bisect run``. A test that still runs
+    after ``timeout`` seconds is killed, and its commit is skipped, since this says nothing about
+    the commit.
 
     Raises:
         FatalError: The test ended with exit code 128 or more, or by a signal. The test itself is
@@ -99,7 +100,10 @@ def _outcome(commit: str, ending: ProcessEnding) -> Literal["good", "bad", "skip
 def _check_out(
     repository: Repository, commit: str, worktree: Worktree, cancelled: threading.Event
 ) -> None:
-    """Check a commit out in the worktree of a test, which becomes a new clone of the repository."""
+    """Check a commit out in a test's worktree.
+
+    The worktree becomes a new clone of the repository.
+    """
     # No templates and no hooks: checking out a commit must not run anything of the user's git
     # setup.
     quiet = ["git", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false"]

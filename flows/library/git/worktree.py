@@ -1,4 +1,4 @@
-"""Worktrees that belong to one test each and are removed even after a crash.
+"""Worktrees of one test each, removed even after a crash.
 
 A worktree is a clone that borrows the repository's objects and has its own copy of everything else.
 ``git worktree add`` would write into the repository, and a crash would leave that behind.
@@ -26,14 +26,17 @@ from perdure.flows.executors.subprocesses import kill_marked
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """An empty directory for one test, and the mark of the processes that work in it."""
+    """An empty directory for a test, and its process mark.
+
+    The mark identifies the processes that work in it.
+    """
 
     path: Path
     mark: str
 
 
 def worktrees_root() -> Path:
-    """Return the directory for the worktrees of this user's bisections; create it if necessary.
+    """Return the directory of this user's worktrees. Create it if necessary.
 
     Raises:
         FatalError: Another user owns it or may write to it.
@@ -52,7 +55,7 @@ def worktrees_root() -> Path:
 
 @contextlib.contextmanager
 def own_worktree(root: Path) -> Iterator[Worktree]:
-    """Create an empty worktree for one test of a bisection under ``root``, and yield it.
+    """Create an empty worktree under ``root``, and yield it. It is for one test of a bisection.
 
     At the end it is removed, together with all processes that still work in it.
     """
@@ -67,7 +70,9 @@ def own_worktree(root: Path) -> Iterator[Worktree]:
 
 
 def remove_abandoned(root: Path) -> list[str]:
-    """Remove the worktrees of bisections whose process has ended, and kill what that process left.
+    """Remove abandoned worktrees, and kill their processes.
+
+    The process of their bisection has ended.
 
     Returns:
         The names of the removed worktrees.
@@ -87,7 +92,7 @@ def remove_abandoned(root: Path) -> list[str]:
 
 
 def _locked_name(root: Path) -> tuple[str, int]:
-    """Return a name for a new worktree, and the descriptor of the lock file created for it."""
+    """Return a new worktree's name, and its lock file's descriptor."""
     while True:
         name = uuid.uuid4().hex
         file = root / f"{name}.lock"
