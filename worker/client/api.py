@@ -427,8 +427,8 @@ class ClientApi(ReadApi):
                 repeated.
 
         Raises:
-            InvalidTransition: The run is live, or a newer version wrote it. With ``tree``, a run
-                below it is live, and no run is deleted.
+            InvalidTransition: The run is live, or a newer version wrote it. With ``tree``, also if
+                a run below it is live. No run is deleted then.
             RunNotFound: No run has this id.
         """
 
@@ -500,8 +500,8 @@ class ClientApi(ReadApi):
     ) -> Run:
         """Submit a run once more, as a new run.
 
-        The new run has the same inputs, labels, budgets, model and files. It uses the workers'
-        current code.
+        The new run has the run's inputs, labels, budgets, model and files, unless you pass others.
+        It uses the workers' current code.
 
         Args:
             flow: Another flow, such as a version that is registered beside the first one. None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-#: Seconds between two reads of a run that is waited for: short at first, then longer.
+#: Seconds between two reads while waiting for a run: short at first, then longer.
 FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 
 

@@ -20,7 +20,7 @@ QUEUED_CHILDREN = "children:queued:"
 
 
 def status_counts(store: Store, submitter: str | None = None) -> dict[str, int]:
-    """Return how many runs have each status. Child runs are not counted.
+    """Return the number of runs per status. Child runs are not counted.
 
     If a submitter is given, only the newest 1,000 runs of that submitter are counted.
     """

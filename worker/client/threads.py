@@ -1,4 +1,6 @@
-"""The part of the client that holds conversations: threads of runs that follow one another.
+"""The client part that holds conversations.
+
+A thread is a sequence of runs. The live run of a thread holds the topic ``thread:NAME``.
 
 The live run of a thread holds the topic ``thread:NAME``. Two operations of the store decide who
 gets a message, and each knows the message's key: the submission of a run that takes the topic, and

@@ -1,4 +1,6 @@
-"""The parts of the client for access tokens and for saved filters of the dashboard's runs table.
+"""The client parts for access tokens and saved filters.
+
+Tokens are created, listed, revoked and looked up. Filters belong to the dashboard's runs table.
 
 Tokens are created, listed, revoked and looked up.
 """
@@ -31,7 +33,9 @@ LONGEST = timedelta(days=36_500)
 
 
 class Tokens:
-    """Access tokens of the dashboard and HTTP API, on the server of ``client``.
+    """Access tokens of the dashboard and the HTTP API.
+
+    They are on the server of ``client``.
 
     Raises:
         StoreUnavailable: From every method, if the server does not reply.
@@ -50,7 +54,7 @@ class Tokens:
         expires_in: timedelta | None = None,
         created_by: str | None = None,
     ) -> NewToken:
-        """Create an access token for ``name``, a person or a service.
+        """Create an access token for a person or service.
 
         Args:
             scopes: Its permissions, at least one.
@@ -97,7 +101,7 @@ class Tokens:
         )
 
     def revoke(self, token_id: str) -> None:
-        """Revoke an access token, so that it grants no access from the next request on.
+        """Revoke an access token, from the next request on.
 
         Raises:
             TokenNotFound: No token has this id.
@@ -107,7 +111,9 @@ class Tokens:
             raise TokenNotFound("no token has this id; see: perdure token list")
 
     def find(self, text: str) -> AccessToken | None:
-        """Return the access token that a caller has sent as a text with its id and its secret.
+        """Return the access token that a caller has sent.
+
+        The text has the token's id and its secret.
 
         Returns:
             The token, or None if it is unknown, revoked or expired, or its secret is wrong.
@@ -119,7 +125,9 @@ class Tokens:
         )
 
     def get(self, token_id: str) -> AccessToken | None:
-        """Return the access token with this id, without a check of its secret.
+        """Return the access token with this id.
+
+        Its secret is not checked.
 
         Returns:
             The token, or None if it is unknown, revoked or expired.
@@ -131,7 +139,9 @@ class Tokens:
         return None if token.has_expired(_moment(now)) else token
 
     def take_sign_in(self, code: str) -> str | None:
-        """Return the id of the token that a one-time code grants, and make the code invalid.
+        """Return the token id of a one-time code.
+
+        The code is invalid afterwards.
 
         Returns:
             None if the code is unknown, used or expired.
@@ -139,7 +149,7 @@ class Tokens:
         return SignInCodes(self._store).take(digest_of(code))
 
     def any(self) -> bool:
-        """Return whether any access token exists, even an expired one.
+        """Return whether an access token exists, even an expired one.
 
         If one exists, the HTTP API and the dashboard require a token.
         """
@@ -150,7 +160,9 @@ class Tokens:
         return new_secret()[1]
 
     def signing_key(self) -> str:
-        """Return the key that signs the dashboard's cookies, and create it on first use.
+        """Return the key that signs the dashboard's cookies.
+
+        It is created on first use.
 
         All server processes with the same Redis prefix share it.
         """
@@ -166,7 +178,9 @@ class Tokens:
             return self._temporary_key
 
     def sign_everybody_out(self) -> None:
-        """Invalidate all cookies of the dashboard, so that all its users must sign in again.
+        """Invalidate all cookies of the dashboard.
+
+        All its users must sign in again.
 
         Access tokens stay valid.
         """
@@ -201,7 +215,7 @@ class SavedFilters:
         self._records = FilterRecords(client._store, owner)
 
     def all(self) -> dict[str, str]:
-        """Return the saved filters that one user has for the dashboard's runs table.
+        """Return a user's saved filters of the runs table.
 
         Returns:
             Each filter's query by the filter's name, sorted by name.
