@@ -35,11 +35,11 @@ BEGIN = f"{10**15 - 1}.0:-"
 LEFT_OUT = ("traceback",)
 #: Number of runs whose deciding fields are read in one exchange, about 7 ms.
 SCANNED = 500
-#: The same if inputs decide, of which one run may have a megabyte.
+#: The same if inputs decide: those of one run may take a megabyte.
 SCANNED_WITH_INPUTS = 50
-#: Number of runs that are looked at to sort them by duration or cost, if the caller sets no bound.
+#: Number of runs to sort by duration or cost, if the caller sets no bound.
 SORTED = 2000
-#: Number of entries of which only the id is looked at, for the cost of reading one run's fields.
+#: Number of entries whose ids can be checked for the cost of reading one run's fields.
 IDS_FOR_ONE = 3
 #: Field that every scan reads. A run without it, and without the others, is gone or damaged.
 ALWAYS_READ = ("phase",)
