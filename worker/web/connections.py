@@ -37,8 +37,8 @@ def most_connections() -> int:
 class BoundedConnection(H11Protocol):
     """A connection that is closed if its client stalls.
 
-    If all connections are in use, a new connection replaces the one that has been without a request
-    for longest. If all of them have a request, the new one is closed.
+    If all connections are in use, a new connection replaces the connection that has been idle for
+    longest. If all of them have a request, the new one is closed.
     """
 
     #: Maximum number of connections.

@@ -500,7 +500,10 @@ class AuthorizedClient:
     def retry_many(
         self, flow: str | None = None, query: str | None = None, limit: int | None = None
     ) -> list[Done]:
-        """Retry all errored runs of the caller, flow or query."""
+        """Retry all errored runs within the caller's rights.
+
+        A flow or a query narrows them.
+        """
         self.caller.require(Scope.SUBMIT)
         return self.client.retry_many(flow, self.caller.limited_to(Scope.SUBMIT), query, limit)
 
@@ -544,7 +547,10 @@ class AuthorizedClient:
         query: str | None = None,
         limit: int | None = None,
     ) -> list[StopReceipt]:
-        """Stop the visible live runs of a flow, status or query."""
+        """Stop all live runs within the caller's rights.
+
+        A flow, a status or a query narrows them.
+        """
         self.caller.require(Scope.STOP)
         return self.client.request_stop_many(
             flow,
