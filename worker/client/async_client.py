@@ -42,8 +42,6 @@ def _in_thread(
 
     It has the name, parameters and docstring of the client's method. Each call is one short
     exchange with the server.
-
-    It has the method's parameters and docstring. Each call is one short exchange with the server.
     """
 
     @wraps(method, updated=())

@@ -271,8 +271,6 @@ class RunControl(RunLimits):
         These are the children for which the run's step waits, or waited when it failed. The run
         itself is retried last, so a call that was cut off can be repeated.
 
-        The run itself comes last. So a call that was cut off can be repeated.
-
         Args:
             only_held: Leave out children whose failure the run already knows.
 

@@ -1,8 +1,6 @@
 """Reads of runs' newest events and their live text.
 
 Several runs are read at once, for a server through which many people watch runs.
-
-Several runs are read at once, for a server through which many people watch runs.
 """
 
 from __future__ import annotations

@@ -41,10 +41,8 @@ class MergedRuns:
     def take(self, count: int) -> list[tuple[str, float]]:
         """Return the next ``count`` runs of the merged indexes.
 
-        They are pairs of run id and score.
-
-        Fewer are returned only at the end. A run whose time changed in the meantime, because it
-        ended or was retried, is returned once.
+        They are pairs of run id and score. Fewer are returned only at the end. A run whose time
+        changed in the meantime, because it ended or was retried, is returned once.
         """
         taken: list[tuple[str, float]] = []
         while len(taken) < count:

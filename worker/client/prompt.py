@@ -2,9 +2,6 @@
 
 The code of the flow rebuilds it from the run's history, so it is stored nowhere. The event of a
 round has a digest of the sent prompt, which shows whether the rebuilt prompt equals it.
-
-It is made again from the run's history by the code of its flow, so it is stored nowhere. The event
-of a round has a digest of what was sent, which tells whether the result is equal to it.
 """
 
 from __future__ import annotations
@@ -176,9 +173,8 @@ def _context(
 def _budgets_before(record: Record, events: Sequence[Event], step: int) -> dict[str, Budget]:
     """Return the run's budgets as they were before a round.
 
-    They are derived from the events of the earlier rounds.
-
-    Limits are the current ones. Seconds and cycles count as unspent.
+    They are derived from the events of the earlier rounds. Limits are the current ones. Seconds and
+    cycles count as unspent.
     """
     spent = sum_of(
         [

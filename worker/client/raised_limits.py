@@ -42,9 +42,7 @@ def check_enough(
 ) -> None:
     """Raise InvalidInput if a raised budget would still be used up.
 
-    It is the budget that interrupted the run.
-
-    The run would be interrupted again at once.
+    It is the budget that interrupted the run. The run would be interrupted again at once.
     """
     data = waiting.data or {}
     name, spent = data["budget"], data["spent"]
@@ -72,8 +70,6 @@ def is_unfinished(record: Record) -> bool:
     """Return whether a run used up its cycles.
 
     Such a run may get more cycles. It has completed, or a person reviews it before it completes.
-
-    Such a run has completed, or a person reviews it before it completes.
     """
     return UNFINISHED in record.fields and "i_answer" not in record.fields
 
@@ -133,10 +129,9 @@ def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[s
 def counting_anew(record: Record) -> dict[str, str]:
     """Return the hash fields that reset the bad-reply counter.
 
-    A retry writes them.
-
-    The counter is the number of invalid replies in a row from the controller's model. A damaged run
-    is left unchanged, because the worker that retries the round detects the damage.
+    A retry writes them. The counter is the number of invalid replies in a row from the controller's
+    model. A damaged run is left unchanged, because the worker that retries the round detects the
+    damage.
 
     Returns:
         The fields. Empty if the counter is zero already or the run is damaged.

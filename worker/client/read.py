@@ -343,9 +343,7 @@ class RunReads(ClientConnection, RunResults):
 def _turn(turn: Turn) -> TranscriptTurn:
     """Return a turn of a run's history as JSON data.
 
-    A turn is a command and its observation.
-
-    Data that only the model needs is left out.
+    A turn is a command and its observation. Data that only the model needs is left out.
     """
     command = turn.command
     data: dict[str, Any] = {"command": None, "observation": turn.observation}

@@ -172,9 +172,8 @@ class RunSignals(RunReads, ClientApi):
     def _wake(self, run_id: str, epoch: str, step: str, task: str, queue: str) -> None:
         """Queue a run whose signal has come.
 
-        It also publishes the message of the run's next round.
-
-        If this process dies first, a worker's sweeper queues the run.
+        It also publishes the message of the run's next round. If this process dies first, a
+        worker's sweeper queues the run.
         """
         message = self._message_for(task, queue, run_id, int(epoch), int(step))
         _, to_publish = self._store.signals.wake(

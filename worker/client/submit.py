@@ -184,10 +184,8 @@ class Submitter(Fleet):
     def _has(self, run_id: str, fields: Mapping[str, str]) -> bool:
         """Return whether the stored run comes from this very submission.
 
-        It compares the tracing fields.
-
-        The reply ``ok`` does not show this, because a repeated submission with the same nonce gets
-        it too.
+        It compares the tracing fields. The reply ``ok`` does not show this, because a repeated
+        submission with the same nonce gets it too.
         """
         return not fields or self._store.reads.some_fields([run_id], list(fields)) == [dict(fields)]
 
@@ -205,10 +203,8 @@ class Submitter(Fleet):
     ) -> tuple[dict[str, Any], dict[str, Any], bool]:
         """Return a flow's description, the inputs, and a flag.
 
-        The flag tells whether the flow could check the inputs.
-
-        If this process does not know the flow, the description comes from a live worker's
-        announcement.
+        The flag tells whether the flow could check the inputs. If this process does not know the
+        flow, the description comes from a live worker's announcement.
 
         Raises:
             UnknownFlow: Neither this process nor a live worker knows the flow.

@@ -1,8 +1,6 @@
 """The client parts for access tokens and saved filters.
 
 Tokens are created, listed, revoked and looked up. Filters belong to the dashboard's runs table.
-
-Tokens are created, listed, revoked and looked up.
 """
 
 from __future__ import annotations
@@ -162,9 +160,7 @@ class Tokens:
     def signing_key(self) -> str:
         """Return the key that signs the dashboard's cookies.
 
-        It is created on first use.
-
-        All server processes with the same Redis prefix share it.
+        It is created on first use. All server processes with the same Redis prefix share it.
         """
         try:
             return self._records.signing_key(new_secret()[1])
@@ -180,9 +176,7 @@ class Tokens:
     def sign_everybody_out(self) -> None:
         """Invalidate all cookies of the dashboard.
 
-        All its users must sign in again.
-
-        Access tokens stay valid.
+        All its users must sign in again. Access tokens stay valid.
         """
         self._records.forget_signing_key()
 

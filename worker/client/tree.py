@@ -90,9 +90,7 @@ def _kind_of(fields: Mapping[str, str]) -> tuple[str, str]:
 def ids_below(store: Store, run_id: str) -> list[str]:
     """Return the ids of all runs below a run.
 
-    Each comes after its parent.
-
-    Runs that have been deleted, or have expired, are left out.
+    Each comes after its parent. Runs that have been deleted, or have expired, are left out.
     """
     found = [run_id]
     for each in found:  # grows

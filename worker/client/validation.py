@@ -273,9 +273,7 @@ def width(value: object) -> None:
 def look(value: object) -> None:
     """Raise InvalidInput unless this is a valid read limit.
 
-    It is the maximum number of runs to read for one page.
-
-    None means no maximum.
+    It is the maximum number of runs to read for one page. None means no maximum.
     """
     if value is not None and (type(value) is not int or value < 1):
         raise wrong("look", "a whole number from 1, or None", value)

@@ -1,10 +1,9 @@
 """Connections of the HTTP server, with limits.
 
-The limits keep strangers from holding all connections.
-
-Uvicorn limits neither the time that a request takes to arrive nor the number of connections. This
-module adds both to Uvicorn's protocol for HTTP/1.1. It uses the attributes ``conn`` (h11's state),
-``server_state`` and ``transport`` of that protocol.
+The limits keep strangers from holding all connections. Uvicorn limits neither the time that a
+request takes to arrive nor the number of connections. This module adds both to Uvicorn's protocol
+for HTTP/1.1. It uses the attributes ``conn`` (h11's state), ``server_state`` and ``transport`` of
+that protocol.
 """
 
 from __future__ import annotations

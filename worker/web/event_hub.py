@@ -109,10 +109,8 @@ class Subscriber:
     ) -> None:
         """Deliver a run's events to one subscriber.
 
-        If ``over`` is set, the subscription ends with it.
-
-        Only the hub calls this. If the buffer would overflow, it is emptied, and the subscription
-        ends as ``behind``.
+        If ``over`` is set, the subscription ends with it. Only the hub calls this. If the buffer
+        would overflow, it is emptied, and the subscription ends as ``behind``.
         """
         with self._lock:
             if self.over is not None:

@@ -72,9 +72,7 @@ def read_events(
 ) -> StreamRead[Event]:
     """Return a run's stored events after one of them.
 
-    The result also tells whether the run has ended.
-
-    An event that cannot be read ends the list.
+    The result also tells whether the run has ended. An event that cannot be read ends the list.
 
     Raises:
         DamagedRun: The next event or the run cannot be read.
@@ -211,10 +209,8 @@ async def _live_items(
 ) -> AsyncGenerator[Sequence[T]]:
     """Yield a run's new items in batches from the event hub.
 
-    A pause without new items yields an empty batch.
-
-    It ends when the run seems to have ended, or after IDLE_SECONDS without items. Then the caller
-    reads the run again.
+    A pause without new items yields an empty batch. It ends when the run seems to have ended, or
+    after IDLE_SECONDS without items. Then the caller reads the run again.
     """
     subscriber = source.join(hub)
     try:

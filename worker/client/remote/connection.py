@@ -52,8 +52,6 @@ def headers(address: HttpAddress, token: str | None) -> dict[str, str]:
 
     A remote client sends them with each request. Without a token they are empty.
 
-    Without a token there are none.
-
     Raises:
         InvalidSettings: The token is malformed, or the URL names a user too. The message does not
             contain the token.
@@ -75,8 +73,6 @@ def headers(address: HttpAddress, token: str | None) -> dict[str, str]:
 
 def not_here(**given: object) -> None:
     """Raise InvalidInput if an argument names the caller.
-
-    The access token identifies the caller over HTTP.
 
     Over HTTP, the access token identifies the caller.
     """

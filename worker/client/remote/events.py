@@ -173,9 +173,8 @@ class RemoteEvents(RemoteReads, RunResults):
     ) -> Iterator[T | None]:
         """Yield the items of one HTTP stream, then None.
 
-        None means that there are no more items.
-
-        It ends without None if the server closes the stream early, for example when it shuts down.
+        None means that there are no more items. It ends without None if the server closes the
+        stream early, for example when it shuts down.
 
         Raises:
             StoreUnavailable: The server is unreachable, or the connection was cut.

@@ -126,9 +126,8 @@ class Authenticator:
     def caller(self, request: Request) -> Caller:
         """Return the caller of an HTTP request.
 
-        The token, the session cookie or loopback identifies the caller.
-
-        It reads from the store, so call it in a thread.
+        The token, the session cookie or loopback identifies the caller. It reads from the store, so
+        call it in a thread.
 
         Raises:
             Unknown: The request has no valid token and no valid session.
@@ -210,9 +209,8 @@ class Authenticator:
     def prepare_page(self, request: Request) -> None:
         """Prepare a request's state for a dashboard page.
 
-        It sets ``csrf`` and ``signed_in``.
-
-        ``csrf`` is the token for the page's forms. A browser without a session gets a new one.
+        It sets ``csrf``, the token for the page's forms, and ``signed_in``. A browser without a
+        session gets a new one.
         """
         session = self.session(request)
         if session is None:
@@ -265,10 +263,8 @@ class Authenticator:
     def sign_in_once(self, request: Request, code: str) -> bool:
         """Sign a user in with a link's one-time code.
 
-        The code in a notification's link is used up then.
-
-        A worker's login writes such codes, for a token of its choice. So the token itself has to
-        have the right, which only an admin gives.
+        The code in a notification's link is used up then. A worker's login writes such codes, for a
+        token of its choice. So the token itself has to have the right, which only an admin gives.
 
         Returns:
             Whether the code and its token are valid. If not, no session begins.
@@ -298,9 +294,8 @@ class Authenticator:
     def _sessions(self) -> WebSessions:
         """The codec of session cookies, with the current key.
 
-        It signs the cookies with the current signing key.
-
-        The key is read each time. After it was replaced, all cookies are invalid on every server.
+        It signs the cookies with the current signing key. The key is read each time. After it was
+        replaced, all cookies are invalid on every server.
         """
         return WebSessions(self.tokens.signing_key())
 

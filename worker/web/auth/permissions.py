@@ -1,9 +1,7 @@
 """The client limited to a caller's rights, and ``Runs``.
 
-``Runs`` gives the client to a route.
-
-A route takes it as a parameter: ``def get(run_id: str, runs: Runs)``. The route must have the
-dependency ``perdure.worker.web.services.authorize``, which makes the client.
+``Runs`` gives the client to a route as a parameter: ``def get(run_id: str, runs: Runs)``. The route
+must have the dependency ``perdure.worker.web.services.authorize``, which makes the client.
 
 Scopes and owners are enforced here and nowhere else.
 """
@@ -80,9 +78,8 @@ class AuthorizedClient:
     def metrics(self, accept: str = "") -> tuple[bytes, str]:
         """Return the metrics for Prometheus and their content type.
 
-        They cover the runs of all owners.
-
-        They name flows but no runs. For ``accept`` see perdure.worker.metrics.
+        They cover the runs of all owners. They name flows but no runs. For ``accept`` see
+        perdure.worker.metrics.
         """
         self.caller.require(Scope.READ)
         return exposition(self.client, accept)
@@ -293,9 +290,8 @@ class AuthorizedClient:
     def file(self, run_id: str, name: str) -> File:
         """Return a file of a run or of one below.
 
-        A file of a run below it has a name such as ``RUN/NAME``.
-
-        If the run is a fork, it may have a copy, which outlives the run below.
+        A file of a run below it has a name such as ``RUN/NAME``. If the run is a fork, it may have
+        a copy, which outlives the run below.
         """
         self._owned(run_id, Scope.READ)
         child = name.rpartition("/")[0]
@@ -326,9 +322,7 @@ class AuthorizedClient:
     def stuck(self, limit: int = 50) -> list[Verdict]:
         """Return a verdict for each visible stuck run.
 
-        The verdict has the reason and the remedy.
-
-        Runs that wait on purpose are not stuck.
+        A verdict has the reason and the remedy. Runs that wait on purpose are not stuck.
         """
         self.caller.require(Scope.READ)
         return self.client.stuck(limit, self.caller.sees_only)
@@ -608,9 +602,7 @@ class AuthorizedClient:
     ) -> list[Done]:
         """Delete the runs of an ended status or a query.
 
-        Only an admin may do it.
-
-        ``flow`` and ``older_than`` can limit the deletion to fewer runs.
+        Only an admin may do it. ``flow`` and ``older_than`` can limit the deletion to fewer runs.
         """
         self.caller.require(Scope.ADMIN)
         return self.client.delete_many(status, flow, older_than, query=query, limit=limit)

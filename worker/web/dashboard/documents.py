@@ -54,9 +54,7 @@ class JsonNode:
 def tree_of(value: Any) -> JsonNode | None:
     """Return a JSON value as a tree.
 
-    Returns None if it is a single value.
-
-    A text that holds a JSON object or array is parsed.
+    Returns None if it is a single value. A text that holds a JSON object or array is parsed.
     """
     read = _read(value)
     if not isinstance(read, dict | list):

@@ -87,9 +87,8 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
 def _badges(request: Request, authorized_client: Any) -> dict[str, int]:
     """Return the numbers in the navigation, by page.
 
-    They are the runs that wait for people, and the dead notifications.
-
-    Unknown numbers are left out.
+    They are the runs that wait for people, and the dead notifications. Unknown numbers are left
+    out.
     """
     # A part of a page has no navigation.
     if authorized_client is None or "part" in request.query_params:
@@ -106,9 +105,7 @@ def _badges(request: Request, authorized_client: Any) -> dict[str, int]:
 def back(request: Request, *parts: str, notice: str = "", **query: str) -> RedirectResponse:
     """Redirect to another page after a form was handled.
 
-    A notice is shown there.
-
-    With a redirect, reloading that page repeats nothing.
+    A notice is shown there. With a redirect, reloading that page repeats nothing.
     """
     root = request.scope.get("root_path", "").rstrip("/")
     address = f"{root}/{'/'.join(quote(part, safe='@:') for part in parts)}"
@@ -150,9 +147,8 @@ def back_from(
 class PageRoute(SharedRoute):
     """A route that shows errors as pages.
 
-    They have the text of the API's problems.
-
-    Users who are not signed in are redirected to the sign-in page.
+    They have the text of the API's problems. Users who are not signed in are redirected to the
+    sign-in page.
     """
 
     async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
@@ -229,9 +225,8 @@ async def no_such_path(request: Request, error: HTTPException) -> Response:
 def to_login(request: Request) -> Response:
     """Redirect to the sign-in page, and back afterwards.
 
-    After the sign-in, the browser returns to the requested page.
-
-    A form that was sent is not repeated after the sign-in.
+    After the sign-in, the browser returns to the requested page. A form that was sent is not
+    repeated after the sign-in.
     """
     root = request.scope.get("root_path", "").rstrip("/")
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -338,9 +333,8 @@ def sign_out(request: Request, authenticator: AppAuthenticator) -> Response:
 def is_local(address: str) -> bool:
     """Return whether an address is a path of this server.
 
-    The sign-in redirects only to such addresses.
-
-    Otherwise a link to the login page could redirect users to another site.
+    The sign-in redirects only to such addresses. Otherwise a link to the login page could redirect
+    users to another site.
     """
     return (
         address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()

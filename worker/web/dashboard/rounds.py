@@ -143,9 +143,8 @@ def turn_document(number: int, found: Turn, begins: int = 0) -> dict[str, Any]:
 def _decision(entries: Sequence[Entry], committed: Entry | None, step: int) -> Entry | None:
     """Return the round that has the command of a step.
 
-    Returns None if no round has it.
-
-    The previous round chose the command. A step of a workflow has its command in its event.
+    Returns None if no round has it. The previous round chose the command. A step of a workflow has
+    its command in its event.
     """
     if committed is not None and "did" in committed.event.data:
         return committed if committed.command else None
@@ -193,10 +192,8 @@ def _turn(runs: AuthorizedClient, run_id: str, digest: str, step: int | None) ->
 def _turn_near(runs: AuthorizedClient, run: Run, digest: str, step: int) -> tuple[int, Turn] | None:
     """Return the turn with this observation digest, and its number.
 
-    Returns None if the turn is gone.
-
-    The history is searched from where the turn of the step is expected. If several turns of a part
-    have the same observation, the newest is taken.
+    Returns None if the turn is gone. The history is searched from where the turn of the step is
+    expected. If several turns of a part have the same observation, the newest is taken.
     """
     if not digest:
         return None
@@ -213,9 +210,9 @@ def _turn_near(runs: AuthorizedClient, run: Run, digest: str, step: int) -> tupl
 
 
 def _starts(stored: int, expected: int) -> list[int]:
-    """Return the starts of a history's parts, nearest first.
+    """Return the starts of a history's parts.
 
-    The part nearest to the position comes first.
+    The part nearest to the position comes first. The part nearest to the position comes first.
     """
     middle = TURNS_PER_READ // 2
     starts = range(0, stored, TURNS_PER_READ)

@@ -153,9 +153,7 @@ def artifact(request: Request, run_id: str, name: str, runs: Runs, begins: int =
 def links_of(settings: Settings, run: Run) -> list[tuple[str, str]]:
     """Return a run's links to pages outside of Perdure.
 
-    They are words and addresses.
-
-    An address that needs a trace is left out for a run without one.
+    They are words and addresses. An address that needs a trace is left out for a run without one.
     """
     values = {"run_id": run.id, "trace_id": str(run.details.get("trace_id") or "")}
     templates = (("Logs", settings.log_url), ("Open the trace", settings.trace_url))

@@ -140,9 +140,7 @@ def chosen(line: str, key: str) -> str:
 def looked_back(found: Page | None, cursor: str, asked: RunQuery) -> datetime | None:
     """Return the time up to which a page read runs.
 
-    Returns None if the page is full.
-
-    For a page that is sorted after reading, the time is returned even if the page is full.
+    Returns None if the page is full and not sorted after reading, or if no runs follow it.
     """
     if found is None or found.cursor is None:
         return None

@@ -61,10 +61,8 @@ class MissingField(ValueError):
 def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
     """Return the form fields for a flow's inputs.
 
-    They are made from the flow's JSON schema.
-
-    A flow without a schema gets a single JSON field. So does a schema that only allows arbitrary
-    names.
+    They are made from the flow's JSON schema. A flow without a schema gets a single JSON field. So
+    does a schema that only allows arbitrary names.
     """
     if schema is None or (schema.get("additionalProperties") and not schema.get("properties")):
         return [
@@ -211,9 +209,8 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:
 def _title(name: str, schema: Mapping[str, Any]) -> str:
     """Return the title of an input.
 
-    Without a title from the flow, it is the name as in code and API.
-
-    A title that pydantic has derived from the name has less information than the name.
+    Without a title from the flow, it is the name as in code and API. A title that pydantic has
+    derived from the name has less information than the name.
     """
     title = str(schema.get("title") or name)
     return name if title == name.replace("_", " ").title() else title
@@ -312,9 +309,8 @@ def _json(text: str) -> Any:
 def _bound(schema: Mapping[str, Any], *names: str) -> float | None:
     """Return the minimum or maximum in a JSON schema.
 
-    The form field shows it. Returns None without a bound.
-
-    The flow itself enforces whether the bound is inclusive or exclusive.
+    The form field shows it. Returns None without a bound. The flow itself enforces whether the
+    bound is inclusive or exclusive.
     """
     bounds = [
         schema[name]

@@ -42,9 +42,7 @@ INPUT = "input."
 class Started:
     """A form for a new run, with entered texts and faults.
 
-    The faults are by field.
-
-    ``before`` is the run that is submitted again.
+    The faults are by field. ``before`` is the run that is submitted again.
     """
 
     filled: Mapping[str, str] = field(default_factory=dict)
@@ -169,9 +167,7 @@ def _inputs(filled: Mapping[str, str]) -> dict[str, str]:
 def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
     """Return a new run's options from a form.
 
-    Goal and inputs are not options.
-
-    Faults are added to the form.
+    Goal and inputs are not options. Faults are added to the form.
     """
     options: dict[str, Any] = {}
     for name, read in (
@@ -200,9 +196,8 @@ def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
 def _pairs(text: str) -> dict[str, str]:
     """Return the names and texts in ``name=text`` lines.
 
-    A form field has one pair per line.
-
-    A name or a text in the quotes of JSON is read as JSON, so it can have line breaks.
+    A form field has one pair per line. A name or a text in the quotes of JSON is read as JSON, so
+    it can have line breaks.
 
     Raises:
         MissingField: A line has another form.

@@ -1,8 +1,7 @@
 """The picture of a run on one time axis.
 
-The server draws it as SVG.
-
-Its size does not depend on the number of rounds: many rounds are added up in columns.
+The server draws it as SVG. Its size does not depend on the number of rounds: many rounds are added
+up in columns.
 """
 
 from __future__ import annotations

@@ -46,9 +46,7 @@ HARMFUL = re.compile(
 def harmless(value: Any) -> Any:
     """Return a template's value without harmful characters.
 
-    They are replaced. None becomes ''.
-
-    Every expression of a template goes through this function.
+    They are replaced. None becomes ''. Every expression of a template goes through this function.
     """
     if value is None:
         return ""
