@@ -1,8 +1,8 @@
 """Sentences of the runtime in the words of the web.
 
-They have buttons and pages instead of commands. They have buttons and pages instead of commands.
-Verdicts and errors name commands of the command line. On a page there is a button beside them.
-Commands that start a worker or a server stay as they are.
+They have buttons and pages instead of commands. Verdicts and errors name commands of the command
+line. On a page there is a button beside them. Commands that start a worker or a server stay as they
+are.
 """
 
 from __future__ import annotations

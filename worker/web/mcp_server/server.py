@@ -85,7 +85,7 @@ def make_server() -> Server[Any]:
 
 
 def runs_of(context: Context) -> AuthorizedClient:
-    """Return the client with which the caller of an MCP request may act."""
+    """Return the client limited to an MCP request's caller."""
     assert context.request is not None
     runs = context.request.state.authorized_client
     assert isinstance(runs, AuthorizedClient)
@@ -102,7 +102,7 @@ def _with_runs(
 
 
 def _guarded(handle: Callable[[Context, P], Awaitable[Any]]) -> Callable[[Context, P], Any]:
-    """Return a handler of an MCP method whose errors are those of the protocol."""
+    """Return an MCP handler with errors of the protocol."""
 
     async def handle_or_fail(context: Context, params: P) -> Any:
         try:
