@@ -137,10 +137,7 @@ def check_approver(
 
 
 def asked_above(question: PendingInterrupt | None) -> str | None:
-    """Return the run whose budget a run asks for.
-
-    Returns None if the run does not ask for the budget of a run above it.
-    """
+    """Return the run above whose budget a run asks for, or None."""
     if question is None or question.kind != "budget":
         return None
     of = (question.data or {}).get("of")

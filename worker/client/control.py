@@ -205,9 +205,9 @@ class RunControl(RunLimits):
         more: Mapping[str, float],
         by: str | None,
     ) -> None:
-        """Raise the asked limit of the run above.
+        """Raise the budget limit of the run above (``payer``).
 
-        The other amounts are added to the run's own budgets.
+        The other amounts raise limits of the run itself.
         """
         data = question.data or {}
         name = data["budget"]

@@ -78,8 +78,8 @@ def _query_of(flow: str, node: str, kind: str, rest: str) -> str:
 def moment(text: str) -> datetime:
     """Return a stored time or an index score as a datetime.
 
-    Both are in ms since 1970. Text that is not a number, from a run that was changed by hand, is
-    the year 1970.
+    Both are in ms since 1970. A text that is no number, from a run that was changed by hand, gives
+    the beginning of 1970.
     """
     try:
         return datetime.fromtimestamp(min(float(text), LATEST) / 1000, UTC)

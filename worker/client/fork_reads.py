@@ -130,10 +130,7 @@ def _beginning(record: Record) -> int:
 
 
 def _node_of(events: Sequence[Event], step: int) -> str | None:
-    """Return the node of a committed round.
-
-    Returns None if the event of the round is gone.
-    """
+    """Return the node of a committed round, or None if its event is gone."""
     found = (each.node for each in events if each.type == "committed" and each.step == step)
     return next(found, None)
 

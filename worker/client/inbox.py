@@ -82,10 +82,7 @@ def _cursor(entry: Entry, runs: WaitingRuns) -> str:
 
 
 def _behind(runs: WaitingRuns) -> str | None:
-    """Return the cursor of the page behind a window.
-
-    Returns None if the window is the last one.
-    """
+    """Return the cursor of the page after a window, or None after the last."""
     return None if runs.is_last else f"{BEFORE_ALL}|{runs.end}|"
 
 

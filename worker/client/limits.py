@@ -1,4 +1,4 @@
-"""The client part that raises budget limits of running runs."""
+"""The client part that raises budget limits of live runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_ADDED = 1e11
 
 
 def check_has_budgets(record: Record, add: Mapping[str, float]) -> None:
-    """Raise InvalidInput if a budget in ``add`` is missing."""
+    """Raise InvalidInput if the run lacks a budget in ``add``."""
     for name in add:
         if name not in record.budgets:
             raise InvalidInput(

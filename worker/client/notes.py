@@ -71,10 +71,7 @@ def check_namespace(namespace: object) -> None:
 
 
 def check_listing(prefix: object, limit: object, after: object) -> None:
-    """Raise InvalidInput unless the arguments of a listing are valid.
-
-    They list namespaces.
-    """
+    """Raise InvalidInput unless a namespace listing's arguments are valid."""
     validation.text(prefix, "prefix")
     validation.limit(limit)
     validation.optional_texts(after=after)

@@ -39,10 +39,7 @@ class Notifications:
         return self._records.waiting(limit)
 
     def get(self, notification_id: str) -> Notification | None:
-        """Return a waiting or dead notification.
-
-        Returns None if it was delivered or never existed.
-        """
+        """Return a waiting or dead notification, or None if it is neither."""
         return self._records.get([notification_id])[0]
 
     def send_again(self, notification_ids: Sequence[str]) -> None:

@@ -242,9 +242,7 @@ class RunReads(ClientConnection, RunResults):
     def _children(
         self, run_id: str, wanted: RunFilter, limit: int, look: int | None, cursor: str | None
     ) -> Page:
-        """Return a page of a run's matching children.
-
-        They are in the order of their start.
+        """Return a page of a run's matching children, in start order.
 
         Args:
             look: Number of children to read. None: all remaining children.

@@ -53,10 +53,7 @@ class RunResults(ReadApi):
 
 
 def id_of(run: Run | str) -> str:
-    """Return the id of a run.
-
-    The run is given by its id, or as a ``Run`` that was read earlier.
-    """
+    """Return the id of a run, given as its id or a ``Run``."""
     return run.id if isinstance(run, Run) else run
 
 

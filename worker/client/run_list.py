@@ -82,19 +82,13 @@ class RunFilter:
 
     @property
     def order(self) -> str:
-        """The name of the order of matching runs.
-
-        A page's cursor carries it.
-        """
+        """The name of the order, which a page's cursor carries."""
         sort = "" if self.query.sort == "newest" else f"{self.query.sort}-"
         return sort + (self.indexes[0] if len(self.indexes) == 1 else ALL)
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Fields that decide whether a run matches.
-
-        Empty if the index alone decides.
-        """
+        """Fields that decide whether a run matches. Empty: the index decides."""
         names = [*self.query.reads]
         for wanted, name in (
             (self.flow, "flow"),
@@ -110,7 +104,7 @@ class RunFilter:
 
     @property
     def batch_size(self) -> int:
-        """Runs whose deciding fields one exchange reads."""
+        """The number of runs whose deciding fields one exchange reads."""
         return SCANNED_WITH_INPUTS if "inputs" in self.reads else SCANNED
 
     def fits(self, fields: Mapping[str, str]) -> bool:

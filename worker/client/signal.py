@@ -170,10 +170,9 @@ class RunSignals(RunReads, ClientApi):
         raise damaged(run_id, reply)
 
     def _wake(self, run_id: str, epoch: str, step: str, task: str, queue: str) -> None:
-        """Queue a run whose signal has come.
+        """Queue a run whose signal has come, and publish its message.
 
-        It also publishes the message of the run's next round. If this process dies first, a
-        worker's sweeper queues the run.
+        If this process dies first, a worker's sweeper queues the run.
         """
         message = self._message_for(task, queue, run_id, int(epoch), int(step))
         _, to_publish = self._store.signals.wake(

@@ -1,7 +1,4 @@
-"""The client part that talks to a working run.
-
-It has ``say``, ``ask`` and ``reply``.
-"""
+"""The client part for ``say``, ``ask`` and ``reply``."""
 
 from __future__ import annotations
 

@@ -109,9 +109,7 @@ class Tokens:
             raise TokenNotFound("no token has this id; see: perdure token list")
 
     def find(self, text: str) -> AccessToken | None:
-        """Return the access token that a caller has sent.
-
-        The text has the token's id and its secret.
+        """Return the access token of a text with id and secret.
 
         Returns:
             The token, or None if it is unknown, revoked or expired, or its secret is wrong.
@@ -123,9 +121,7 @@ class Tokens:
         )
 
     def get(self, token_id: str) -> AccessToken | None:
-        """Return the access token with this id.
-
-        Its secret is not checked.
+        """Return the access token with this id, without its secret's check.
 
         Returns:
             The token, or None if it is unknown, revoked or expired.
@@ -137,9 +133,7 @@ class Tokens:
         return None if token.has_expired(_moment(now)) else token
 
     def take_sign_in(self, code: str) -> str | None:
-        """Return the token id of a one-time code.
-
-        The code is invalid afterwards.
+        """Return the token id of a one-time code, and invalidate the code.
 
         Returns:
             None if the code is unknown, used or expired.

@@ -1,6 +1,6 @@
 """The answer of a run as a typed value.
 
-The type is the one of the run's flow, or the caller's.
+The type comes from the run's flow or from the caller.
 """
 
 from __future__ import annotations

@@ -253,10 +253,7 @@ def limit(value: object) -> None:
 
 
 def depth(value: object) -> None:
-    """Raise InvalidInput unless this is a valid tree depth.
-
-    It is a number of generations.
-    """
+    """Raise InvalidInput unless this is a valid number of generations."""
     if type(value) is not int or not 1 <= value <= MOST_GENERATIONS:
         raise wrong("depth", f"a whole number from 1 to {MOST_GENERATIONS}", value)
 
@@ -338,10 +335,7 @@ def after(value: object, name: str = "after") -> None:
 
 
 def mode(value: object) -> None:
-    """Raise InvalidInput unless a stop's mode is valid.
-
-    It is ``graceful`` or ``now``.
-    """
+    """Raise InvalidInput unless the mode is ``graceful`` or ``now``."""
     if value not in ("graceful", "now"):
         raise wrong("mode", "'graceful' or 'now'", value)
 
@@ -427,10 +421,7 @@ def options(
     submission_nonce: object,
     limits: object,
 ) -> None:
-    """Raise InvalidInput unless these submit options are valid.
-
-    A submission or a fork has them.
-    """
+    """Raise InvalidInput unless a submission's or fork's options are valid."""
     mapping(run_labels, "labels", of_texts=True)
     submitter(submitted_by)
     key(idempotency_key)

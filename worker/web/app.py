@@ -107,10 +107,7 @@ def shared_routes() -> tuple[BaseRoute, ...]:
 
 
 def openapi_document(request: Request) -> Response:
-    """Return the OpenAPI document.
-
-    It has the path under which a proxy serves this app.
-    """
+    """Return the OpenAPI document, with the path at which a proxy serves this app."""
     document = request.app.openapi()
     root_path = request.scope.get("root_path", "").rstrip("/")
     if root_path:
@@ -121,7 +118,7 @@ def openapi_document(request: Request) -> Response:
 class WebApp(FastAPI):
     """An app that makes its OpenAPI document on demand.
 
-    One thread makes it with the first request for it.
+    The first request for the document makes it, in one thread.
     """
 
     #: One for all apps, since the shared routes build schemas for the document.

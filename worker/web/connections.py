@@ -25,10 +25,7 @@ WARN_SECONDS = 60.0
 
 
 def most_connections() -> int:
-    """Return the maximum number of HTTP connections of this process.
-
-    It comes from the limit of open files.
-    """
+    """Return the maximum number of HTTP connections, from the open-file limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 65_536 if soft == resource.RLIM_INFINITY else max(soft - RESERVED, soft // 2)
 
@@ -74,10 +71,7 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Restart the timer for the request's next part.
-
-        The client has to send a head or a body.
-        """
+        """Restart the timer for the next part of the request: a head or a body."""
         super().handle_events()
         state = self.conn.their_state
         if state is h11.IDLE:

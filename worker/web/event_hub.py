@@ -46,10 +46,7 @@ class ReadAfter(NamedTuple):
     text: Position | None
 
     def covers(self, subscriber: Subscriber) -> bool:
-        """Return whether a read from here has everything for a subscriber.
-
-        A read from a later place would miss entries.
-        """
+        """Return whether a read from here misses nothing for a subscriber."""
         wanted = subscriber.text_position
         return self.event <= subscriber.position and (
             wanted is None or (self.text is not None and self.text <= wanted)
@@ -81,9 +78,7 @@ class Subscriber:
         self._waiting: deque[Entry] = deque()
 
     async def heard(self, seconds: float) -> list[Event]:
-        """Wait for new events of the run, and return them.
-
-        They are ordered oldest first.
+        """Wait for new events of the run, and return them, oldest first.
 
         Returns:
             An empty list if no event came within ``seconds``, or if the subscription is over.

@@ -70,7 +70,7 @@ class StreamRead(Generic[T]):
 def read_events(
     runs: AuthorizedClient, run_id: str, after: str | None, most: int = BATCH
 ) -> StreamRead[Event]:
-    """Return a run's stored events after one of them.
+    """Return a run's stored events after the event ``after``.
 
     The result also tells whether the run has ended. An event that cannot be read ends the list.
 

@@ -18,9 +18,7 @@ from perdure.worker.errors import UnsupportedPart
 
 
 def file_of_url(kind: str, url: Any, name: Any, media_type: Any = None) -> File:
-    """Return the file in a part with a data URL.
-
-    A data URL (RFC 2397) contains the bytes.
+    """Return the file in a part with a data URL (RFC 2397).
 
     Args:
         kind: The part's type, for the error.

@@ -126,10 +126,7 @@ def caller_of(request: Request) -> Caller | None:
 
 
 def problem(error: PerdureError, caller: Caller | None, **more: Any) -> Response:
-    """Return the HTTP response for an error of Perdure.
-
-    Its body has problem details.
-    """
+    """Return the response with problem details for an error."""
     cls = http_class(type(error))
     if cls is PerdureError:
         logger.error(

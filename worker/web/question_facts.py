@@ -34,10 +34,7 @@ def open_question(runs: AuthorizedClient, run: Run) -> PendingInterrupt | None:
 
 
 def question_key(run_id: str, waiting: PendingInterrupt) -> str:
-    """Return a question's name, unique among runs below.
-
-    It is unique among the questions of the run and of the runs below it.
-    """
+    """Return a question's name, unique in a run and the runs below."""
     return waiting.id if waiting.run_id == run_id else f"{waiting.run_id}/{waiting.id}"
 
 

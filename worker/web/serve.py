@@ -33,10 +33,7 @@ class StreamCloser:
         self._leaving.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the app for a request.
-
-        If it streams, the stream ends on shutdown.
-        """
+        """Run the app for a request, and end its stream on shutdown."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -62,10 +62,7 @@ class SharedRoute(APIRoute):
     def under(
         self, prefix: str, dependencies: Sequence[Depends], services: Services | None
     ) -> Self:
-        """Return this route under a path, with more dependencies.
-
-        They run before the dependencies of the route.
-        """
+        """Return this route under a path, with dependencies before its own."""
         options = self._all_options()
         options["dependencies"] = [*dependencies, *self.dependencies]
         route = type(self)(prefix + self.path, self.endpoint, **options)
@@ -86,10 +83,7 @@ def routes_under(
     *routers: APIRouter,
     services: Services | None = None,
 ) -> list[SharedRoute]:
-    """Return routers' routes under a path, with more dependencies.
-
-    They run before the dependencies of the routes.
-    """
+    """Return routers' routes under a path, with dependencies before their own."""
     routes = []
     for router in routers:
         for route in router.routes:

@@ -29,10 +29,7 @@ class RemoteNotifications:
         return self._listed(limit, "false")
 
     def get(self, notification_id: str) -> Notification | None:
-        """Return a waiting or dead notification.
-
-        Returns None if it was delivered or never existed.
-        """
+        """Return a waiting or dead notification, or None if it is neither."""
         try:
             return Notification.from_dict(self._ask(_path(notification_id)))
         except NotificationNotFound:

@@ -54,10 +54,7 @@ class Caller:
 
     @property
     def sees_only(self) -> str | None:
-        """The owner whose runs the caller may see.
-
-        None for the runs of all owners.
-        """
+        """The owner whose runs the caller may see, or None for all owners."""
         return self.limited_to(Scope.READ)
 
     def limited_to(self, scope: Scope) -> str | None:
@@ -222,10 +219,7 @@ class Authenticator:
     # sessions
 
     def session(self, request: Request) -> WebSession | None:
-        """Return the browser session in a request's cookie.
-
-        Returns None without a valid cookie.
-        """
+        """Return the browser session in a request's cookie, or None without a valid one."""
         cookie = request.cookies.get(_name(request))
         return None if cookie is None else self._sessions.read(cookie, self._clock())
 
@@ -292,10 +286,9 @@ class Authenticator:
 
     @property
     def _sessions(self) -> WebSessions:
-        """The codec of session cookies, with the current key.
+        """The codec of session cookies, with the current signing key.
 
-        It signs the cookies with the current signing key. The key is read each time. After it was
-        replaced, all cookies are invalid on every server.
+        The key is read each time. After it was replaced, all cookies are invalid on every server.
         """
         return WebSessions(self.tokens.signing_key())
 

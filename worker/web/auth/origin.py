@@ -24,7 +24,7 @@ PROXY_HEADERS = (
 
 
 def is_from_elsewhere(request: HTTPConnection) -> bool:
-    """Return whether another site made a browser send this.
+    """Return whether another site made a browser send a request.
 
     A browser states it in ``Sec-Fetch-Site``, which no page can set. Old browsers, and browsers
     that use plain http to another machine, do not send it. Then ``Origin`` names the page's host. A
@@ -58,10 +58,7 @@ def is_from_browser(request: HTTPConnection) -> bool:
 
 
 def is_this_machine(request: HTTPConnection) -> bool:
-    """Return whether a request came directly over loopback.
-
-    A request through a proxy did not.
-    """
+    """Return whether a request came over loopback, and not through a proxy."""
     server = request.scope.get("server")
     return (
         server is not None

@@ -126,10 +126,7 @@ class AuthorizedClient:
     def error_groups(
         self, flow: str | None = None, query: str | None = None, look: int | None = None
     ) -> ErrorGroups:
-        """Return the caller's visible errored runs in groups.
-
-        The runs of a group failed alike.
-        """
+        """Return the caller's visible errored runs, grouped by equal failure."""
         self.caller.require(Scope.READ)
         return self.client.error_groups(
             flow, query=query, look=look, submitted_by=self.caller.sees_only
@@ -143,7 +140,7 @@ class AuthorizedClient:
     def waits_for_people(self) -> int:
         """Return the number of runs that wait for a person.
 
-        It is 0 if the caller sees only their runs.
+        It is 0 for a caller who sees only their own runs.
         """
         self.caller.require(Scope.READ)
         return 0 if self.caller.sees_only else self.client._store.lists.interrupted_count()
@@ -156,26 +153,20 @@ class AuthorizedClient:
         return NotificationRecords(self.client._store).dead_count() if self.caller.is_admin else 0
 
     def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
-        """Return counts of ended runs for the last seconds.
+        """Return the number of ended runs in each part of the last seconds.
 
-        They cover all owners: one count for each part of the time.
+        The runs of all owners count.
         """
         self._require_read_all()
         return self.client._store.lists.ended_counts(seconds, buckets)
 
     def metric_totals(self) -> Mapping[str, str]:
-        """Return the totals of the workers' metrics by field.
-
-        They cover the runs of all owners.
-        """
+        """Return the totals of the workers' metrics for all owners, by field."""
         self._require_read_all()
         return self.client._store.figures.look().rounds
 
     def metric_history(self, span: str) -> MetricHistory:
-        """Return the figures of rounds over a span of time.
-
-        They cover the rounds of all owners.
-        """
+        """Return the figures of all owners' rounds over a span of time."""
         self._require_read_all()
         return self.client._store.figures.history(span)
 
@@ -288,10 +279,9 @@ class AuthorizedClient:
         return self.client.files(run_id)
 
     def file(self, run_id: str, name: str) -> File:
-        """Return a file of a run or of one below.
+        """Return a file of a run, or of a run below it (``RUN/NAME``).
 
-        A file of a run below it has a name such as ``RUN/NAME``. If the run is a fork, it may have
-        a copy, which outlives the run below.
+        If the run is a fork, it may have a copy, which outlives the run below.
         """
         self._owned(run_id, Scope.READ)
         child = name.rpartition("/")[0]
@@ -588,7 +578,7 @@ class AuthorizedClient:
     # admin
 
     def delete(self, run_id: str, tree: bool = False) -> None:
-        """Delete an ended run, if the caller is an admin."""
+        """Delete an ended run, for an admin."""
         self.caller.require(Scope.ADMIN)
         self.client.delete(run_id, tree)
 
@@ -600,52 +590,40 @@ class AuthorizedClient:
         query: str | None = None,
         limit: int | None = None,
     ) -> list[Done]:
-        """Delete the runs of an ended status or a query.
+        """Delete the runs of an ended status or a query, for an admin.
 
-        Only an admin may do it. ``flow`` and ``older_than`` can limit the deletion to fewer runs.
+        ``flow`` and ``older_than`` can limit the deletion to fewer runs.
         """
         self.caller.require(Scope.ADMIN)
         return self.client.delete_many(status, flow, older_than, query=query, limit=limit)
 
     def note_namespaces(self, prefix: str, limit: int, after: str | None) -> list[NoteNamespace]:
-        """Return the namespaces that have notes.
-
-        Only an admin may read them.
-        """
+        """Return the namespaces that have notes, for an admin."""
         self.caller.require(Scope.ADMIN)
         return self.client.note_namespaces(prefix, limit, after)
 
     def notes(self, namespace: str, words: str, limit: int) -> list[Note]:
-        """Return the notes of a namespace.
-
-        Only an admin may read them.
-        """
+        """Return the notes of a namespace, for an admin."""
         self.caller.require(Scope.ADMIN)
         return self.client.notes(namespace, words, limit)
 
     def put_note(self, namespace: str, key: str, text: str, value: Any) -> Note:
-        """Keep a note, if the caller is an admin."""
+        """Keep a note, for an admin."""
         self.caller.require(Scope.ADMIN)
         return self.client.put_note(namespace, text, key=key, value=value)
 
     def forget_notes(self, namespace: str, key: str | None = None) -> int:
-        """Delete a note or a namespace's notes.
-
-        Only an admin may do it.
-        """
+        """Delete a note or a namespace's notes, for an admin."""
         self.caller.require(Scope.ADMIN)
         return self.client.forget_notes(namespace, key)
 
     def pause_flow(self, flow: str, reason: str | None = None) -> bool:
-        """Pause a flow, so that none of its rounds starts.
-
-        It is recorded in the caller's name.
-        """
+        """Pause a flow in the caller's name, so that none of its rounds starts."""
         self.caller.require(Scope.ADMIN)
         return self.client.pause_flow(flow, reason, self.caller.name)
 
     def unpause_flow(self, flow: str) -> int:
-        """Unpause a flow and return the number of held runs."""
+        """Unpause a flow and return the number of runs it held."""
         self.caller.require(Scope.ADMIN)
         return self.client.unpause_flow(flow)
 

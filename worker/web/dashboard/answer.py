@@ -128,10 +128,7 @@ def _json(text: str, what: str) -> Any:
 
 
 def json_or_text(text: str) -> Any:
-    """Return a text's JSON value, or the text itself.
-
-    The text is unchanged if it is not valid JSON.
-    """
+    """Return a text's JSON value, or the text unchanged."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -45,7 +45,7 @@ class Chart:
 class MeanChart(Chart):
     """Bars of a mean in seconds over time.
 
-    A part without anything to measure has 0.
+    A part without measurements has 0.
 
     Attributes:
         name: Title of the chart.
@@ -60,10 +60,7 @@ class MeanChart(Chart):
 
 @dataclass(frozen=True)
 class FlowLine(Chart):
-    """The line of one flow.
-
-    Without a flow, it is the line of all other flows together.
-    """
+    """The line of one flow, or of all other flows together."""
 
     flow: str | None
     scale: float
@@ -155,10 +152,7 @@ def _flow_chart(name: str, history: MetricHistory) -> FlowChart:
 
 
 def _together(lists: Iterable[Sequence[float]], length: int) -> list[float]:
-    """Return the sums of lists of amounts, part by part.
-
-    Each list has this length.
-    """
+    """Return the sums of several lists of this length, part by part."""
     sums = [0.0] * length
     for amounts in lists:
         sums = [sum(pair) for pair in zip(sums, amounts, strict=True)]

@@ -169,9 +169,6 @@ def _without_order(line: str) -> str:
 
 
 def _others(found: list[Run], fitting: list[Run]) -> dict[str, int]:
-    """Return the number of unaffected chosen runs by status.
-
-    The action does not act on them.
-    """
+    """Return the number of chosen runs that stay unaffected, by status."""
     left = {run.id for run in found} - {run.id for run in fitting}
     return dict(Counter(run.status.value for run in found if run.id in left))

@@ -45,9 +45,7 @@ class Compared:
 
 @router.get("/runs/{run_id}/compare")
 def compare(request: Request, run_id: str, runs: Runs, other: str = "", first: int = 0) -> Response:
-    """Show two runs side by side, or a form.
-
-    The form asks for the other run.
+    """Show two runs side by side, or a form that asks for the other.
 
     Args:
         first: The first step on the page.

@@ -41,10 +41,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get("/fleet")
 def fleet(request: Request, runs: Runs, every: Annotated[str, Query(alias="all")] = "") -> Response:
-    """Show the queues, the workers and the flows.
-
-    A flow is shown with its pause.
-    """
+    """Show the queues, the workers, and the flows with their pauses."""
     workers = sorted(runs.workers(), key=lambda worker: (not worker["alive"], worker["name"]))
     held = {worker["name"]: _held(runs, worker) for worker in workers}
     flows, paused = runs.flows(), runs.paused_flows()
@@ -154,8 +151,5 @@ QUESTIONS_SHOWN = 25
 
 @router.get("/inbox")
 def inbox(request: Request, runs: Runs, cursor: str | None = None) -> Response:
-    """Show the questions that wait for a person.
-
-    The longest wait comes first. Each question has its form.
-    """
+    """Show the questions for people with their forms, longest wait first."""
     return page(request, "inbox.html", inbox=runs.inbox(QUESTIONS_SHOWN, cursor or None))

@@ -38,10 +38,7 @@ class ForkForm:
 
 
 def form_of(runs: AuthorizedClient, run: Run, node: str, step: int) -> ForkForm | None:
-    """Return the form that forks a run from a round.
-
-    Returns None if no fork can begin there.
-    """
+    """Return the form that forks a run from a round, or None if no fork can begin there."""
     flow = runs.flows().get(run.flow)
     if flow is None or node not in flow.get("fork_nodes", ()):
         return None

@@ -98,16 +98,11 @@ class Outline:
         return [point for point in reversed(self.points) if point.kind == "bad"]
 
     def of_step(self, step: int) -> list[Point]:
-        """Return the events of a step and its previous round.
-
-        They are ordered oldest first.
-        """
+        """Return a step's and the previous round's events, oldest first."""
         return [point for point in self.points if step - 1 <= point.step <= step]
 
     def before_step(self, step: int) -> str | None:
-        """Return the event id before which a step comes first.
-
-        A page of rows before this event begins with the step.
+        """Return the id before which a page of rows begins with a step.
 
         Returns:
             None if the step is the last one or later.
@@ -152,10 +147,7 @@ _lock = threading.Lock()
 
 
 def is_at_hand(runs: AuthorizedClient, run: Run, roles: Mapping[str, str]) -> bool:
-    """Return whether a run's outline costs next to nothing.
-
-    This is so if it was read before, or is short.
-    """
+    """Return whether a run's outline is cheap: read before, or short."""
     return run.state.step <= ROUNDS_AT_ONCE or _key(runs, run, roles) in _outlines
 
 

@@ -127,10 +127,7 @@ def totals_of(fields: Mapping[str, str]) -> list[tuple[str, FlowTotals]]:
 
 
 def _attention(runs: AuthorizedClient) -> list[Attention]:
-    """Return the rows that need attention.
-
-    Questions come first, then runs that do not move by themselves.
-    """
+    """Return the rows that need attention: questions first, then runs that do not move."""
     questions = [
         Attention(
             waiting.run_id,
@@ -149,10 +146,7 @@ def _attention(runs: AuthorizedClient) -> list[Attention]:
 
 
 def _errored(runs: AuthorizedClient) -> list[Attention]:
-    """Return the newest errored runs.
-
-    Runs that failed alike share a row.
-    """
+    """Return the newest errored runs, in one row if they failed alike."""
     groups = runs.error_groups(look=ERRORED_LOOKED_AT).groups[:ROWS]
     titles = runs.titles([group.newest for group in groups])
     return [

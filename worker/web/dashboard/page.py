@@ -199,10 +199,7 @@ PROGRAMS = ("/api", "/v1", "/mcp", "/metrics", "/static")
 
 
 def answers_in_html(request: Request) -> bool:
-    """Return whether an error outside the dashboard is a page.
-
-    It is if a browser asked.
-    """
+    """Return whether an error outside the dashboard is a page: a browser asked."""
     # A mounted app changes the root path.
     scope = request.scope
     root = scope.get("app_root_path", scope.get("root_path", "")).rstrip("/")

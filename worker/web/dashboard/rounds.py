@@ -169,10 +169,7 @@ def _attempts(here: list[Entry]) -> list[tuple[int, list[Entry]]]:
 
 
 def _digest_of(entries: Sequence[Entry], step: int) -> str:
-    """Return the digest of a step's observation.
-
-    If the step has none, it is the digest of the next step.
-    """
+    """Return the digest of a step's observation, or of the next step's."""
     digests = {
         entry.event.step: str(entry.event.data["digest"])
         for entry in entries
@@ -210,10 +207,7 @@ def _turn_near(runs: AuthorizedClient, run: Run, digest: str, step: int) -> tupl
 
 
 def _starts(stored: int, expected: int) -> list[int]:
-    """Return the starts of a history's parts.
-
-    The part nearest to the position comes first. The part nearest to the position comes first.
-    """
+    """Return the starts of a history's parts, the one nearest to a position first."""
     middle = TURNS_PER_READ // 2
     starts = range(0, stored, TURNS_PER_READ)
     return sorted(starts, key=lambda start: abs(start + middle - expected))

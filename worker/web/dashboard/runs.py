@@ -124,10 +124,7 @@ def line_of_view(view: Mapping[str, str]) -> str:
 
 
 def is_of_statuses(line: str) -> bool:
-    """Return whether a query line selects by status alone.
-
-    Then the counts apply to it.
-    """
+    """Return whether a query line selects by status alone, so that the counts apply."""
     return all(term.key in ("status", "sort") for term in terms_of(line))
 
 
@@ -151,10 +148,7 @@ def looked_back(found: Page | None, cursor: str, asked: RunQuery) -> datetime | 
 
 
 def columns_of(found: Page | None) -> set[str]:
-    """Return the columns that this page of runs needs.
-
-    Without a run that fills them, they would be empty.
-    """
+    """Return the names of the optional columns with content on this page."""
     runs = found.runs if found is not None else []
     columns = {"error"} if any(run.error for run in runs) else set()
     return columns | ({"labels"} if any(run.labels for run in runs) else set())

@@ -163,10 +163,7 @@ def write(field: Field, value: Any) -> str:
 
 
 def is_line(text: str) -> bool:
-    """Return whether a text survives a line of a text area.
-
-    It comes back unchanged.
-    """
+    """Return whether a text survives a line of a text area unchanged."""
     return text.isprintable() and text == text.strip() != ""
 
 
@@ -236,10 +233,7 @@ def _is_texts(schema: Mapping[str, Any]) -> bool:
 
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the possible values in a JSON schema.
-
-    Empty if the schema does not list them.
-    """
+    """Return the values that a JSON schema lists, else an empty list."""
     if "const" in schema:
         return [schema["const"]]
     if schema.get("type") == "boolean" and schema.get("nullable"):

@@ -50,10 +50,7 @@ class Started:
     before: Run | None = None
 
     def text(self, name: str, at_first: str = "") -> str:
-        """Return the entered text of a form field.
-
-        For a new form, it is ``at_first``.
-        """
+        """Return the entered text of a form field, or ``at_first`` in a new form."""
         return self.filled.get(name, "") if self.filled else at_first
 
     def fault(self, name: str) -> str:
@@ -118,10 +115,7 @@ def start(request: Request, runs: Runs, filled: Filled) -> Response:
 
 
 def _filled_again(run: Run, info: Mapping[str, Any]) -> dict[str, str]:
-    """Return the form fields that submit a run again.
-
-    They have the same inputs and options.
-    """
+    """Return the form fields that submit a run again, with equal inputs and options."""
     filled = {
         "goal": run.goal,
         "labels": "\n".join(_line(*label) for label in run.labels.items()),
@@ -196,8 +190,7 @@ def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
 def _pairs(text: str) -> dict[str, str]:
     """Return the names and texts in ``name=text`` lines.
 
-    A form field has one pair per line. A name or a text in the quotes of JSON is read as JSON, so
-    it can have line breaks.
+    A name or a text in the quotes of JSON is read as JSON, so it can have line breaks.
 
     Raises:
         MissingField: A line has another form.
@@ -213,10 +206,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _line(name: str, text: str) -> str:
-    """Return a name and a text as a ``_pairs`` line.
-
-    It is quoted where needed.
-    """
+    """Return a name and a text as a line for ``_pairs``, quoted where needed."""
     return f"{_part(name) if '=' not in name else json.dumps(name)}={_part(text) if text else ''}"
 
 
@@ -237,10 +227,7 @@ def _read_part(text: str) -> str:
 
 
 def _amounts(text: str) -> dict[str, float]:
-    """Return the names and numbers in ``name=number`` lines.
-
-    A form field has one pair per line.
-    """
+    """Return the names and numbers in ``name=number`` lines."""
     amounts: dict[str, float] = {}
     for name, amount in _pairs(text).items():
         try:

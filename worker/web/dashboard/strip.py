@@ -72,10 +72,7 @@ class Strip:
 
     @property
     def waits(self) -> bool:
-        """Whether the picture shows waits.
-
-        A run waits for people, signals or a time.
-        """
+        """Whether the picture shows waits for people, signals or a time."""
         return any(point.kind == "wait" for point in self._points)
 
     @property
@@ -122,10 +119,7 @@ class Strip:
 
     @cached_property
     def window(self) -> tuple[float, float] | None:
-        """The position of the page's rows on the axis.
-
-        It has begin and width. None if the rows are not on the axis.
-        """
+        """Begin and width of the page's rows on the axis, or None."""
         oldest, newest = self._shown
         at = {point.id: point for point in self._points if point.id in (oldest, newest)}
         if oldest not in at or newest not in at:
@@ -174,10 +168,7 @@ class Strip:
                 yield _box(waits, bottom - TRACK / 2 - 2, width, 4)
 
     def _columns(self, rounds: Sequence[Point], bottom: int) -> Iterator[str]:
-        """Yield a box for each column of a role's track.
-
-        Its height is the busy share of the time.
-        """
+        """Yield a box for each column of a role's track, as high as its busy share."""
         span = (self._to - self._from) / COLUMNS or 1
         busy = [0.0] * COLUMNS
         for point in rounds:

@@ -71,10 +71,7 @@ def pretty(value: Any) -> str:
 
 
 def progress(reported: Any) -> str:
-    """Return a round's reported progress as text.
-
-    For example ``3 of 5 · testing a commit``.
-    """
+    """Return a round's reported progress as text: ``3 of 5 · testing a commit``."""
     if not isinstance(reported, dict):
         return ""
     text = reported.get("text")
@@ -89,10 +86,7 @@ def fine_duration(seconds: float) -> str:
 
 
 def took(run: Run) -> float:
-    """Return the seconds from a run's submission to its end.
-
-    For a live run, they count to now.
-    """
+    """Return the seconds from a run's submission to its end, or to now."""
     details = run.details
     ended = details.get("ended_at") or details.get("stopped_at") if run.status.ended else None
     end = datetime.fromisoformat(ended) if ended else datetime.now(UTC)

@@ -62,10 +62,7 @@ class Entry:
 
     @property
     def command(self) -> str:
-        """The command of a round, with its arguments.
-
-        It is the command that the round chose or executed, or '' for other events.
-        """
+        """The command of a round with its arguments, '' for other events."""
         return (
             command_text(self.event.data)
             if self.row.is_round and "command" in self.event.data
@@ -99,10 +96,7 @@ class Entry:
 
     @property
     def result(self) -> str:
-        """The result of a round.
-
-        It leaves out the command if ``command`` has it.
-        """
+        """The result of a round, without the command if ``command`` has it."""
         data = self.event.data
         if not self.command or "did" not in data or "observation" not in data:
             return self.row.text
@@ -116,19 +110,13 @@ class Entry:
 
     @property
     def remarks(self) -> list[tuple[str, str]]:
-        """A controller's remarks besides its command.
-
-        They are pairs of name and text.
-        """
+        """A controller's remarks besides its command, as names and texts."""
         names = ("thought", "reasoning", "plan", "criticism", "speak")
         return [(name, str(self.event.data[name])) for name in names if self.event.data.get(name)]
 
     @property
     def turn_digest(self) -> str:
-        """The digest of a round's cut observation, else ''.
-
-        The event then holds only the beginning of the observation.
-        """
+        """The digest of an observation that is cut in the event, else ''."""
         observation = self.event.data.get("observation")
         return (
             str(self.event.data.get("digest", ""))
@@ -179,10 +167,7 @@ class Timeline:
         return sum(each.row.is_round for each in self.entries)
 
     def bar(self, entry: Entry) -> tuple[float, float]:
-        """Return the widths of a row's bars in percent.
-
-        They are the bars of its wait and its work.
-        """
+        """Return the widths of a row's wait and work bars, in percent."""
         return 100 * (entry.wait or 0.0) / self.longest, max(
             100 * (entry.row.took or 0.0) / self.longest, 0.75
         )

@@ -32,10 +32,7 @@ _PATTERNS = tuple((re.compile(pattern), words) for pattern, words in _WORDS)
 
 
 def web_words(sentence: str) -> str:
-    """Return a sentence with buttons and pages instead of commands.
-
-    Pages replace commands too.
-    """
+    """Return a sentence with buttons and pages instead of commands."""
     if "perdure " not in sentence:
         return sentence
     for pattern, words in _PATTERNS:

@@ -22,10 +22,7 @@ class PersonsAnswer(NamedTuple):
 
 
 def form_of(waiting: PendingInterrupt) -> ElicitRequest:
-    """Return the request that shows a question to a person.
-
-    The MCP client gets it.
-    """
+    """Return the MCP request that shows a question to a person."""
     facts = [f"{name}: {value}" for name, value in attempt(waiting)]
     otherwise = or_else(waiting)
     question, *about = question_lines(waiting)

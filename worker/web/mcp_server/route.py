@@ -33,10 +33,7 @@ def exchange_messages(runs: Runs, services: RouteServices) -> Response:
 
 @cache
 def _server() -> Server[Any]:
-    """Return this process's MCP server.
-
-    It is made with the first request.
-    """
+    """Return this process's MCP server, made with the first request."""
     from perdure.worker.web.mcp_server.server import make_server
 
     return make_server()

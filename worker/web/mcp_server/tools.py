@@ -82,10 +82,7 @@ def _tool(name: str, description: str, arguments: type[BaseModel], **hints: bool
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without pydantic's titles.
-
-    It makes them from names.
-    """
+    """Return a schema without the titles that pydantic adds."""
     for each in schema["properties"].values():
         each.pop("title", None)
     return {name: part for name, part in schema.items() if name not in ("title", "description")}

@@ -11,7 +11,7 @@ from perdure.worker.web.exposed_flows import answer_text
 from perdure.worker.web.openai_api.requests import call_id
 from perdure.worker.web.question_facts import question_facts
 
-#: Status of a response by the run's status. Interrupted and unfinished runs have another one.
+#: Status of a response by the run's status. Interrupted and unfinished runs have another status.
 STATUSES = {
     RunStatus.QUEUED: "queued",
     RunStatus.RUNNING: "in_progress",
@@ -69,10 +69,7 @@ def response_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, A
 
 
 def output_items(run: Run, waiting: PendingInterrupt | None) -> list[dict[str, Any]]:
-    """Return a run's output: its answer or its question.
-
-    The answer is a message, the question a call.
-    """
+    """Return a run's output: its answer as a message, or its question as a call."""
     if run.status is RunStatus.COMPLETED:
         return [message_item(f"msg_{run.id}", answer_text(run), "completed")]
     return [call] if (call := question_call(run, waiting)) is not None else []
@@ -113,10 +110,7 @@ def question_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] 
 
 
 def chat_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
-    """Return a run as a chat completion.
-
-    The run is completed or waits for a person.
-    """
+    """Return a completed or interrupted run as a chat completion."""
     message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
     if run.status is RunStatus.COMPLETED:
         message["content"] = answer_text(run)
@@ -146,10 +140,7 @@ def finish_reason(run: Run, waiting: PendingInterrupt | None) -> str:
 
 
 def tool_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] | None:
-    """Return a run's open question as a chat's tool call.
-
-    Returns None without a question.
-    """
+    """Return a run's open question as a chat's tool call, or None."""
     call = question_call(run, waiting)
     return call and {
         "id": call["call_id"],

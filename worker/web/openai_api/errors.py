@@ -71,10 +71,7 @@ class OpenAIRoute(ProblemRoute):
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the route's handler, with errors in OpenAI's form.
-
-        It translates problem details.
-        """
+        """Return the route's handler, with problem details as OpenAI's errors."""
         handle = super().get_route_handler()
 
         async def respond(request: Request) -> Response:

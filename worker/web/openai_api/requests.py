@@ -24,10 +24,7 @@ CALL_SEPARATOR = "/"
 
 
 class PersonsOutput(NamedTuple):
-    """A person's output of a run's call.
-
-    It has the run and question of the call, and the text.
-    """
+    """A person's output of a run's call: run, question and text."""
 
     run_id: str
     question: str
@@ -177,10 +174,7 @@ def goal_of(items: str | Sequence[Mapping[str, Any]], instructions: str | None =
 
 
 def _turn_of(item: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return role and text of a conversation's item.
-
-    Returns None if it has no text.
-    """
+    """Return role and text of a conversation's item, or None without text."""
     kind = item.get("type", "message")
     if kind in ("reasoning", "item_reference"):
         return None

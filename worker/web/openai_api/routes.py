@@ -90,10 +90,7 @@ async def get_response(
     stream: bool = False,
     starting_after: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
 ) -> Response:
-    """Return a run as a response, or stream it.
-
-    A stream begins after an event.
-    """
+    """Return a run as a response, or stream it from an event on."""
     run = await run_in_threadpool(exposed_run, runs, "openai", run_id)
     if stream:
         return await stream_response(runs, services.hub, run, starting_after)
@@ -160,10 +157,7 @@ def _model(name: str) -> dict[str, Any]:
 async def _end_of(
     runs: AuthorizedClient, hub: EventHub, run_id: str
 ) -> tuple[Run, PendingInterrupt | None]:
-    """Return a settled run and its open question.
-
-    The question may be one of a run below it.
-    """
+    """Return a settled run, with its open question or one below it."""
     run = await settled(runs, hub, run_id, MOST_WAIT)
     return run, await run_in_threadpool(open_question, runs, run)
 

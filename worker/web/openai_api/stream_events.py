@@ -143,10 +143,7 @@ class ResponseEvents:
         )
 
     def _move_to(self, item: StreamItem) -> None:
-        """Advance the event numbers to an item's time.
-
-        They never go back.
-        """
+        """Advance the event numbers to an item's time, never back."""
         if item.type in (RETRACTED, TRIMMED):
             return  # It has the place of another item.
         event, _, text = item.id.partition("/")
@@ -193,10 +190,7 @@ class ResponseEvents:
         yield event | ({"logprobs": []} if shown.type == "message" else {})
 
     def _close(self, step: int | None, status: str) -> Iterator[StreamEvent]:
-        """Yield the ends of open items.
-
-        They are the items of a step, or all items.
-        """
+        """Yield the ends of the open items of a step, or of all."""
         for key, shown in list(self._open.items()):
             if step is None or shown.step == step:
                 del self._open[key]
@@ -216,10 +210,7 @@ class ResponseEvents:
         }
 
     def _answer(self, run: Run) -> Iterator[StreamEvent]:
-        """Yield the run's answer as a message.
-
-        It is left out if the last shown message is equal to it.
-        """
+        """Yield the run's answer as a message, unless it was shown last."""
         if run.status is not RunStatus.COMPLETED:
             return
         text = answer_text(run)

@@ -101,10 +101,7 @@ class AgUiWriter(UiWriter):
             yield {"type": "REASONING_END", "messageId": part_id}
 
     def add_data(self, kind: str, part: str, text: str) -> Iterator[UiEvent]:
-        """Write a piece of a flow's text as a custom event.
-
-        The text has a kind of its flow.
-        """
+        """Write live text of a flow's own kind as a custom event."""
         yield {
             "type": "CUSTOM",
             "name": "live",
@@ -161,10 +158,7 @@ class AgUiWriter(UiWriter):
         yield from self._snapshot()
 
     def ask(self, pending: PendingInterrupt, call: UiToolCall | None) -> Iterator[UiEvent]:
-        """Finish the run with an interrupt.
-
-        The client answers it with ``resume``.
-        """
+        """Finish the run with an interrupt that ``resume`` answers."""
         interrupt: dict[str, Any] = {
             "id": interrupt_ref(pending),
             "reason": "tool_call" if call is not None else pending.kind,

@@ -57,10 +57,7 @@ class AiSdkWriter(UiWriter):
         yield {"type": f"{NAMES[kind]}-end", "id": part_id}
 
     def add_data(self, kind: str, part: str, text: str) -> Iterator[UiEvent]:
-        """Write a piece of a flow's text as a data part.
-
-        The text has a kind of its flow.
-        """
+        """Write live text of a flow's own kind as a data part."""
         yield {"type": LIVE, "data": {"kind": kind, "part": part, "text": text}}
 
     def start_call(self, call: UiToolCall) -> Iterator[UiEvent]:
@@ -98,10 +95,7 @@ class AiSdkWriter(UiWriter):
     def retract(
         self, step: int, attempt: int, part_ids: Sequence[str], calls: Sequence[UiToolCall]
     ) -> Iterator[UiEvent]:
-        """Write that the parts since ``step-start`` are void.
-
-        It is the last ``step-start``.
-        """
+        """Write that the parts since the last ``step-start`` are void."""
         for call in calls:
             yield {
                 "type": "tool-output-error",

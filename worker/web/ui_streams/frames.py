@@ -1,7 +1,4 @@
-"""The bytes of a run's stream for chat interfaces.
-
-They are in the protocol of the interface.
-"""
+"""The bytes of a run's stream in a chat interface's protocol."""
 
 from __future__ import annotations
 
@@ -46,10 +43,7 @@ def response_start(runs: AuthorizedClient, run_id: str) -> str | None:
 
 
 def behind(event_id: str) -> str:
-    """Return the stream position after an event.
-
-    It is also after the text before the event.
-    """
+    """Return the stream position after an event and the text before it."""
     ms, _, _ = event_id.partition("-")
     return f"{event_id}/{ms}-{LAST_NUMBER}"
 

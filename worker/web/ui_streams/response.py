@@ -68,10 +68,7 @@ class UiResponse:
         return item.type in (*LAST, "interrupted")
 
     def needs_results(self, item: StreamItem) -> bool:
-        """Return whether an item needs the history.
-
-        Its round may have called tools.
-        """
+        """Return whether an item needs the history: its round called tools."""
         return item.type == "committed" and ("observation" in item.data or "did" in item.data)
 
     def take(
@@ -155,10 +152,7 @@ class UiResponse:
             yield from self._add_arguments(item.part, item.text)
 
     def _answer_in(self, text: str) -> str:
-        """Return the answer text that new arguments add.
-
-        ``finish`` has these arguments.
-        """
+        """Return the answer text that new arguments of ``finish`` add."""
         self._finish_arguments += text
         try:
             args = from_json(self._finish_arguments, allow_partial="trailing-strings")
@@ -217,7 +211,7 @@ class UiResponse:
     def _leave_round(self) -> Iterator[UiEvent]:
         """End the texts and calls of the round.
 
-        It may be void: then a retraction or its text follows.
+        The round may be void: then a retraction or its text follows.
         """
         if self._round is None:
             return
@@ -268,10 +262,7 @@ class UiResponse:
         yield from self._writer.end_call(call)
 
     def _note_question(self, data: Mapping[str, Any]) -> None:
-        """Remember the call about which a workflow asks.
-
-        The event may name it.
-        """
+        """Remember the call about which a workflow asks, if the event names it."""
         approval, asks = data.get("approval"), data.get("asks")
         if not isinstance(approval, Mapping) or not isinstance(asks, str):
             return

@@ -29,9 +29,9 @@ ToolResult = tuple[str, Mapping[str, Any] | None, Any]
 
 
 class CallRefused(NamedTuple):
-    """A person's refusal of a workflow's call.
+    """A person's refusal of a workflow's call, without a turn.
 
-    The workflow has asked about the call. The call has no turn.
+    The workflow has asked the person about the call.
 
     Attributes:
         asked: the name under which the workflow has asked.
@@ -110,10 +110,7 @@ def _matching(data: Mapping[str, Any], turns: Sequence[Turn], place: int) -> Seq
 
 
 def _told(turn: Turn, data: Mapping[str, Any]) -> ToolResult | CallRefused | None:
-    """Return a turn's call, or a person's refusal.
-
-    Returns None if the turn is neither.
-    """
+    """Return a turn's call or refusal, or None if it is neither."""
     if turn.command is None or not turn.command.name or _is_model_request(turn.command.name, data):
         return None
     entry = turn.observation
