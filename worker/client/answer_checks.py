@@ -35,8 +35,8 @@ def asked_by(record: Record) -> PendingInterrupt | None:
 def check_takes_answer(record: Record) -> None:
     """Raise InvalidTransition if no node would receive the answer.
 
-    No node receives it if the run was stopped and asks nothing, or if the open interrupt is a pause
-    after a node or asks for more budget.
+    No node receives it if the run was stopped and asks nothing. The same is true if the open
+    interrupt is a pause after a node or asks for more budget.
     """
     fields = record.fields
     if fields.get("phase") == "stopped" and ("i_id" not in fields or "i_answer" in fields):

@@ -216,9 +216,9 @@ class ClientApi(ReadApi):
         """Return a verdict for each run that is stuck.
 
         Stuck runs have no worker, are damaged, paused or errored, or are lost again and again. Runs
-        that wait on purpose are not stuck. The call checks ``limit`` runs each of the most overdue,
-        the oldest live (runs and child runs) and the latest errored runs. So the cost does not
-        depend on the number of runs. ``details["run"]`` names each verdict's run.
+        that wait on purpose are not stuck. The call checks at most ``limit`` runs of each of these:
+        the most overdue, the oldest live, the oldest live child runs, and the latest errored. So
+        the cost does not depend on the number of runs. ``details["run"]`` names each verdict's run.
         """
 
     # Stop, continue and delete a run

@@ -10,9 +10,9 @@ from perdure.worker.store import Store
 class MergedRuns:
     """The entries of several indexes as one ordered list.
 
-    The list is newest first or oldest first. All indexes are read at the same moment. So a run that
-    moves from one index to another, such as a run that now waits for a person, keeps its place in
-    the list.
+    The list is newest first or oldest first. All indexes are read at the same moment. So a run
+    keeps its place in the list when it moves to another index, for example because it now waits for
+    a person.
 
     Args:
         spans: for each index the earliest and the latest score (ms) of its entries to list.

@@ -46,7 +46,7 @@ class Notifications:
         """Make dead or waiting notifications due now.
 
         Raises:
-            NotificationNotFound: One of them neither waits nor is dead. The others are due.
+            NotificationNotFound: A notification neither waits nor is dead. The others are due.
         """
         done = self._records.send_again(notification_ids, self._store.time())
         _check_all(notification_ids, done)
@@ -65,7 +65,7 @@ class Notifications:
         """Delete dead notifications.
 
         Raises:
-            NotificationNotFound: One of them is not dead. The others are deleted.
+            NotificationNotFound: A notification is not dead. The others are deleted.
         """
         _check_all(notification_ids, self._records.forget(notification_ids))
 

@@ -109,7 +109,7 @@ class ReadApi(metaclass=ABCMeta):
         Args:
             query: Only runs that match this query line, as in ``runs``.
             look: Maximum number of errored runs to look at, newest first. None means 2,000. The
-                result has the time up to which it looked back.
+                result has the time up to which it looked back (``looked_back``).
 
         Raises:
             InvalidInput: The query cannot be read.
@@ -131,7 +131,8 @@ class ReadApi(metaclass=ABCMeta):
     ) -> Any:
         """Wait until a run ends, and return its answer.
 
-        The answer is a value of its type. The call keeps waiting while the run waits for a person.
+        The answer is a value of the flow's type (see ``as_type``). The call keeps waiting while the
+        run waits for a person.
 
         Args:
             run: The run, or its id.

@@ -35,7 +35,7 @@ BEGIN = f"{10**15 - 1}.0:-"
 LEFT_OUT = ("traceback",)
 #: Number of runs whose deciding fields are read in one exchange, about 7 ms.
 SCANNED = 500
-#: The same if inputs decide: those of one run may take a megabyte.
+#: The same if inputs decide: the inputs of one run may take a megabyte.
 SCANNED_WITH_INPUTS = 50
 #: Number of runs to sort by duration or cost, if the caller sets no bound.
 SORTED = 2000

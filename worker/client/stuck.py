@@ -38,7 +38,7 @@ class StuckRuns(RunReads, ClientApi):
     def stuck(self, limit: int = 50, submitted_by: str | None = None) -> list[Verdict]:
         validation.limit(limit)
         validation.submitter(submitted_by)
-        # The runs of other submitters must not hide those of this one.
+        # The runs of other submitters must not hide this submitter's runs.
         count = limit if submitted_by is None else max(limit, LOOKED_AT)
         sources = [
             due_first(self._store, count),

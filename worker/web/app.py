@@ -92,7 +92,7 @@ def create_app(
 def shared_routes() -> tuple[BaseRoute, ...]:
     """Return the routes shared by all apps of this process.
 
-    An app adds them to its routes and does not include a router of them. FastAPI would build the
+    An app adds them to its routes and does not include a router with them. FastAPI would build the
     routes of an included router again, with the first request and on the event loop.
     """
     guarded, prepared, authorized = Depends(guard), Depends(prepare_page), Depends(authorize)

@@ -39,7 +39,7 @@ class RemoteNotifications:
         """Make dead or waiting notifications due now.
 
         Raises:
-            NotificationNotFound: One of them neither waits nor is dead. The others are due.
+            NotificationNotFound: A notification neither waits nor is dead. The others are due.
         """
         _each(notification_ids, lambda path: self._tell("POST", f"{path}/send"))
 
@@ -51,7 +51,7 @@ class RemoteNotifications:
         """Delete dead notifications.
 
         Raises:
-            NotificationNotFound: One of them is not dead. The others are deleted.
+            NotificationNotFound: A notification is not dead. The others are deleted.
         """
         _each(notification_ids, lambda path: self._tell("DELETE", path))
 

@@ -51,7 +51,7 @@ from perdure.worker.store.notifications import NotificationRecords
 from perdure.worker.web.auth.authenticate import Caller, Forbidden, Scope
 
 #: Maximum number of runs to read for one page (``python -m benchmarks search``). So the cost of a
-#: page does not depend on how many runs exist or how few of them match.
+#: page does not depend on the number of runs, or of matching runs.
 RUNS_READ_PER_PAGE = 1500
 #: Maximum number of runs to read to find all that match a query.
 RUNS_READ_FOR_ALL = 15_000

@@ -28,7 +28,7 @@ def ask(request: Request, run_id: str, runs: Runs) -> Response:
 def answer(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
     """Answer the question.
 
-    An invalid answer shows the form again, with the fault beside what the user entered.
+    An invalid answer shows the form again, with the fault beside the entered text.
 
     Raises:
         Stale: The question was answered in the meantime.

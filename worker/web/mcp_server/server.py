@@ -73,7 +73,7 @@ def make_server() -> Server[Any]:
         "perdure",
         version=version("perdure"),
         instructions=INSTRUCTIONS,
-        # No tool asks for a header of its own, so the tools need not be listed with each call.
+        # No tool's schema asks for request headers, so calls need not list the tools.
         get_tool_input_schema=lambda name: None,
         on_list_tools=_guarded(list_tools),
         on_call_tool=_guarded(call_tool),

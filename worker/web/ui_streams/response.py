@@ -197,7 +197,7 @@ class UiResponse:
         """End the calls whose arguments are complete.
 
         Args:
-            known: whether all arguments are complete. Otherwise only those that are JSON are
+            known: whether all arguments are complete. Otherwise only arguments that are JSON are
                 complete.
         """
         for tool, (call, text) in list(self._arguments.items()):
