@@ -85,8 +85,9 @@ class ClientApi(ReadApi):
                 run has completed, errored or stopped. Its first argument is a dict: ``run_id``,
                 ``flow``, ``status``, ``finished``, ``answer``, ``output``, ``error``, ``labels``,
                 ``epoch``. The signature's own arguments follow. An immutable signature gets no
-                dict. A run that continues after its end calls it again at its next end. Perdure's
-                own workers need ``queue`` in the signature's options (docs/guides/celery.md).
+                dict. A run that continues after its end calls the signature again at its next end.
+                Perdure's own workers need ``queue`` in the signature's options
+                (docs/guides/celery.md).
             nonce: An unguessable text of letters and digits, unique to this call. If the reply is
                 lost, repeat the call with the same ``run_id`` and nonce: it returns the run that
                 the first call made. None generates a nonce.
@@ -158,7 +159,8 @@ class ClientApi(ReadApi):
                 As for ``submit``.
 
         Raises:
-            NotForkable: The run cannot be forked there. The message names the possible steps.
+            NotForkable: The run cannot be forked there. The message names the steps (if any) at
+                which a fork can begin.
             RunNotFound: No run has this id.
             InvalidInput: The run has no such step, or values are missing.
             UnknownFlow, UnstorableValue, UnsafeServer, RunExists, Conflict: As for ``submit``.
@@ -451,11 +453,12 @@ class ClientApi(ReadApi):
 
     @abstractmethod
     def notes(self, namespace: str, words: str = "", limit: int = 50) -> list[Note]:
-        """Return notes of a namespace, best match first.
+        """Return notes of a namespace that match the words.
 
         Args:
             namespace: Its stored name, with the facts of the run filled in.
-            words: Notes with most of these words come first. Empty: the newest notes come first.
+            words: Only notes with one of these words, notes with most words first. Empty: the
+                newest notes.
             limit: Maximum number of notes.
         """
 
@@ -601,6 +604,8 @@ class ClientApi(ReadApi):
 
         Args:
             name, payload: As in ``signal``.
+            flow: Only runs of this flow.
+            labels: Only runs with these labels.
             key: Your own id of this signal. With it, an aborted call can be repeated: each run
                 stores the signal once.
 
