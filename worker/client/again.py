@@ -1,7 +1,7 @@
 """The submission of a run once more: with the same inputs or changed ones, by its flow or another.
 
-Perdure stores results and not code, so a new run uses the code that the workers have now. Another
-version of a flow that is kept beside it has another name.
+Perdure stores results and not code, so a new run uses the workers' current code. Another version of
+a flow, registered beside it, has another name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OWN_OPTIONS = ("cycles", "seconds")
 
 
 def changed_budgets(run: Run, info: Mapping[str, Any]) -> dict[str, float]:
-    """Return the budgets of a run that differ from the defaults of a flow."""
+    """Return a run's budgets that differ from a flow's defaults."""
     return {
         name: limit
         for name, limit in run.details.get("budgets", {}).items()
@@ -25,7 +25,10 @@ def changed_budgets(run: Run, info: Mapping[str, Any]) -> dict[str, float]:
 
 
 def differences(run: Run, info: Mapping[str, Any]) -> list[str]:
-    """Return what a run has that a flow, as workers have it now, has not, and the reverse.
+    """Return the differences between a run and its flow now.
+
+    They are sentences about inputs, the current node and the model: missing in the flow that
+    workers have now, or required by it and missing in the run.
 
     Args:
         info: The flow, as ``Client.flows`` describes it.

@@ -1,4 +1,4 @@
-"""Checks of a person's answer, before it goes to the run that asked."""
+"""Checks of a person's answer before the run gets it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.worker.errors import (
 
 
 def asked_by(record: Record) -> PendingInterrupt | None:
-    """Return the open interrupt of a run, which says what the run waits for.
+    """Return the open interrupt of a run.
 
     Returns:
         The interrupt, or None if the run has no open one or its fields are damaged. Lua scripts and
@@ -33,10 +33,10 @@ def asked_by(record: Record) -> PendingInterrupt | None:
 
 
 def check_takes_answer(record: Record) -> None:
-    """Raise InvalidTransition if a run gets an answer that no node of it would receive.
+    """Raise InvalidTransition if no node would receive the answer.
 
-    That is so if the run was stopped and asks nothing, or if the open interrupt is a pause after a
-    node, or asks for more budget.
+    No node receives it if the run was stopped and asks nothing. The same is true if the open
+    interrupt is a pause after a node or asks for more budget.
     """
     fields = record.fields
     if fields.get("phase") == "stopped" and ("i_id" not in fields or "i_answer" in fields):
@@ -74,7 +74,7 @@ def text_of(answer: Any, most: int) -> str:
 
 
 def check_answer(waiting: PendingInterrupt, answer: Any) -> None:
-    """Raise InvalidInput unless a person's answer fits the interrupt of the run.
+    """Raise InvalidInput unless an answer fits the run's interrupt.
 
     Only approvals and commands in doubt expect answers of a certain form.
     """
@@ -103,9 +103,9 @@ def check_answer(waiting: PendingInterrupt, answer: Any) -> None:
 def check_approver(
     waiting: PendingInterrupt, answer: Any, by: str | None, submitter: str | None
 ) -> None:
-    """Raise Forbidden if a person approves a command of a run but is not allowed to.
+    """Raise Forbidden if a person must not approve a command.
 
-    A flow with ``approvers: others`` needs the approval of another person than the run's submitter.
+    In a flow with ``approvers: others``, only another person than the run's submitter may approve.
     Both must be named then.
     """
     from perdure.flows.commands.approval import Approved, read_answer
@@ -137,7 +137,7 @@ def check_approver(
 
 
 def asked_above(question: PendingInterrupt | None) -> str | None:
-    """Return the run above whose budget a run asks for, or None if it asks for none."""
+    """Return the run above whose budget a run asks for, or None."""
     if question is None or question.kind != "budget":
         return None
     of = (question.data or {}).get("of")

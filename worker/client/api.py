@@ -1,4 +1,4 @@
-"""ClientApi: the contract of every client. Its docstrings document the methods of all of them."""
+"""ClientApi: the contract of every client. Its docstrings document every client's methods."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class ClientApi(ReadApi):
-    """What every client can do with the runs of one server.
+    """Operations of every client on the runs of one server.
 
-    ``Client`` asks the state server, ``RemoteClient`` a server of the HTTP API. ``AsyncClient`` has
-    the same methods as coroutines.
+    ``Client`` talks to the state server, ``RemoteClient`` to a server of the HTTP API.
+    ``AsyncClient`` has the same methods as coroutines.
     """
 
     # Submit
@@ -63,10 +63,10 @@ class ClientApi(ReadApi):
 
         Args:
             flow: Name of a flow that this client or a live worker knows.
-            goal: The goal. None is for a flow that needs none, such as a workflow without a
-                parameter ``goal``. The goal is empty then.
+            goal: The goal. None if the flow needs no goal, such as a workflow without a parameter
+                ``goal``. The goal is then empty.
             inputs: Further inputs of the flow.
-            run_id: An id of your own. None makes a new one.
+            run_id: An id of your own. None generates an id.
             idempotency_key: An equal key with equal content returns the existing run. The content
                 is flow, goal, inputs and options as passed here. So a duration is equal however
                 late the call is repeated, and defaults do not count.
@@ -75,8 +75,8 @@ class ClientApi(ReadApi):
             not_before, deadline: An aware datetime, or a duration (timedelta, seconds) from now.
             thread_id: Your name for the conversation that the run belongs to.
             labels: Texts by name.
-            budgets: Limits of what the run may spend (``tokens``, ``money``, ``seconds``,
-                ``cycles``, ``commands.NAME``). They override the flow's own.
+            budgets: Limits on the run's spending (``tokens``, ``money``, ``seconds``, ``cycles``,
+                ``commands.NAME``). They override the flow's own.
             retry: Tightens the flow's retry policies: ``max_attempts``, ``within``, ``not_on``. See
                 ``perdure.Retry``.
             submitted_by: Owner of the run: a person or a service, by a name of yours. It is not
@@ -85,13 +85,15 @@ class ClientApi(ReadApi):
                 run has completed, errored or stopped. Its first argument is a dict: ``run_id``,
                 ``flow``, ``status``, ``finished``, ``answer``, ``output``, ``error``, ``labels``,
                 ``epoch``. The signature's own arguments follow. An immutable signature gets no
-                dict. A run that continues after its end calls again at its next end. Perdure's own
-                workers need ``queue`` in the signature's options (docs/guides/celery.md).
-            nonce: A text for this call alone, of letters and digits, that cannot be guessed. If the
-                reply is lost and the call is sent again with an equal ``run_id`` and nonce, it
-                returns the run that it made. None makes a new nonce.
-            topic: A name of your own, of an order for example, for which the run gets signals. One
-                live run holds a topic. Signals that wait there are in the new run's mailbox.
+                dict. A run that continues after its end calls the signature again at its next end.
+                Perdure's own workers need ``queue`` in the signature's options
+                (docs/guides/celery.md).
+            nonce: An unguessable text of letters and digits, unique to this call. If the reply is
+                lost, repeat the call with the same ``run_id`` and nonce: it returns the run that
+                the first call made. None generates a nonce.
+            topic: A name of your own, such as an order number. Signals to the topic reach the run.
+                One live run holds a topic. Signals that wait for the topic go into the new run's
+                mailbox.
             model: The model that the run asks, one of the flow's ``allowed_models``. None means the
                 flow's own.
             files: Pictures, documents and texts, as ``File`` or paths. A model sees them with the
@@ -133,29 +135,32 @@ class ClientApi(ReadApi):
         nonce: str | None = None,
         model: str | None = None,
     ) -> Run:
-        """Submit a run that begins with the rounds of another run before a step.
+        """Submit a new run from a step of another.
 
-        The fork has the turns of these rounds. It plays the step anew, and all that follows. What
-        the rounds before did is not done again, and the other run does not change. The code is that
-        of the workers now.
+        The fork begins with the turns of the other run's rounds before the step. It runs the step
+        and everything after it again, with the workers' current code. Effects of earlier rounds are
+        not repeated, and the other run does not change.
 
-        Labels, limits, pauses, model and files are those of the other run, unless they are given.
-        Its deadline, topic, thread, callback, mailbox and parent are not taken over. Budgets and
-        ``max_rounds`` count what the fork itself plays.
+        The fork takes over labels, limits, pauses, model and files of the other run, unless you
+        pass others. It does not take over deadline, topic, thread, callback, mailbox and parent.
+        Budgets and ``max_rounds`` count only the fork's rounds.
 
         Args:
             run: The other run, or its id. It may be live, or have ended.
-            at: The step that is played anew. In a flow with a Controller it must be a round of it.
-            goal: Of the fork. None: that of the other run.
-            inputs: They replace those of the same names.
-            values: What the run's code had remembered before the step. Needed if the run remembers
-                values and the step is not its newest.
+            at: The first step to run again. In a flow with a Controller it must be a controller
+                round.
+            goal: The fork's goal. None means the other run's.
+            inputs: Inputs that replace the other run's inputs of the same names.
+            values: Named values that the run's code had remembered before the step. Needed if the
+                run remembers values, the step is not its newest, and its events do not record the
+                values before the step.
             run_id, idempotency_key, interrupt_before, interrupt_after, max_rounds, not_before,
                 deadline, thread_id, labels, budgets, retry, submitted_by, on_end, nonce, model:
                 As for ``submit``.
 
         Raises:
-            NotForkable: The run cannot be forked there. The message says where it can be.
+            NotForkable: The run cannot be forked there. The message names the steps (if any) at
+                which a fork can begin.
             RunNotFound: No run has this id.
             InvalidInput: The run has no such step, or values are missing.
             UnknownFlow, UnstorableValue, UnsafeServer, RunExists, Conflict: As for ``submit``.
@@ -175,11 +180,12 @@ class ClientApi(ReadApi):
         submitted_by: str | None = None,
         files: Sequence[File | str | os.PathLike[str]] | None = None,
     ) -> SentMessage:
-        """Send a message to a thread: to the run that works on it, or to a new run.
+        """Send a message to a thread: to its live run, or to a new run.
 
-        A live run of the thread hears the message (``say``). If there is none, a new run begins,
-        with the message as its goal. It knows the messages before (``RoundContext.conversation``).
-        One run of a thread is live at a time. A run that is errored or stopped is not live.
+        A live run of the thread gets the message as the signal ``say``. Without a live run, a new
+        run begins with the message as its goal. It can read the earlier messages
+        (``RoundContext.conversation``). One run of a thread is live at a time. A run that is
+        errored or stopped is not live.
 
         Args:
             thread: Your name for the conversation: letters, digits and ``_.:@+-``.
@@ -192,29 +198,29 @@ class ClientApi(ReadApi):
 
         Raises:
             UnknownFlow, InvalidInput, UnsafeServer: As for ``submit``. Nothing was stored.
-            UnsupportedPart: It has files, and a run of the thread is live, which hears texts only.
-            Conflict: The key is that of another message.
+            UnsupportedPart: The message has files, and the thread's live run accepts texts only.
+            Conflict: The key belongs to another message.
             MailboxFull: As for ``signal``.
         """
 
     @abstractmethod
     def conversation(self, thread: str) -> list[ThreadMessage]:
-        """Return the messages of a thread, oldest first: what was sent to it, and the answers.
+        """Return a thread's messages and answers, oldest first.
 
-        They are those of its runs that are still there, up to the newest 100 runs. A thread that
-        nothing was sent to has none.
+        They come from the thread's newest 100 runs, back to the first run that was deleted or has
+        expired. A thread without messages returns an empty list.
         """
 
     # Runs that are stuck
 
     @abstractmethod
     def stuck(self, limit: int = 50, submitted_by: str | None = None) -> list[Verdict]:
-        """Return why runs stand still that do not wait on purpose.
+        """Return a verdict for each run that is stuck.
 
-        That is, runs without a worker, damaged, paused, errored, or lost again and again. It checks
-        the ``limit`` most overdue runs, as many of the oldest live ones, and as many of the last
-        errored ones. So the cost does not depend on the number of runs. ``details["run"]`` names
-        each verdict's run.
+        Stuck runs have no worker, are damaged, paused or errored, or are lost again and again. Runs
+        that wait on purpose are not stuck. The call checks at most ``limit`` runs of each of these:
+        the most overdue, the oldest live, the oldest live child runs, and the latest errored. So
+        the cost does not depend on the number of runs. ``details["run"]`` names each verdict's run.
         """
 
     # Stop, continue and delete a run
@@ -228,15 +234,15 @@ class ClientApi(ReadApi):
         requested_by: str | None = None,
         children: bool = True,
     ) -> StopReceipt:
-        """Stop a run, and its children with it.
+        """Stop a run and its children.
 
-        It is no error if the run has ended or does not exist. The receipt says so.
+        A run that has ended or does not exist is no error: the receipt reports it.
 
         Args:
             mode: With ``graceful``, the round in flight may finish. With ``now``, the run is
                 stopped when this returns.
-            children: If False, the children that have been started go on. What they answer is there
-                when the run is resumed.
+            children: If False, started children continue. Their answers are available when the run
+                is resumed.
         """
 
     @abstractmethod
@@ -248,9 +254,10 @@ class ClientApi(ReadApi):
         interrupt: str | None = None,
         by: str | None = None,
     ) -> Run:
-        """Continue a run that is interrupted, is stopped, or used up its cycles.
+        """Continue an interrupted, stopped or unfinished run.
 
-        A run that paused after its last node completes with this call.
+        An unfinished run has used up its cycles. A run that paused after its last node completes
+        with this call.
 
         Args:
             answer: Any JSON. An approval takes "approve", "refuse", {"refuse": "why"} or {"edit":
@@ -272,10 +279,11 @@ class ClientApi(ReadApi):
 
     @abstractmethod
     def add(self, /, run_id: str, *, by: str | None = None, **amounts: float) -> Run:
-        """Add to the limits of a run's budgets. What waits for that goes on.
+        """Add amounts to the limits of a run's budgets.
 
-        A run's budgets count what the runs below it spend too. If they are held up by its limit,
-        they go on as well. A round that is in progress sees the new limit when it is over.
+        Runs that wait for the budget continue. A run's budgets also count the spending of the runs
+        below it, so these continue too if the limit held them up. A round in progress sees the new
+        limit after it ends.
 
         Args:
             by: Who adds.
@@ -301,8 +309,8 @@ class ClientApi(ReadApi):
     ) -> SignalReceipt:
         """Send a signal to a run, or to a topic. Once this returns, the signal is stored.
 
-        A node waits for it with ``context.wait_for``. Signals of one name are taken in their
-        order, each by one committed round, also those that came before the node waited.
+        A node waits for it with ``context.wait_for``. Signals of one name are taken in order, each
+        by one committed round. A node also gets signals that came before it waited.
 
         Args:
             run_id: The run. None: the run that holds ``topic``.
@@ -319,7 +327,7 @@ class ClientApi(ReadApi):
             RunNotFound: No run has this id.
             InvalidInput, UnstorableValue: The name or the payload is not acceptable.
             InvalidTransition: The run has completed.
-            Conflict: The key is that of a signal with another payload.
+            Conflict: The key belongs to a signal with another payload.
             MailboxFull: The run has 1,000 unread signals of this name, unread signals of 64 names,
                 or 64 MiB of them. Or 100 signals, or 1 MiB of them, wait for a run to take the
                 topic.
@@ -329,20 +337,20 @@ class ClientApi(ReadApi):
     def say(
         self, run_id: str, words: str, *, key: str | None = None, by: str | None = None
     ) -> SignalReceipt:
-        """Send words to a run that works, as the signal ``say``.
+        """Send words to a working run, as signal ``say``.
 
-        A run with a controller hears it in its next controller round: the words are a turn of its
-        history. It does not finish before it has heard them, unless that would put its end off for
-        the ninth time in a row. Then its event ``unread`` names them.
+        The next controller round of the run reads the words, as a turn of its history. The run does
+        not finish with unread words, unless they would delay its end for the ninth time in a row.
+        Then its event ``unread`` names them.
 
         Args:
-            words: What to say.
+            words: The text to send.
             key: Your own id of this signal. Sent again under it, the signal is stored once.
-            by: Who says it.
+            by: Who sends it.
 
         Raises:
             RunNotFound: No run has this id.
-            InvalidInput: There are no words, or they are too long.
+            InvalidInput: The words are empty or too long.
             InvalidTransition: The run has completed.
             Conflict, MailboxFull: As for ``signal``.
         """
@@ -358,11 +366,11 @@ class ClientApi(ReadApi):
         key: str | None = None,
         by: str | None = None,
     ) -> Any:
-        """Ask a run that works, wait for its reply and return it.
+        """Ask a working run and return its reply.
 
-        The question is a signal that wants a reply. A run with a controller hears ``ask`` as it
-        hears what is said, and a model answers it with the command ``reply``. Another node takes
-        the signal, and calls ``context.reply``.
+        The question is a signal that expects a reply. A controller reads ``ask`` as it reads
+        ``say``, and its model answers with the command ``reply``. Any other node takes the signal
+        and calls ``context.reply``.
 
         Args:
             question: JSON data, usually a text.
@@ -371,7 +379,7 @@ class ClientApi(ReadApi):
             key, by: As for ``signal``.
 
         Raises:
-            TimeoutError: There is no reply in time. The run may reply later: see ``reply``.
+            TimeoutError: The run did not reply in time. It may reply later: see ``reply``.
             InvalidTransition: The run has completed, perhaps without a reply.
             RunNotFound, InvalidInput, UnstorableValue, Conflict, MailboxFull: As for ``signal``.
         """
@@ -380,7 +388,7 @@ class ClientApi(ReadApi):
     def reply(
         self, run_id: str, number: int, name: str = "ask", timeout: float | timedelta = 0.0
     ) -> SignalReply:
-        """Return what a run has replied to a signal. The newest 100 replies of a name are kept.
+        """Return a run's reply to a signal. The newest 100 replies of a name are kept.
 
         Args:
             number: The number of the signal, from its receipt.
@@ -389,7 +397,7 @@ class ClientApi(ReadApi):
 
         Raises:
             InvalidTransition: The run has completed without a reply.
-            InvalidInput: The run has got no such signal.
+            InvalidInput: The run has received no such signal.
             RunNotFound: No run has this id.
         """
 
@@ -398,10 +406,10 @@ class ClientApi(ReadApi):
         """Retry an errored run at its failed step.
 
         Args:
-            children: Retry first those of its children that errored and that this step waited for.
-                Their completed siblings keep their answers. If False, the run finds them as they
-                are. If the run still waits for children that are held back (``on_failure``), only
-                these are retried.
+            children: First retry the errored children that this step waited for. Their completed
+                siblings keep their answers. If False, the run sees its children as they are. If the
+                run still waits for children that are held back (``on_failure``), only these are
+                retried.
 
         Raises:
             InvalidTransition: The run is not errored.
@@ -411,69 +419,75 @@ class ClientApi(ReadApi):
 
     @abstractmethod
     def delete(self, run_id: str, tree: bool = False) -> None:
-        """Delete a run that has ended, or that is too damaged to continue or to be stopped.
+        """Delete a run that has ended.
 
-        The notes that it has kept for later runs stay (``forget_notes``).
+        A run that is too damaged to continue or to stop can be deleted too. The notes that it kept
+        for later runs stay (``forget_notes``).
 
         Args:
-            tree: The runs below it too, the deepest first. A call that failed midway can be
+            tree: Also delete the runs below it, deepest first. A call that failed midway can be
                 repeated.
 
         Raises:
-            InvalidTransition: The run is live, or a newer version wrote it. With ``tree``, one of
-                the runs below it is live. Then none is deleted.
+            InvalidTransition: The run is live, or a newer version wrote it. With ``tree``, also if
+                a run below it is live. No run is deleted then.
             RunNotFound: No run has this id.
         """
 
-    # Notes, what runs keep for later runs
+    # Notes that runs keep for later runs
 
     @abstractmethod
     def note_namespaces(
         self, prefix: str = "", limit: int = 100, after: str | None = None
     ) -> list[NoteNamespace]:
-        """Return the namespaces that have notes, in the order of their names.
+        """Return the namespaces that have notes, sorted by name.
 
-        These methods have the notes on the server of the runs. Those of a flow with a
-        ``note_store`` of its own are elsewhere.
+        These methods use the notes on the state server. Notes of a flow with another ``note_store``
+        are elsewhere.
 
         Args:
-            prefix: Only those that begin with this text.
-            limit: The most namespaces.
-            after: The last namespace of the page before.
+            prefix: Only namespaces that begin with this text.
+            limit: Maximum number of namespaces.
+            after: The last namespace of the previous page.
         """
 
     @abstractmethod
     def notes(self, namespace: str, words: str = "", limit: int = 50) -> list[Note]:
-        """Return the notes of a namespace that fit the words, or the newest.
+        """Return notes of a namespace that match the words.
 
         Args:
-            namespace: Its stored name, with the facts of the runs filled in.
-            words: Those with most of these words come first. Empty: the newest first.
-            limit: The most notes.
+            namespace: Its stored name, with the facts of the run filled in.
+            words: Only notes with one of these words, notes with most words first. Empty: the
+                newest notes.
+            limit: Maximum number of notes.
         """
 
     @abstractmethod
     def put_note(
         self, namespace: str, text: str, *, key: str | None = None, value: Any = None
     ) -> Note:
-        """Keep a note for later runs, in place of one with the same key.
+        """Keep a note for later runs.
 
-        If the namespace is full (``max_notes``), its oldest note makes room.
+        It replaces a note with the same key. If the namespace is full (``max_notes``), its oldest
+        note is deleted.
 
         Args:
-            text: What it says, and what searches find.
-            key: Its name. None derives it from the text.
+            text: The note's text, which searches read.
+            key: The note's name. None derives it from the text.
             value: JSON data or a pydantic model beside the text.
 
         Raises:
-            UnstorableValue: It is too long (``max_note_bytes``), or not JSON.
+            UnstorableValue: The note is too long (``max_note_bytes``), or not JSON.
         """
 
     @abstractmethod
     def forget_notes(self, namespace: str, key: str | None = None) -> int:
-        """Delete a note, or all notes of a namespace, and return how many there were.
+        """Delete a note, or all notes of a namespace.
 
-        The deletion of runs deletes no notes. What a run has read of them stays in its history.
+        Deleting a run deletes no notes. Notes that a run has read stay in its history.
+
+        Returns:
+            The number of deleted notes.
         """
 
     def again(
@@ -487,20 +501,21 @@ class ClientApi(ReadApi):
         idempotency_key: str | None = None,
         submitted_by: str | None = None,
     ) -> Run:
-        """Submit a run once more, as a new run, with its inputs, labels, budgets, model and files.
+        """Submit a run once more, as a new run.
 
-        The new run uses the code that the workers have now.
+        The new run has the run's inputs, labels, budgets, model and files, unless you pass others.
+        It uses the workers' current code.
 
         Args:
             flow: Another flow, such as a version that is registered beside the first one. None
                 means the run's own.
             goal: Another goal. None means the run's own.
-            inputs: Inputs that take the place of those of the same name.
+            inputs: Inputs that replace the run's inputs of the same names.
             model: Another model, one of the flow's ``allowed_models``. None means the run's own.
             idempotency_key, submitted_by: As in ``submit``.
 
         Raises:
-            RunNotFound: There is no such run.
+            RunNotFound: No run has this id.
             UnknownFlow: Neither this client nor a live worker knows the flow.
             InvalidInput: The inputs do not fit the flow, or it does not allow the model.
         """
@@ -534,9 +549,9 @@ class ClientApi(ReadApi):
         query: str | None = None,
         limit: int | None = None,
     ) -> list[str]:
-        """Return the ids of the runs of this status, flow and submitter, with these labels.
+        """Return the ids of all runs that match.
 
-        It is a dry run of the operations below.
+        All given filters must match. It is a dry run of the operations below.
 
         Args:
             older_than: Only runs that have not changed for this long before ``now``.
@@ -560,10 +575,9 @@ class ClientApi(ReadApi):
         query: str | None = None,
         limit: int | None = None,
     ) -> list[StopReceipt]:
-        """Stop the live runs of a flow, of a status, or that match a query; all that is given.
+        """Stop the live runs that match all given filters.
 
-        Child runs are stopped with their parents, not by themselves, unless the query has
-        ``children:yes``.
+        Child runs are stopped only with their parents, unless the query has ``children:yes``.
 
         Args:
             status: queued, running or interrupted.
@@ -586,10 +600,12 @@ class ClientApi(ReadApi):
         by: str | None = None,
         submitted_by: str | None = None,
     ) -> list[Done]:
-        """Send a signal to all live runs of a flow, with these labels, or both.
+        """Send a signal to all live runs that match.
 
         Args:
             name, payload: As in ``signal``.
+            flow: Only runs of this flow.
+            labels: Only runs with these labels.
             key: Your own id of this signal. With it, an aborted call can be repeated: each run
                 stores the signal once.
 
@@ -608,11 +624,12 @@ class ClientApi(ReadApi):
         query: str | None = None,
         limit: int | None = None,
     ) -> list[Done]:
-        """Retry all errored runs (of one flow, if given) at their failed step.
+        """Retry all errored runs at their failed steps.
 
-        Child runs are retried with their parents, not by themselves.
+        Child runs are retried only with their parents.
 
         Args:
+            flow: Only runs of this flow.
             query: Only runs that match this query line, as in ``runs``.
             limit: Maximum number of runs to retry. None means all.
 
@@ -631,11 +648,11 @@ class ClientApi(ReadApi):
         query: str | None = None,
         limit: int | None = None,
     ) -> list[Done]:
-        """Delete all runs of an ended status (completed, errored or stopped).
+        """Delete all runs of an ended status.
 
         Args:
-            query: Only runs that match this query line, as in ``runs``. With a query, ``status``
-                may be left out.
+            status: completed, errored or stopped. It may be left out if there is a query.
+            query: Only runs that match this query line, as in ``runs``.
             limit: Maximum number of runs to delete. None means all.
 
         Returns:
@@ -650,9 +667,10 @@ class ClientApi(ReadApi):
 
     @abstractmethod
     def flows(self) -> dict[str, FlowInfo]:
-        """Return the flows that this client or a live worker knows.
+        """Return the known flows by name.
 
-        Each has its description, nodes, limits, input schema and the workers that run it.
+        A flow is known if this client or a live worker has it. Each has its description, nodes,
+        limits, input schema and workers.
         """
 
     @abstractmethod
@@ -685,7 +703,7 @@ class ClientApi(ReadApi):
 
     @abstractmethod
     def paused_flows(self) -> dict[str, FlowPause]:
-        """Return the paused flows, each with ``at`` (datetime), ``by`` and ``reason``."""
+        """Return the paused flows by name. Each has ``at`` (datetime), ``by`` and ``reason``."""
 
     @abstractmethod
     def workers(self) -> list[WorkerStatus]:
@@ -699,7 +717,7 @@ class ClientApi(ReadApi):
     def queues(self) -> list[QueueInfo]:
         """Return the broker's queues, with their lengths.
 
-        For each, ``oldest`` says how long the next message's run has waited.
+        For each, ``oldest`` is the time in seconds that the next message's run has waited.
         """
 
     @abstractmethod
@@ -712,7 +730,7 @@ class ClientApi(ReadApi):
 
     @abstractmethod
     def doctor(self) -> list[Finding]:
-        """Check server, settings and process for anything that breaks the guarantees.
+        """Check whether server, settings and process keep the guarantees.
 
         Returns:
             The findings, each with its remedy.

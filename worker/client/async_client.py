@@ -31,16 +31,17 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-#: Seconds between two reads of a run that is waited for: short at first, then longer.
+#: Seconds between two reads while waiting for a run: short at first, then longer.
 FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 
 
 def _in_thread(
     method: Callable[Concatenate[ClientApi, P], T],
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    """Return an asynchronous version of a client's method, which runs the method in a thread.
+    """Return a coroutine function that runs a method in a thread.
 
-    It has the method's parameters and docstring. Each call is one short exchange with the server.
+    It has the name, parameters and docstring of the client's method. Each call is one short
+    exchange with the server.
     """
 
     @wraps(method, updated=())
@@ -54,7 +55,7 @@ def _in_thread(
 
 
 class AsyncClient:
-    """Client of the runs on one server, for programs with an event loop.
+    """Client of one server's runs for asyncio programs.
 
     It has the methods of ``Client``, as coroutines. ``events`` and ``stream`` are
     asynchronous iterators.
@@ -236,7 +237,7 @@ class AsyncClient:
     async def stream(
         self, run_id: str, after: str | None = None, follow: bool = True
     ) -> AsyncIterator[StreamItem]:
-        # The thread is its own, since it waits for what is new.
+        # The stream has its own thread, because the thread blocks until an item arrives.
         executor, loop = ThreadPoolExecutor(1, "perdure-stream"), asyncio.get_running_loop()
         try:
             items = await loop.run_in_executor(executor, self._client.stream, run_id, after, follow)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 def _in_thread(
     method: Callable[Concatenate[Notifications, P], T],
 ) -> Callable[Concatenate[AsyncNotifications, P], Coroutine[Any, Any, T]]:
-    """Return an asynchronous version of a method, which runs it in a thread."""
+    """Return a coroutine function that runs a method in a thread."""
 
     @wraps(method, updated=())
     async def call(self: AsyncNotifications, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -29,10 +29,10 @@ def _in_thread(
 
 
 class AsyncNotifications:
-    """The notifications on a server, for programs with an event loop.
+    """The notifications on a server, for asyncio programs.
 
     Args:
-        notifications: Those of a ``Client``.
+        notifications: The notifications of a ``Client``.
     """
 
     def __init__(self, notifications: Notifications) -> None:

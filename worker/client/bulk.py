@@ -34,10 +34,11 @@ PAGE = 200
 
 
 class BulkOperations(ClientApi):
-    """Operations on all matching runs, as they were when the call began.
+    """Operations on all runs that matched when the call began.
 
     A run may change meanwhile, so that the operation no longer applies. It is then left unchanged,
-    and its result says so. An aborted call can be repeated: runs that are done no longer match.
+    and its result reports it. An aborted call can be repeated, because finished runs no longer
+    match.
     """
 
     def matching(
@@ -55,7 +56,7 @@ class BulkOperations(ClientApi):
         validation.optional_texts(query=query)
         if limit is not None:
             validation.limit(limit)
-        # An order by duration or cost would be that of the first page only.
+        # An order by duration or cost would hold for the first page only.
         line = with_term(query, "sort", None) if query else None
         ids: dict[str, None] = {}
         cursor: str | None = None
@@ -190,10 +191,10 @@ def matching_any(
     query: str | None = None,
     limit: int | None = None,
 ) -> list[str]:
-    """Return the ids of the runs that have one of these statuses and match all else.
+    """Return the ids of matching runs with any of these statuses.
 
-    All statuses are read as one list. Read one after the other, they would leave out a run that
-    changes between them meanwhile, as a run does that is queued for its next round.
+    All statuses are read as one list. If they were read one after the other, a run that changes
+    from one status to another meanwhile could be missed.
     """
     validation.optional_texts(query=query)
     wanted = frozenset(statuses) & RunQuery.of(query or "").statuses

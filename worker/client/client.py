@@ -17,9 +17,9 @@ class Client(Forks, Threads, RunControl, InboxReads, StuckRuns, BulkOperations, 
 
     Args:
         url: redis://, rediss://, unix:// or redis+sentinel://. None means the URL in the settings.
-        settings: None means those of this process (``config/worker.toml``, ``PERDURE_*``).
-        app: A Celery app of your own that ``install`` was called for. It brings its state server,
-            its broker and its connection, so pass it without ``url`` and ``settings``.
+        settings: None means the settings of this process (``config/worker.toml``, ``PERDURE_*``).
+        app: A Celery app of your own, after ``install``. It brings its state server, its broker and
+            its connection, so pass it without ``url`` and ``settings``.
         resends: How often a command without a reply is sent again before StoreUnavailable is
             raised.
 

@@ -1,4 +1,4 @@
-"""The base of all parts of the client, with the settings and the connections."""
+"""The base of all client parts: settings and connections."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ class ClientConnection:
         if self._app is not None:
             self._connection.find_flows()
             return
-        from perdure.worker.flow_registration import find_flows  # It loads flows: reads need none.
+        from perdure.worker.flow_registration import find_flows  # Loads flows: reads need none.
 
         find_flows(self.settings)
 
     def _check_durability(self) -> None:
-        """Raise UnsafeServer if the state server could lose runs that it has acknowledged.
+        """Raise UnsafeServer if the state server could lose acknowledged runs.
 
-        After a check that passed, the client asks the server no more for a minute.
+        After a passed check, the client skips the check for a minute.
         """
         from perdure.worker.doctor.durability_checks import check_durability
 
@@ -111,7 +111,9 @@ class ClientConnection:
         return Record(fields)
 
     def _submitter(self, run_id: str) -> str | None:
-        """Return the name of a run's submitter, even if other fields of the run are damaged.
+        """Return the name of a run's submitter.
+
+        It is returned even if other fields of the run are damaged.
 
         Returns:
             The name, or None if the run names no submitter or does not exist.
@@ -123,10 +125,10 @@ class ClientConnection:
         )
 
     def _titles(self, run_ids: Sequence[str], submitter: str | None) -> dict[str, tuple[str, str]]:
-        """Return the title and the flow of several runs, read in one exchange.
+        """Return titles and flows of several runs in one exchange.
 
-        Runs that do not exist, cannot be read, or are not the submitter's are left out. Without a
-        submitter, all are returned.
+        Runs that do not exist, cannot be read, or belong to another submitter are left out. Without
+        a submitter, runs of all submitters are returned.
         """
         titles = {}
         names = (*TITLE_FIELDS, "flow", "submitted_by")
@@ -152,13 +154,13 @@ class ClientConnection:
         return self._connection.publisher.message_for(task, queue, run_id, epoch, step).text
 
     def _publish(self, record: Record, reply: Sequence[str], message: str) -> None:
-        """Publish a run's message to the broker if a Lua script replied that the run is queued."""
+        """Publish a run's message if a Lua script queued the run."""
         if reply[0] == "queued":
             self._connection.publisher.publish([(record.fields["queue"], message)])
 
 
 def _settings_of(url: str | None, settings: Settings) -> Settings:
-    """Return a client's settings with ``url`` as the URL of the state server.
+    """Return a client's settings with ``url`` as state server.
 
     It becomes the broker's URL too if the state server was the broker. If ``url`` is None, the
     settings are returned unchanged.
@@ -171,7 +173,10 @@ def _settings_of(url: str | None, settings: Settings) -> Settings:
 
 
 def operation() -> str:
-    """Return a new operation id, by which Lua scripts recognize a request that is sent again."""
+    """Return a new operation id.
+
+    Lua scripts use it to recognize a request that is sent again.
+    """
     return uuid.uuid4().hex
 
 
@@ -181,10 +186,12 @@ def not_found(run_id: str) -> RunNotFound:
 
 
 def damaged(run_id: str, reply: Sequence[str]) -> DamagedRun:
-    """Return the error for an unexpected reply of a Lua script that should change a run.
+    """Return the error for an unexpected reply of a script.
+
+    The Lua script should have changed a run.
 
     Raises:
-        RunNotFound: The reply says that the run does not exist any more.
+        RunNotFound: The reply says that the run no longer exists.
     """
     if reply[0] == "missing":
         raise not_found(run_id)

@@ -1,4 +1,4 @@
-"""The part of the client that stops, resumes, retries and deletes one run.
+"""The client part that stops, resumes, retries and deletes a run.
 
 It validates answers to waiting runs against the question, and raises budgets.
 """
@@ -55,7 +55,7 @@ logger = logging.getLogger("perdure.client")
 
 #: Name under which a question is answered by default after its deadline.
 DEADLINE = "deadline"
-#: What delete_run.lua replies as the phase of a run whose children are still to be stopped.
+#: Phase in the reply of delete_run.lua for a run whose children are still to be stopped.
 STOPPING_CHILDREN = "stopping its children"
 
 
@@ -146,7 +146,7 @@ class RunControl(RunLimits):
                 added = {name: record.limits[name] - record.budgets[name] for name in limits}
                 raised_limits = {name: limits[name] + added[name] for name in limits}
                 check_enough(question, raised_limits, more)
-            text = text or "null"  # needed too for a stopped run, which then asks no more
+            text = text or "null"  # a stopped run needs it too: it then asks nothing more
         message = self._message(record, 1)
         reply = self._store.runs.resume(
             run_id,
@@ -172,7 +172,7 @@ class RunControl(RunLimits):
         return self._resumed(run_id, reply)
 
     def _resumed(self, run_id: str, reply: Sequence[str]) -> Run:
-        """Return the run after resume.lua has replied, or raise what the reply says."""
+        """Return the run, or raise the error, by resume.lua's reply."""
         match reply:
             case ["queued" | "waiting" | "interrupted" | "completed", *follow_ups]:
                 self._look_after(follow_ups)
@@ -205,7 +205,10 @@ class RunControl(RunLimits):
         more: Mapping[str, float],
         by: str | None,
     ) -> None:
-        """Raise the limit of the run above that a run asks for. Other amounts are its own."""
+        """Raise the budget limit of the run above (``payer``).
+
+        The other amounts raise limits of the run itself.
+        """
         data = question.data or {}
         name = data["budget"]
         own = {each: amount for each, amount in more.items() if each != name}
@@ -263,15 +266,16 @@ class RunControl(RunLimits):
                 raise damaged(run_id, reply)
 
     def _retry_children(self, record: Record, only_held: bool) -> int:
-        """Retry the errored children for which the run's step waits, or waited when it failed.
+        """Retry a run's errored children.
 
-        The run itself comes last. So a call that was cut off can be repeated.
+        These are the children for which the run's step waits, or waited when it failed. The run
+        itself is retried last, so a call that was cut off can be repeated.
 
         Args:
-            only_held: Leave out those of whose failure the run knows.
+            only_held: Leave out children whose failure the run already knows.
 
         Returns:
-            How many were retried.
+            Number of retried children.
         """
         retried = 0
         for group in record.fields.get(GROUPS, "").split():
@@ -285,11 +289,13 @@ class RunControl(RunLimits):
         return retried
 
     def _delete_below(self, run_id: str) -> None:
-        """Delete all runs below a run, the deepest first, so that a call can be repeated.
+        """Delete all runs below a run, deepest first.
+
+        This order lets a failed call be repeated.
 
         Raises:
-            InvalidTransition: The run, or one below it, is live. It is checked before the first is
-                deleted.
+            InvalidTransition: The run or a run below it is live. This is checked before the first
+                deletion.
         """
         below = ids_below(self._store, run_id)
         live = live_among(self._store, [run_id, *below])

@@ -14,7 +14,7 @@ from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.run_query import RunQuery
 from perdure.worker.store import Store
 
-#: Fields that say to which group a run belongs.
+#: Fields that determine a run's group.
 READ = ("phase", "flow", "current_node", "error", "ended_at")
 #: Latest time (ms), in the year 2096: a score may be later than the calendar.
 LATEST = 4e12
@@ -31,7 +31,7 @@ def error_groups(
     look: int | None,
     submitted_by: str | None,
 ) -> ErrorGroups:
-    """Return the errored runs of a store in groups, as ``ReadApi.error_groups`` describes it."""
+    """Return the errored runs in groups. See ``ReadApi.error_groups``."""
     validation.optional_texts(flow=flow, query=query)
     validation.submitter(submitted_by)
     validation.look(look)
@@ -76,7 +76,11 @@ def _query_of(flow: str, node: str, kind: str, rest: str) -> str:
 
 
 def moment(text: str) -> datetime:
-    """Return the moment of a stored time, or of a score of an index (ms since 1970)."""
+    """Return a stored time or an index score as a datetime.
+
+    Both are in ms since 1970. A text that is no number, from a run that was changed by hand, gives
+    the beginning of 1970.
+    """
     try:
         return datetime.fromtimestamp(min(float(text), LATEST) / 1000, UTC)
     except (ValueError, OverflowError):  # of a run that was changed by hand

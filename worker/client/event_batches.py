@@ -1,4 +1,4 @@
-"""Reads of the newest events of runs, with the live text that was shown meanwhile.
+"""Reads of runs' newest events and their live text.
 
 Several runs are read at once, for a server through which many people watch runs.
 """
@@ -26,8 +26,8 @@ NO_TEXT: Mapping[str, str] = {}
 class EventBatch:
     """Events of one run, oldest first.
 
-    ``damaged`` says that the next entry after them is not a valid event. ``texts`` is live text
-    that was read at the same moment, if it was asked for.
+    ``damaged`` tells that the next entry after them is not a valid event. ``texts`` is live text
+    that was read at the same moment, if requested.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -41,7 +41,9 @@ def hear(
     block: int,
     text_after: Mapping[str, str] = NO_TEXT,
 ) -> dict[str, EventBatch]:
-    """Return the new events of several runs by run id, and wait a limited time for the first one.
+    """Return the new events of several runs by run id.
+
+    It waits a limited time for the first event.
 
     Args:
         after: For each run id, the id of the event after which to read.
@@ -65,8 +67,8 @@ def hear(
         # One key of another type fails the whole read without being named.
         damaged, textless = records.damaged(after, text_after)
         if textless and not damaged:
-            # The events still come, and everything of the other runs. This read waits like the
-            # first one: without a wait, one damaged key would have its reader turn in a circle.
+            # The events still come, and everything of the other runs. This read blocks like the
+            # first one: without blocking, one damaged key would make its reader spin.
             others = {run_id: last for run_id, last in text_after.items() if run_id not in textless}
             return hear(client, after, block, others)
         return {run_id: _read_alone(store, run_id, last) for run_id, last in after.items()}
@@ -75,13 +77,13 @@ def hear(
 def read_stream(
     client: ClientConnection, run_id: str, reader: StreamReader, block: int | None = None
 ) -> list[StreamItem]:
-    """Return the items of a run's stream that a reader has not read.
+    """Return the unread items of a run's stream.
 
     Args:
-        block: Time in ms to wait for a first one.
+        block: Time in ms to wait for a first item.
 
     Raises:
-        DamagedRun: The first of them cannot be read.
+        DamagedRun: The first unread item cannot be read.
     """
     found = LiveTextRecords(client._store).with_events(
         {run_id: reader.event}, {run_id: reader.text}, block

@@ -1,4 +1,4 @@
-"""The part of the client for workers, flows and the health of the server."""
+"""The client part for workers, flows and server health."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Fleet(RunReads, ClientApi):
 
     def flows(self) -> dict[str, FlowInfo]:
         from perdure.flows.rounds import (
-            registry,  # It loads flows: no other method here needs them.
+            registry,  # Loads flows, which no other method here needs.
         )
 
         self._find_flows()
@@ -41,7 +41,7 @@ class Fleet(RunReads, ClientApi):
                 for name, description in worker["flows"].items():
                     flow = flows.setdefault(name, cast(FlowInfo, {**description, "workers": []}))
                     flow["workers"].append(worker["name"])
-                    # The worker replaced a shipped flow by its own of this name.
+                    # The worker replaced a shipped flow by another flow of this name.
                     if description.get("shipped") is False:
                         flow["shipped"] = False
         return flows

@@ -23,7 +23,7 @@ from perdure.worker.domain.submission import Submission, When
 from perdure.worker.domain.value_log import is_recorded, values_before
 from perdure.worker.errors import InvalidInput, NotForkable, Stale
 
-#: How often a live run is read anew that drops turns meanwhile.
+#: Number of reads of a live run that drops turns during a read.
 ATTEMPTS = 5
 
 
@@ -112,12 +112,12 @@ class Forks(Submitter, RunReads):
     def _fork(
         self, run_id: str, step: int, values: Mapping[str, Any] | None
     ) -> tuple[Record, Fork]:
-        """Return a run, and what a fork of it takes over.
+        """Return a run and the parts that its fork takes over.
 
         Raises:
             NotForkable: The run cannot be forked at this step.
             InvalidInput: The run has no such step, or values are missing.
-            Stale: The run drops turns all the time.
+            Stale: The run dropped turns during each of ``ATTEMPTS`` reads.
         """
         for _ in range(ATTEMPTS):
             record = self._record(run_id)
@@ -147,9 +147,12 @@ class Forks(Submitter, RunReads):
         )
 
     def _description(self, name: str) -> Mapping[str, Any]:
-        """Return the description of a flow, of this process or as a live worker announced it."""
+        """Return a flow's description.
+
+        It comes from this process, or from a live worker's announcement.
+        """
         from perdure.flows.rounds import (
-            registry,  # It loads flows: clients that only read need none.
+            registry,  # Loads flows, which clients that only read do not need.
         )
 
         self._find_flows()

@@ -1,4 +1,4 @@
-"""What a fork takes over from a run, read from the run's history, events and artifacts."""
+"""Reads of a fork's parts: history, events and artifacts."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class ForkPoint:
     Attributes:
         step: The step.
         node: Its node.
-        turns: Number of turns before it, with those that are gone.
-        spent: What the rounds before had spent.
+        turns: Number of turns before it, including dropped turns.
+        spent: Amounts spent by the earlier rounds, by budget name.
     """
 
     step: int
@@ -50,14 +50,16 @@ class ForkPoint:
 def moment_of(
     record: Record, events: Sequence[Event], step: int, nodes: Sequence[str]
 ) -> ForkPoint:
-    """Return a run as it was before a step, from its events.
+    """Return a run as it was before a step.
+
+    It is derived from the run's events.
 
     Args:
-        nodes: At which a fork can begin.
+        nodes: Nodes at which a fork can begin.
 
     Raises:
         InvalidInput: The run has no such step.
-        NotForkable: A fork cannot begin there, or what came before is not known any more.
+        NotForkable: A fork cannot begin there, or the turns before the step are no longer known.
     """
     run_id, begun = record.id, _beginning(record)
     is_over = record.fields.get("phase") == "completed" and UNFINISHED not in record.fields
@@ -96,7 +98,10 @@ def moment_of(
 
 
 def read_fork(store: Store, record: Record, moment: ForkPoint, values: dict[str, Any]) -> Fork:
-    """Return what a fork takes over from a run that is as it was before a step."""
+    """Return the parts that a fork takes over.
+
+    They are read as of the point before its step.
+    """
     gone = min(record.forgotten, moment.turns)
     stored = store.reads.memory(record.id, 0, moment.turns - gone) if moment.turns > gone else []
     turns = unpack_turns(record.id, stored)
@@ -131,10 +136,12 @@ def _node_of(events: Sequence[Event], step: int) -> str | None:
 
 
 def _turns_before(record: Record, events: Sequence[Event], step: int) -> int | None:
-    """Return the number of turns before a step, with those that were gone then.
+    """Return the number of turns before a step.
+
+    It includes turns that had been dropped by then.
 
     Returns:
-        The number. None if it is not certain, or if turns that were there then are gone now.
+        The number. None if it is not certain, or if turns that existed then are gone now.
     """
     if step == record.step:
         return record.turns
@@ -159,7 +166,10 @@ def _turns_before(record: Record, events: Sequence[Event], step: int) -> int | N
 
 
 def _first_turns(record: Record, events: Sequence[Event]) -> int | None:
-    """Return with how many turns a run began. None if its first events are gone."""
+    """Return the number of turns with which a run began.
+
+    Returns None if its first events are gone.
+    """
     if not events or events[0].type != FIRST:
         return None
     origins = origins_of(record)
@@ -167,7 +177,7 @@ def _first_turns(record: Record, events: Sequence[Event]) -> int | None:
 
 
 def _steps_text(record: Record, events: Sequence[Event], nodes: Sequence[str]) -> str:
-    """Return the steps at which a run can be forked, as the end of a sentence."""
+    """Return the forkable steps, as the end of a sentence."""
     committed = [each for each in events if each.type == "committed" and each.node in nodes]
     steps = [
         event.step
@@ -186,10 +196,10 @@ def _steps_text(record: Record, events: Sequence[Event], nodes: Sequence[str]) -
 def _artifacts(
     store: Store, record: Record, turns: Sequence[Turn], values: dict[str, Any]
 ) -> dict[str, str]:
-    """Return the artifacts that turns name, and the files that were submitted with the run.
+    """Return a run's submitted files and the artifacts its turns name.
 
-    Those of runs below it get names under which a fork finds them among its own. The whole of a
-    long result is an artifact that may name others.
+    Artifacts of runs below it get names under which the fork finds them among its own. A long
+    result is an artifact, and its text may name other artifacts.
     """
     named: list[Any] = [values, record.inputs, [each.name for each in record.files]]
     for turn in turns:
@@ -226,7 +236,10 @@ def _own_artifacts(store: Store, record: Record, text: str, names: Set[str]) -> 
 
 
 def _artifacts_below(store: Store, record: Record, texts: Set[str]) -> dict[str, str]:
-    """Return the artifacts of runs below a run whose names (``RUN/NAME``) are among texts."""
+    """Return artifacts of runs below a run, by name.
+
+    Their names (``RUN/NAME``) are among the texts.
+    """
     artifacts: dict[str, str] = {}
     for name in sorted(texts):
         match = BELOW.fullmatch(name)
@@ -241,7 +254,7 @@ def _artifacts_below(store: Store, record: Record, texts: Set[str]) -> dict[str,
 
 
 def _data_of(text: str) -> Any:
-    """Return the JSON data that a text is, or the text itself."""
+    """Return a text as JSON data, or the text itself."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -249,7 +262,7 @@ def _data_of(text: str) -> Any:
 
 
 def _texts(data: Any) -> Iterator[str]:
-    """Return the texts in JSON data that may be the name of an artifact."""
+    """Return the texts in JSON data that may name artifacts."""
     left = [data]
     while left:
         match left.pop():

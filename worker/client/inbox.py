@@ -76,18 +76,22 @@ class InboxReads(RunReads):
 
 
 def _cursor(entry: Entry, runs: WaitingRuns) -> str:
-    """Return the cursor of the page behind an entry of the same window."""
+    """Return the cursor of the next page in a window."""
     place = f"{entry[0]}:{entry[1]}"
     return f"{place}|{runs.start}|{runs.end}" if runs.start or runs.end else place
 
 
 def _behind(runs: WaitingRuns) -> str | None:
-    """Return the cursor of the page behind a window that was read, or None if it is the last."""
+    """Return the cursor of the page after a window, or None after the last."""
     return None if runs.is_last else f"{BEFORE_ALL}|{runs.end}|"
 
 
 def asked_below(client: ReadApi, run: Run) -> str:
-    """Return the end of a sentence that leads to what the child runs of a run ask a person."""
+    """Return a sentence's end about the child runs' question.
+
+    It leads a person to the first question that the child runs ask. Empty if the run does not wait
+    for child runs.
+    """
     if not run.details.get("waits_for_children"):
         return ""
     asked = client.inbox(1, below=run.id).waiting

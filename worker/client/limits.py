@@ -1,4 +1,4 @@
-"""The part of the client that raises the limits of a run's budgets while the run goes on."""
+"""The client part that raises budget limits of live runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_ADDED = 1e11
 
 
 def check_has_budgets(record: Record, add: Mapping[str, float]) -> None:
-    """Raise InvalidInput if a run has no budget of a name in ``add``."""
+    """Raise InvalidInput if the run lacks a budget in ``add``."""
     for name in add:
         if name not in record.budgets:
             raise InvalidInput(
@@ -71,7 +71,7 @@ class RunLimits(RunReads, ClientApi):
                 raise damaged(run_id, reply)
 
     def _look_after(self, follow_ups: Sequence[str]) -> None:
-        """Stop or continue the children of runs, as a transition's reply asks for.
+        """Stop or continue children, as a transition's reply asks.
 
         Args:
             follow_ups: Empty, or one text with the ids of these runs.

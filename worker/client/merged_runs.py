@@ -8,10 +8,11 @@ from perdure.worker.store import Store
 
 
 class MergedRuns:
-    """The entries of several indexes as one list, newest first or oldest first.
+    """The entries of several indexes as one ordered list.
 
-    All indexes are read at the same moment. So a run that moves from one index to another, such as
-    a run that now waits for a person, keeps its place in the list.
+    The list is newest first or oldest first. All indexes are read at the same moment. So a run
+    keeps its place in the list when it moves to another index, for example because it now waits for
+    a person.
 
     Args:
         spans: for each index the earliest and the latest score (ms) of its entries to list.
@@ -38,10 +39,10 @@ class MergedRuns:
         self._taken: set[str] = set()
 
     def take(self, count: int) -> list[tuple[str, float]]:
-        """Return the next ``count`` runs of the merged indexes, as pairs of run id and score.
+        """Return the next ``count`` runs of the merged indexes.
 
-        Fewer are returned only at the end. A run whose time changed in the meantime, since it ended
-        or was retried, comes once.
+        They are pairs of run id and score. Fewer are returned only at the end. A run whose time
+        changed in the meantime, because it ended or was retried, is returned once.
         """
         taken: list[tuple[str, float]] = []
         while len(taken) < count:
@@ -60,6 +61,9 @@ class MergedRuns:
 
 
 def position_of(text: str) -> tuple[float, str]:
-    """Return a position in an index, such as ``1718000000000.0:ID``, as a score and an id."""
+    """Return an index position as a score and an id.
+
+    A position is a text such as ``1718000000000.0:ID``.
+    """
     score, _, run_id = text.partition(":")
     return float(score), run_id

@@ -1,4 +1,7 @@
-"""The part of the client for notes: what runs keep for later runs. People read and delete them."""
+"""The client part for notes, which runs keep for later runs.
+
+People read, write and delete them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from perdure.worker.store.notes import NoteRecords, wrong_type
 
 
 class RunNoteReads(ClientConnection, ClientApi):
-    """Reads, writes and deletes the notes that are on the server of the runs."""
+    """Reads, writes and deletes notes on the state server."""
 
     def note_namespaces(
         self, prefix: str = "", limit: int = 100, after: str | None = None
@@ -57,7 +60,7 @@ class RunNoteReads(ClientConnection, ClientApi):
 
 
 def check_namespace(namespace: object) -> None:
-    """Raise InvalidInput unless the value is a valid namespace, as it is stored."""
+    """Raise InvalidInput unless this is a valid stored namespace."""
     if not isinstance(namespace, str) or not NAMESPACE.fullmatch(namespace):
         raise validation.wrong(
             "namespace",
@@ -68,14 +71,14 @@ def check_namespace(namespace: object) -> None:
 
 
 def check_listing(prefix: object, limit: object, after: object) -> None:
-    """Raise InvalidInput unless these are valid arguments of a list of namespaces."""
+    """Raise InvalidInput unless a namespace listing's arguments are valid."""
     validation.text(prefix, "prefix")
     validation.limit(limit)
     validation.optional_texts(after=after)
 
 
 def check_key(key: object) -> None:
-    """Raise InvalidInput unless the value is a valid key of a note."""
+    """Raise InvalidInput unless this is a valid note key."""
     try:
         checked_key(key)
     except InvalidFlow as error:

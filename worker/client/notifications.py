@@ -1,4 +1,4 @@
-"""The part of the client for notifications: what waits for delivery, and what is dead."""
+"""The client part for waiting and dead notifications."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class Notifications:
         self._records = NotificationRecords(client._store)
 
     def dead(self, limit: int = 50) -> list[Notification]:
-        """Return the newest dead notifications: those whose delivery was given up."""
+        """Return the newest dead notifications: their delivery was given up."""
         validation.limit(limit)
         return self._records.dead(limit)
 
     def waiting(self, limit: int = 50) -> list[Notification]:
-        """Return notifications that are still to be delivered, the next ones first."""
+        """Return notifications that wait for delivery, next ones first."""
         validation.limit(limit)
         return self._records.waiting(limit)
 
     def get(self, notification_id: str) -> Notification | None:
-        """Return a notification that waits or is dead, or None: it was delivered, or never was."""
+        """Return a waiting or dead notification, or None if it is neither."""
         return self._records.get([notification_id])[0]
 
     def send_again(self, notification_ids: Sequence[str]) -> None:
-        """Make notifications due now, whether they are dead or wait for their next attempt.
+        """Make dead or waiting notifications due now.
 
         Raises:
-            NotificationNotFound: One of them neither waits nor is dead. The others are due.
+            NotificationNotFound: A notification neither waits nor is dead. The others are due.
         """
         done = self._records.send_again(notification_ids, self._store.time())
         _check_all(notification_ids, done)
@@ -65,12 +65,12 @@ class Notifications:
         """Delete dead notifications.
 
         Raises:
-            NotificationNotFound: One of them is not dead. The others are deleted.
+            NotificationNotFound: A notification is not dead. The others are deleted.
         """
         _check_all(notification_ids, self._records.forget(notification_ids))
 
     def try_rule(self, rule: str) -> Notification:
-        """Make a notification of the type ``test`` for a rule, due now, and return it.
+        """Make a ``test`` notification for a rule, due now.
 
         Raises:
             NotificationNotFound: No worker has ever had a rule of this name.

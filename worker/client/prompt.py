@@ -1,7 +1,7 @@
-"""The prompt of a run's round: what it sends, or sent, to its model.
+"""The prompt of a run's committed or next round.
 
-It is made again from the run's history by the code of its flow, so it is stored nowhere. The event
-of a round has a digest of what was sent, which tells whether the result is equal to it.
+The code of the flow rebuilds it from the run's history, so it is stored nowhere. The event of a
+round has a digest of the sent prompt, which shows whether the rebuilt prompt equals it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ MOST_STEPS = 20
 
 
 def prompt_of_run(client: RunReads, run_id: str, step: int) -> PromptOfRound:
-    """Return what a round of a run sent to its model, or what its next round would send.
+    """Return the prompt of a committed or next round.
 
     Returns:
         ``run``, ``step``, ``node``, ``turns`` (of the history before it), ``messages`` and
         ``tools``. ``sent`` tells whether the round was committed. ``exact`` tells whether the
-        result equals what was sent; it is None for the next round.
+        result equals the sent prompt. It is None for the next round.
 
     Raises:
         RunNotFound: No run has this id.
@@ -132,7 +132,10 @@ def _document(
 def _context(
     client: RunReads, record: Record, flow: Flow, step: int, node: str, turns: int
 ) -> RoundContext:
-    """Return the context of a round, as far as what is stored of the run tells it."""
+    """Return the context of a round, from the stored run.
+
+    The context of a committed round has the run's current values, without a held turn.
+    """
     gone = record.forgotten
 
     def load(start: int, stop: int) -> list[Turn]:
@@ -168,9 +171,10 @@ def _context(
 
 
 def _budgets_before(record: Record, events: Sequence[Event], step: int) -> dict[str, Budget]:
-    """Return the run's budgets as they were before a round, from the events of the rounds before.
+    """Return the run's budgets as they were before a round.
 
-    Limits are those of now. What depends on the time, and cycles, count as unspent.
+    They are derived from the events of the earlier rounds. Limits are the current ones. Seconds and
+    cycles count as unspent.
     """
     spent = sum_of(
         [

@@ -1,4 +1,4 @@
-"""What a resume or a retry writes of a run's budgets, cycles and counters."""
+"""Fields that a resume or retry writes: budgets, cycles, counters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from perdure.worker.errors import (
 
 
 def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
-    """Return the limits of a run's budgets, raised by the amounts in ``add``.
+    """Return a run's budget limits, raised by ``add``.
 
     Raises:
         InvalidInput: The run has no budget of a name in ``add``.
@@ -40,9 +40,9 @@ def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
 def check_enough(
     waiting: PendingInterrupt, limits: Mapping[str, float], add: Mapping[str, float]
 ) -> None:
-    """Raise InvalidInput if the budget that interrupted a run would still be used up after a raise.
+    """Raise InvalidInput if a raised budget would still be used up.
 
-    The run would be interrupted again at once.
+    It is the budget that interrupted the run. The run would be interrupted again at once.
     """
     data = waiting.data or {}
     name, spent = data["budget"], data["spent"]
@@ -56,7 +56,7 @@ def check_enough(
 
 
 def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
-    """Return the fields to write to a run's hash when its budgets get these new limits.
+    """Return the hash fields for a run's new budget limits.
 
     Raises:
         DamagedRun: The run's content is damaged already. A new digest would hide that.
@@ -67,15 +67,17 @@ def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
 
 
 def is_unfinished(record: Record) -> bool:
-    """Return whether a run has used up its limit of cycles and may be given more.
+    """Return whether a run used up its cycles.
 
-    Such a run has completed, or a person reviews it before it completes.
+    Such a run may get more cycles. It has completed, or a person reviews it before it completes.
     """
     return UNFINISHED in record.fields and "i_answer" not in record.fields
 
 
 def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
-    """Return the number of cycles that a resume adds to the limit of an unfinished run.
+    """Return the cycles that a resume adds.
+
+    They raise the limit of an unfinished run.
 
     Returns:
         The number, or 0 if the run is not unfinished or the resume adds no cycles.
@@ -103,7 +105,7 @@ def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
 
 
 def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[str, str]:
-    """Return the fields to write to an unfinished run's hash when it is given more cycles.
+    """Return the hash fields that give an unfinished run cycles.
 
     The new digest covers no answer and no output, because the resume removes both.
 
@@ -125,10 +127,11 @@ def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[s
 
 
 def counting_anew(record: Record) -> dict[str, str]:
-    """Return the fields to write to a run's hash so that a retry resets its bad-reply counter.
+    """Return the hash fields that reset the bad-reply counter.
 
-    The counter says how many invalid replies the model of the controller gave in a row. A damaged
-    run is left unchanged, because the worker that retries the round detects the damage.
+    A retry writes them. The counter is the number of invalid replies in a row from the controller's
+    model. A damaged run is left unchanged, because the worker that retries the round detects the
+    damage.
 
     Returns:
         The fields. Empty if the counter is zero already or the run is damaged.

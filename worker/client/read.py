@@ -1,4 +1,4 @@
-"""The part of the client that reads runs, one or many, once or continuously."""
+"""The client part that reads runs, once or continuously."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 def read_turns(client: ClientConnection, run_id: str, start: int = 0) -> list[Turn]:
-    """Return the turns of a run's history that are stored, oldest first.
+    """Return the stored turns of a run, oldest first.
 
     Args:
-        start: how many of them to leave out.
+        start: Number of turns to leave out.
 
     Raises:
-        DamagedRun: One of them cannot be read.
+        DamagedRun: A turn cannot be read.
     """
     return unpack_turns(run_id, client._store.reads.memory(run_id, start))
 
@@ -152,7 +152,7 @@ class RunReads(ClientConnection, RunResults):
         validation.after(after)
         validation.flag(follow, "follow")
         fields = self._record(run_id).fields
-        # A flow that keeps only its newest events says so with the run's first commit.
+        # The first commit of a run records whether its flow keeps only the newest events.
         is_new = fields.get("step") == "0" or FORKED in fields
         may_be_trimmed = KEEP_EVENTS in fields or (follow and is_new)
         return self._events(run_id, after, follow, may_be_trimmed)
@@ -194,7 +194,7 @@ class RunReads(ClientConnection, RunResults):
     def stream(
         self, run_id: str, after: str | None = None, follow: bool = True
     ) -> Iterator[StreamItem]:
-        # Imported here, like what trees and transcripts need: a command reads one of them.
+        # Imported here, as for trees and transcripts: a command reads only one of these.
         from perdure.worker.domain.stream import StreamReader
 
         validation.flag(follow, "follow")
@@ -242,10 +242,10 @@ class RunReads(ClientConnection, RunResults):
     def _children(
         self, run_id: str, wanted: RunFilter, limit: int, look: int | None, cursor: str | None
     ) -> Page:
-        """Return a page of a run's children that match a filter, in the order of their start.
+        """Return a page of a run's matching children, in start order.
 
         Args:
-            look: the number of children to read. None: all that are left.
+            look: Number of children to read. None: all remaining children.
         """
         place, last = validation.offset(cursor)
         parent = self._record(run_id).fields
@@ -253,7 +253,7 @@ class RunReads(ClientConnection, RunResults):
         ids = self._store.family.children(run_id, parent.get("nonce", ""), groups)
         if last and ids[place - 1 : place] != [last]:
             # The oldest children are gone with the events of their start, and the others have moved
-            # up. If the last one is gone too, so are those before it.
+            # up. If the last one is gone too, so are all before it.
             place = ids.index(last) + 1 if last in ids else 0
         end = len(ids) if look is None else min(len(ids), place + look)
         found: list[Run] = []
@@ -339,9 +339,9 @@ class RunReads(ClientConnection, RunResults):
 
 
 def _turn(turn: Turn) -> TranscriptTurn:
-    """Return a turn (a command and its observation) of a run's history as JSON data.
+    """Return a turn of a run's history as JSON data.
 
-    The data that only the model needs is left out.
+    A turn is a command and its observation. Data that only the model needs is left out.
     """
     command = turn.command
     data: dict[str, Any] = {"command": None, "observation": turn.observation}
@@ -357,7 +357,7 @@ def _turn(turn: Turn) -> TranscriptTurn:
 
 
 def _options(record: Record) -> SubmitOptions:
-    """Return the options with which a run was submitted, as JSON data.
+    """Return a run's submit options as JSON data.
 
     They are its pauses before and after nodes, its limit of cycles and its idempotency key.
     """

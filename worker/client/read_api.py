@@ -1,4 +1,4 @@
-"""ReadApi: the part of the contract of every client that reads runs.
+"""ReadApi: the part of every client's contract that reads runs.
 
 Its docstrings document the methods of all clients.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ReadApi(metaclass=ABCMeta):
-    """How every client reads the runs of one server. Nothing here changes a run."""
+    """Reads of every client on the runs of one server. None changes a run."""
 
     @abstractmethod
     def get(self, run_id: str) -> Run:
@@ -53,18 +53,18 @@ class ReadApi(metaclass=ABCMeta):
     ) -> Page:
         """Return a page of runs, newest first.
 
-        A completed or errored run is listed at the time of its end, any other at that of its
-        submission.
+        Completed and errored runs are ordered by the time of their end, all others by the time of
+        their submission.
 
         Args:
             limit: Maximum number of runs on the page.
-            cursor: Cursor of the previous page, which must be of an equal status and submitter.
+            cursor: Cursor of the previous page, from a call with the same status and submitter.
             labels: Only runs with these labels.
             submitted_by: Only runs of this submitter. They are ordered by their submission,
                 whatever their status.
             look: Maximum number of runs to read. A page may then hold fewer than ``limit`` runs, or
                 none, and still have a cursor.
-            children: Child runs too, which are left out otherwise.
+            children: Whether to list child runs too.
             parent: Only the children of this run, in the order of their start.
             thread_id: Only runs of this thread.
             query: A query line, such as ``status:errored label:team=a submitted:<1d "some words"``.
@@ -79,11 +79,17 @@ class ReadApi(metaclass=ABCMeta):
 
     @abstractmethod
     def ids_beginning(self, text: str) -> list[str]:
-        """Return the ids that begin with ``text``, of the newest 10,000 runs of each index."""
+        """Return the run ids that begin with ``text``.
+
+        It searches the newest 10,000 runs of each index.
+        """
 
     @abstractmethod
     def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
-        """Return the number of runs per status; of one submitter, among their newest 1,000."""
+        """Return the number of runs per status.
+
+        For one submitter, only their newest 1,000 runs count.
+        """
 
     @abstractmethod
     def error_groups(
@@ -94,15 +100,16 @@ class ReadApi(metaclass=ABCMeta):
         look: int | None = None,
         submitted_by: str | None = None,
     ) -> ErrorGroups:
-        """Return the errored runs in groups by flow, node and kind of error, largest group first.
+        """Return the errored runs in groups, largest group first.
 
-        Child runs are left out: they are retried with their parents. ``query`` of a group chooses
-        its runs, for example in ``retry_many``.
+        The runs of a group share flow, node and kind of error. Child runs are left out, because
+        they are retried with their parents. A group's ``query`` selects its runs, for example in
+        ``retry_many``.
 
         Args:
             query: Only runs that match this query line, as in ``runs``.
             look: Maximum number of errored runs to look at, newest first. None means 2,000. The
-                result says how far it looked back.
+                result has the time up to which it looked back (``looked_back``).
 
         Raises:
             InvalidInput: The query cannot be read.
@@ -110,19 +117,22 @@ class ReadApi(metaclass=ABCMeta):
 
     @abstractmethod
     def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
-        """Return the run as soon as it has ended (completed, errored, stopped) or is interrupted.
+        """Wait until a run ends or is interrupted, and return it.
+
+        A run ends completed, errored or stopped.
 
         Raises:
-            TimeoutError: That did not happen within ``timeout`` seconds. The run continues.
+            TimeoutError: Neither happened within ``timeout`` seconds. The run continues.
         """
 
     @abstractmethod
     def result(
         self, run: Run | str, timeout: float | timedelta | None = None, *, as_type: Any = None
     ) -> Any:
-        """Return the answer of a run as soon as the run has ended, as a value of its type.
+        """Wait until a run ends, and return its answer.
 
-        It goes on waiting while the run waits for a person.
+        The answer is a value of the flow's type (see ``as_type``). The call keeps waiting while the
+        run waits for a person.
 
         Args:
             run: The run, or its id.
@@ -134,18 +144,18 @@ class ReadApi(metaclass=ABCMeta):
             RunFailed: The run ended errored, stopped or unfinished. ``run`` of the error is the
                 run.
             TimeoutError: The run did not end within ``timeout`` seconds. It continues.
-            InvalidAnswer: The answer is of another type.
+            InvalidAnswer: The answer does not fit the type.
             InvalidInput: ``as_type`` is no type that pydantic can read.
             RunNotFound: No run has this id.
         """
 
     @abstractmethod
     def events(self, run_id: str, after: str | None = None, follow: bool = True) -> Iterator[Event]:
-        """Return the run's events, oldest first, starting after the event ``after``.
+        """Return the run's events, oldest first.
 
-        With ``follow`` the iterator ends when the run has ended; without, after the stored events.
-        If events after ``after`` are gone (``keep_events`` of the flow), the first one is of type
-        ``trimmed``.
+        With ``after``, they start behind the event of this id. With ``follow``, the iterator ends
+        when the run has ended, otherwise behind the stored events. If events after ``after`` are
+        gone (``keep_events`` of the flow), the first event has the type ``trimmed``.
 
         Raises:
             RunNotFound: No run has this id.
@@ -155,14 +165,14 @@ class ReadApi(metaclass=ABCMeta):
     def stream(
         self, run_id: str, after: str | None = None, follow: bool = True
     ) -> Iterator[StreamItem]:
-        """Return the run's events, and between them the text that its rounds show meanwhile.
+        """Return the run's events and its live text.
 
-        That is what a model has replied so far, or a node shows with ``context.stream``. A program
-        that lost its connection goes on with ``after``, and misses nothing.
+        Live text is the reply of a model so far, or text that a node shows with ``context.stream``.
+        A program that lost its connection continues with ``after``, and misses nothing.
 
         Args:
-            after: the id of an item. None: from the beginning.
-            follow: as for ``events``.
+            after: Id of the last item that was read. None means from the beginning.
+            follow: As for ``events``.
 
         Raises:
             RunNotFound: No run has this id.
@@ -173,7 +183,9 @@ class ReadApi(metaclass=ABCMeta):
     def latest_events(
         self, run_id: str, limit: int = 100, before: str | None = None
     ) -> list[Event]:
-        """Return the run's last events (before the event ``before``), oldest first.
+        """Return the run's last events, oldest first.
+
+        With ``before``, they are the last events before the event of this id.
 
         Raises:
             RunNotFound: No run has this id.
@@ -189,15 +201,14 @@ class ReadApi(metaclass=ABCMeta):
 
     @abstractmethod
     def children(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
-        """Return the child runs that a run has started, in the order of their start.
+        """Return a run's children in order of their start.
 
-        Children that have been deleted, or have expired, are left out. If the run's oldest events
-        are gone, so are the children that they tell of, except those of the groups that it still
-        has.
+        Deleted and expired children are left out. If the run's oldest events are gone, the children
+        recorded in them are missing too, except for groups that the run still has.
 
         Args:
-            limit: how many to look at.
-            cursor: of the page before.
+            limit: Maximum number of children to look at.
+            cursor: Cursor of the previous page.
 
         Raises:
             RunNotFound: No run has this id.
@@ -207,12 +218,12 @@ class ReadApi(metaclass=ABCMeta):
     def tree(self, run_id: str, depth: int = 3, width: int = 10) -> RunTree:
         """Return a run with the runs below it.
 
-        Of the children of one run, ``width`` of each flow and status are listed. The others are
-        counted. The status of at most 10,000 runs is read.
+        It lists ``width`` children of each flow and status of a run, and counts the others. It
+        reads the status of at most 10,000 runs.
 
         Args:
-            depth: the number of generations below the run, at most 32.
-            width: how many children of a kind are listed.
+            depth: Number of generations below the run, at most 32.
+            width: Maximum number of listed children per flow and status.
 
         Raises:
             RunNotFound: No run has this id.
@@ -220,20 +231,20 @@ class ReadApi(metaclass=ABCMeta):
 
     @abstractmethod
     def prompt(self, run_id: str, step: int) -> PromptOfRound:
-        """Return what a round of a run sent to its model, or what its next round would send.
+        """Return the prompt of a committed or next round.
 
-        It is made again from what is stored of the run, by the code of its flow. ``exact`` says
-        whether it equals what was sent.
+        The code of the flow rebuilds it from the stored run. ``exact`` tells whether it equals the
+        prompt that was sent. It is None for the next round.
 
         Raises:
             RunNotFound: No run has this id.
-            UnknownFlow: The process that makes it does not know the run's flow.
+            UnknownFlow: The process that rebuilds the prompt does not know the run's flow.
             InvalidInput: The run has no such step, or its round asks no model.
         """
 
     @abstractmethod
     def artifacts(self, run_id: str) -> dict[str, int]:
-        """Return the names of the run's artifacts, each with its size in bytes.
+        """Return the run's artifact names and sizes (bytes).
 
         Raises:
             RunNotFound: No run has this id.
@@ -250,9 +261,10 @@ class ReadApi(metaclass=ABCMeta):
 
     @abstractmethod
     def files(self, run_id: str) -> list[FileReference]:
-        """Return the names, media types and sizes of the run's files.
+        """Return references to the run's files.
 
-        They are the files that were submitted with it, and those that its rounds have attached.
+        A reference has the file's name, media type and size. The files were submitted with the run
+        or attached by its rounds.
 
         Raises:
             RunNotFound: No run has this id.
@@ -286,18 +298,18 @@ class ReadApi(metaclass=ABCMeta):
         submitted_by: str | None = None,
         below: str | None = None,
     ) -> Inbox:
-        """Return the runs (of one submitter) that wait for a person, longest first.
+        """Return runs that wait for a person, longest first.
 
-        ``cursor`` continues where a page ended. With ``below``, only the children of this run are
-        returned, their children, and so on.
+        ``cursor`` continues after the previous page. ``submitted_by`` limits the page to runs of
+        one submitter, ``below`` to the children of a run, their children, and so on.
 
-        A page without ``below`` looks at 5,000 waiting runs at most, first submitted first. Beside
-        more than that, it may hold fewer runs than ``limit`` and still have a cursor.
+        A page without ``below`` looks at 5,000 waiting runs at most, first submitted first. If more
+        are waiting, it may hold fewer runs than ``limit`` and still have a cursor.
         """
 
     @abstractmethod
     def unread(self, run_id: str) -> dict[str, int]:
-        """Return how many signals of each name no round of the run has used yet.
+        """Return the number of unread signals per name.
 
         Raises:
             RunNotFound: No run has this id.
@@ -305,9 +317,9 @@ class ReadApi(metaclass=ABCMeta):
 
     @abstractmethod
     def values(self, run_id: str) -> dict[str, Any]:
-        """Return the values that a run's rounds have returned so far, by name.
+        """Return the values that a run's rounds returned.
 
-        They are those of the last commit, also while the run works.
+        The values are by name, as of the last commit, even while a round is running.
 
         Raises:
             RunNotFound: No run has this id.
@@ -315,13 +327,13 @@ class ReadApi(metaclass=ABCMeta):
 
     @abstractmethod
     def value(self, run_id: str, name: str, wait: float | timedelta = 0.0) -> Any:
-        """Return one of the values that a run's rounds have returned.
+        """Return one value that a run's rounds returned.
 
         Args:
-            wait: Seconds to wait until there is one. The end of the run ends the wait.
+            wait: Seconds to wait for the value. The wait ends early when the run completes.
 
         Raises:
-            ValueNotFound: There is none (yet). The message lists the run's values.
+            ValueNotFound: The run has no such value (yet). The message lists the run's values.
             RunNotFound: No run has this id.
         """
 

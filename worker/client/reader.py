@@ -11,4 +11,4 @@ from perdure.worker.client.values import RunValues
 
 
 class Reader(InboxReads, RunValues):
-    """Client that reads the runs on one server. Its arguments are those of ``Client``."""
+    """Client that reads the runs on one server. It has the arguments of ``Client``."""

@@ -1,4 +1,4 @@
-"""The method ``result``, for every client, and what a client says of a run that it waits for."""
+"""The method ``result`` of every client, and timeout errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class RunResults(ReadApi):
     def _run_when(
         self, run_id: str, is_awaited: Callable[[Run], bool], timeout: float | None
     ) -> Run:
-        """Return a run as soon as it is as awaited. It waits as ``wait`` does."""
+        """Wait until a run is as awaited, and return it.
+
+        It waits as ``wait`` does.
+        """
 
     @abstractmethod
     def _find_flows(self) -> None:
@@ -50,7 +53,7 @@ class RunResults(ReadApi):
 
 
 def id_of(run: Run | str) -> str:
-    """Return the id of a run that is given by its id, or as it was when it was read."""
+    """Return the id of a run, given as its id or a ``Run``."""
     return run.id if isinstance(run, Run) else run
 
 
@@ -60,16 +63,16 @@ def has_ended(run: Run) -> bool:
 
 
 def rests(run: Run) -> bool:
-    """Return whether a run has ended or waits for a person."""
+    """Return whether a run has ended or is interrupted."""
     return run.status.ended or run.status is RunStatus.INTERRUPTED
 
 
 def still(run: Run, timeout: float, verdict: Verdict) -> TimeoutError:
-    """Return the error for a run that was not as awaited when the time was over.
+    """Return the timeout error for a run that is not as awaited.
 
     Args:
-        verdict: why the run is in its current state. If it does not move by itself, the error says
-            why: for example, no worker plays its rounds.
+        verdict: The reason for the run's current state. If the run does not move by itself, the
+            error contains it: for example, no worker plays its rounds.
     """
     from perdure.worker.domain.verdict import MOVING  # Few commands need it.
 

@@ -10,7 +10,7 @@ from perdure.worker.errors import DamagedRun
 from perdure.worker.store import Store
 from perdure.worker.store.keys import INDEXES
 
-#: Number of a submitter's newest runs that are counted. Each of them is read.
+#: Number of a submitter's newest runs that are counted. Each is read.
 MOST_OF_ONE = 1000
 #: Prefix of the counters of runs that no worker has begun yet: ``runs:queued:FLOW``
 #: (parts/counters.lua).
@@ -20,7 +20,7 @@ QUEUED_CHILDREN = "children:queued:"
 
 
 def status_counts(store: Store, submitter: str | None = None) -> dict[str, int]:
-    """Return how many runs have each status. Child runs are not counted.
+    """Return the number of runs per status. Child runs are not counted.
 
     If a submitter is given, only the newest 1,000 runs of that submitter are counted.
     """

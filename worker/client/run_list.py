@@ -35,11 +35,11 @@ BEGIN = f"{10**15 - 1}.0:-"
 LEFT_OUT = ("traceback",)
 #: Number of runs whose deciding fields are read in one exchange, about 7 ms.
 SCANNED = 500
-#: The same if inputs decide, of which one run may have a megabyte.
+#: The same if inputs decide: the inputs of one run may take a megabyte.
 SCANNED_WITH_INPUTS = 50
-#: Number of runs that are looked at to sort them by duration or cost, if the caller sets no bound.
+#: Number of runs to sort by duration or cost, if the caller sets no bound.
 SORTED = 2000
-#: Number of entries of which only the id is looked at, for the cost of reading one run's fields.
+#: Number of entries whose ids can be checked for the cost of reading one run's fields.
 IDS_FOR_ONE = 3
 #: Field that every scan reads. A run without it, and without the others, is gone or damaged.
 ALWAYS_READ = ("phase",)
@@ -64,7 +64,7 @@ class RunFilter:
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """The names of the Redis indexes that list the runs which match this filter."""
+        """The names of the Redis indexes with matching runs."""
         has_children = self.children or self.query.children
         if self.submitter is not None and not has_children:
             return (OWN,)
@@ -82,13 +82,13 @@ class RunFilter:
 
     @property
     def order(self) -> str:
-        """The name of the order in which matching runs are listed. A page's cursor carries it."""
+        """The name of the order, which a page's cursor carries."""
         sort = "" if self.query.sort == "newest" else f"{self.query.sort}-"
         return sort + (self.indexes[0] if len(self.indexes) == 1 else ALL)
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The names of the fields that decide whether a run matches. Empty: the index decides."""
+        """Fields that decide whether a run matches. Empty: the index decides."""
         names = [*self.query.reads]
         for wanted, name in (
             (self.flow, "flow"),
@@ -104,11 +104,11 @@ class RunFilter:
 
     @property
     def batch_size(self) -> int:
-        """The number of runs whose deciding fields are read in one exchange."""
+        """The number of runs whose deciding fields one exchange reads."""
         return SCANNED_WITH_INPUTS if "inputs" in self.reads else SCANNED
 
     def fits(self, fields: Mapping[str, str]) -> bool:
-        """Return whether a run, given as the fields of its hash, matches this filter.
+        """Return whether a run's hash fields match this filter.
 
         Raises:
             DamagedRun: A field of the run cannot be read.
@@ -134,7 +134,7 @@ def list_runs(
     place: tuple[str, str] | None,
     cursor: str | None,
 ) -> Page:
-    """Return one page of the runs that match a filter, in the order of its query.
+    """Return a page of matching runs, in the query's order.
 
     Several indexes are merged by time, so a run that has just failed comes before older ones.
 
@@ -176,7 +176,10 @@ def list_runs(
 
 
 def _sorted_page(scan: RunScan, wanted: RunFilter, limit: int, look: int) -> Page:
-    """Return the matching runs with the largest duration or cost among the next ``look`` runs."""
+    """Return the matching runs with the largest duration or cost.
+
+    They are the largest among the next ``look`` runs.
+    """
     amount_of = cost_of if wanted.query.sort == "cost" else partial(duration_of, now=wanted.now)
     ranked: list[tuple[float, ScannedRun]] = []
     while not scan.is_over and scan.looked < look:
@@ -192,7 +195,7 @@ def _sorted_page(scan: RunScan, wanted: RunFilter, limit: int, look: int) -> Pag
 
 
 class ScannedRun(NamedTuple):
-    """A run that may match, with its score in the list and the fields that were read of it."""
+    """A run that may match: score and read fields."""
 
     run_id: str
     score: float
@@ -200,21 +203,23 @@ class ScannedRun(NamedTuple):
 
     @property
     def position(self) -> str:
-        """Its position in the list, as a cursor carries it."""
+        """Its position in the list, as cursors carry it."""
         return f"{self.score}:{self.run_id}"
 
 
 class RunScan:
-    """The runs that match a filter, found by looking at the entries of its indexes in order.
+    """A scan of indexes for runs that match a filter.
+
+    It looks at the entries in order.
 
     Args:
-        after: the position behind which the scan begins. None: the beginning.
-        more: fields that are read beside those that decide.
+        after: the position after which the scan begins. None: the beginning.
+        more: fields to read beside the deciding ones.
 
     Attributes:
-        looked: the number of entries that were looked at, in the cost of one whose fields are read.
-        position: the position of the last of them.
-        is_over: whether there are no more.
+        looked: the cost of the scan so far, in entries whose fields are read.
+        position: the position of the last scanned entry.
+        is_over: whether no entries are left.
         damaged: the ids of runs that cannot be read.
     """
 
@@ -235,10 +240,10 @@ class RunScan:
         self.damaged: list[str] = []
 
     def take(self, count: int) -> list[ScannedRun]:
-        """Look at the next ``count`` entries, and return those that may match.
+        """Scan the next entries and return possible matches.
 
-        Only the fields that decide are read. A run that has none of them is gone or damaged, which
-        ``read`` finds out.
+        It scans about ``count`` entries and reads only the deciding fields. A run without these
+        fields is gone or damaged, which ``read`` detects.
         """
         prefixes = self._wanted.query.id_prefixes
         ids = count * IDS_FOR_ONE if prefixes else count
@@ -283,7 +288,10 @@ class RunScan:
         return matching
 
     def leave_out(self, run_ids: Iterable[str]) -> None:
-        """Skip these runs in the rest of the scan, since they are on the first page already."""
+        """Skip these runs in the rest of the scan.
+
+        They are on the first page already.
+        """
         self._left_out.update(run_ids)
 
     def _may_fit(self, run_id: str, fields: dict[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""The part of the client that sends signals to runs."""
+"""The client part that sends signals to runs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from perdure.worker.errors import (
 )
 from perdure.worker.ids import RUN_ID
 
-#: Unread signals of one name, names with unread signals, and bytes of them that a mailbox holds.
+#: Limits of a mailbox: unread signals per name, names with unread signals, bytes of unread signals.
 MOST_UNREAD, MOST_NAMES, MOST_BYTES = 1_000, 64, 64 * 1024 * 1024
-#: What a full mailbox has, by the word of signal_run.lua.
+#: Description of a full mailbox, by the word of signal_run.lua.
 FULL = {
     "signals": f"{MOST_UNREAD:,} unread signals of this name",
     "names": f"unread signals of {MOST_NAMES} names",
     "bytes": f"{MOST_BYTES >> 20} MiB of unread signals",
 }
-#: Signals that a topic without a run keeps, and bytes of them.
+#: Limits of a topic without a run: signals, and bytes of signals.
 MOST_WAITING, SIZE_WAITING = 100, 1024 * 1024
-#: What a full topic keeps, by the word of signal_topic.lua.
+#: Description of a full topic, by the word of signal_topic.lua.
 FULL_TOPIC = {
     "signals": f"{MOST_WAITING} signals",
     "bytes": f"{SIZE_WAITING >> 20} MiB of signals",
@@ -41,7 +41,7 @@ FULL_TOPIC = {
 
 
 def stored_key(key: str) -> str:
-    """Return a sender's own id of a signal as mailboxes have it."""
+    """Return the key of a signal as mailboxes store it."""
     return sha256(key.encode()).hexdigest()[:32]
 
 
@@ -95,11 +95,11 @@ class RunSignals(RunReads, ClientApi):
     def _signal_by_hook(
         self, run_id: str, name: str, secret: str, payload: Any, key: str | None
     ) -> bool:
-        """Send a signal to a run if this is the secret of its hook.
+        """Send a signal if this is the hook's secret.
 
         Returns:
-            Whether the hook exists and the signal is stored. A completed run has no hook, also for
-            an event that it has had before.
+            Whether the hook exists and the signal is stored. A completed run has no hook, even for
+            an event that was sent to it before.
         """
         known = ""
         if RUN_ID.fullmatch(run_id) and validation.is_run_id(run_id) and is_name(name):
@@ -121,7 +121,7 @@ class RunSignals(RunReads, ClientApi):
     def _receipt_of_topic(
         self, topic: str, name: str, key: str | None, reply: list[str]
     ) -> SignalReceipt:
-        """Return the receipt of a signal to a topic, by the reply of signal_topic.lua."""
+        """Return a topic signal's receipt, by signal_topic.lua's reply."""
         match reply:
             case ["waiting", number]:
                 return SignalReceipt(None, name, int(number), "kept")
@@ -144,7 +144,7 @@ class RunSignals(RunReads, ClientApi):
         )
 
     def _receipt(self, run_id: str, name: str, key: str | None, reply: list[str]) -> SignalReceipt:
-        """Return the receipt of a signal to a run, by the reply of signal_run.lua."""
+        """Return a signal's receipt, by signal_run.lua's reply."""
         match reply:
             case ["ok", number, phase]:
                 return SignalReceipt(run_id, name, int(number), phase)
@@ -170,7 +170,7 @@ class RunSignals(RunReads, ClientApi):
         raise damaged(run_id, reply)
 
     def _wake(self, run_id: str, epoch: str, step: str, task: str, queue: str) -> None:
-        """Queue a run that has waited for a signal, and publish the message of its next round.
+        """Queue a run whose signal has come, and publish its message.
 
         If this process dies first, a worker's sweeper queues the run.
         """

@@ -1,4 +1,4 @@
-"""The part of the client that talks to a run that works: say, ask and its reply."""
+"""The client part for ``say``, ``ask`` and ``reply``."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from perdure.worker.domain.record import ARRIVED
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.errors import InvalidInput, InvalidTransition
 
-#: Seconds that ``ask`` waits, unless its caller says otherwise.
+#: Seconds that ``ask`` waits by default.
 PATIENCE = 30.0
 
 
 def check_words(words: object, name: str) -> None:
-    """Raise InvalidInput unless what is said to a run is a text that is not empty."""
+    """Raise InvalidInput unless the words are a nonempty text."""
     validation.text(words, name)
     if not str(words).strip():
         raise InvalidInput(f"{name} is empty; expected what to say to the run")
 
 
 def too_late(reply: SignalReply, timeout: float) -> TimeoutError:
-    """Return the error for a signal that the run did not reply to in time."""
+    """Return the error for a reply that did not come."""
     return TimeoutError(
         f"run {reply.run_id} has not replied to signal {reply.number} of {reply.name!r} within "
         f"{timeout:g} s; it may do so later: client.reply({reply.run_id!r}, {reply.number}"
@@ -38,7 +38,7 @@ def too_late(reply: SignalReply, timeout: float) -> TimeoutError:
 
 
 class Steering(ClientApi):
-    """What every client does alike to steer a run."""
+    """Steering of a run, the same in every client."""
 
     def say(
         self, run_id: str, words: str, *, key: str | None = None, by: str | None = None
@@ -65,7 +65,7 @@ class Steering(ClientApi):
 
 
 class RunSteering(RunValues, Steering):
-    """Reads what a run replied."""
+    """Reads a run's replies."""
 
     def reply(
         self, run_id: str, number: int, name: str = ASK, timeout: float | timedelta = 0.0

@@ -1,4 +1,4 @@
-"""The part of the client for runs that do not move by themselves, and for the queues.
+"""The client part for stuck runs and for the queues.
 
 It reads a bounded number of runs.
 """
@@ -26,9 +26,9 @@ from perdure.worker.store.lookups import (
     queues_of_sets,
 )
 
-#: How many runs are read in one exchange: each may have large inputs.
+#: Number of runs read in one exchange: each may have large inputs.
 AT_ONCE = 25
-#: How many runs of each index are searched for those of one submitter: about 4 ms of the server.
+#: Runs of each index that are searched for one submitter's: about 4 ms of the server.
 LOOKED_AT = 2_000
 
 
@@ -38,7 +38,7 @@ class StuckRuns(RunReads, ClientApi):
     def stuck(self, limit: int = 50, submitted_by: str | None = None) -> list[Verdict]:
         validation.limit(limit)
         validation.submitter(submitted_by)
-        # The runs of other submitters must not hide those of this one.
+        # The runs of other submitters must not hide this submitter's runs.
         count = limit if submitted_by is None else max(limit, LOOKED_AT)
         sources = [
             due_first(self._store, count),
@@ -98,11 +98,12 @@ class StuckRuns(RunReads, ClientApi):
         )
 
     def _waited(self, line: QueueLength, now: int) -> float | None:
-        """Return for how many seconds the run of a queue's next message has been queued.
+        """Return the seconds that a queue's next run has waited.
 
         Returns:
-            The seconds, or None if they are not known: the queue is empty, or its next message is
-            invalid, or the run has no time of queueing.
+            The seconds since the run of the queue's next message was queued. None if they are not
+            known: the queue is empty, its next message is invalid, or the run has no time of
+            queueing.
         """
         from perdure.worker.messaging.message import InvalidMessage, stored_round
 

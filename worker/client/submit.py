@@ -1,4 +1,4 @@
-"""The part of the client that submits goals."""
+"""The client part that submits goals."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from perdure.worker.tracing import traced_submission
 
 
 class AlreadyHeard(Exception):
-    """A run that held the topic before has heard the message already.
+    """An earlier run of the topic already has the message.
 
     Attributes:
-        run_id: that run.
+        run_id: Id of the earlier run.
     """
 
     def __init__(self, run_id: str) -> None:
@@ -119,10 +119,10 @@ class Submitter(Fleet):
         """Make the run of a submission.
 
         Args:
-            said: the key of the message with which it continues a conversation, as it is stored.
+            said: Stored key of the message with which the run continues a conversation.
 
         Raises:
-            AlreadyHeard: a run that held the topic before has heard this message.
+            AlreadyHeard: An earlier run of the topic already has this message.
         """
         submission_nonce = nonce or uuid.uuid4().hex
         salt: dict[str, str] = {}
@@ -130,7 +130,7 @@ class Submitter(Fleet):
             run_id = uuid.uuid4().hex[:16]
         else:
             _check_id(run_id)
-            # Receivers must not take the effects of this run for those of a deleted one.
+            # Receivers must not confuse the effects of this run with a deleted run's.
             salt = {KEY_SALT: sha256(submission_nonce.encode()).hexdigest()[:16]}
         description = submission.description
         role = description["nodes"][submission.first_node]
@@ -182,10 +182,10 @@ class Submitter(Fleet):
         return signature_text(on_end)
 
     def _has(self, run_id: str, fields: Mapping[str, str]) -> bool:
-        """Return whether the stored run has the tracing fields of this very submission.
+        """Return whether the stored run comes from this very submission.
 
-        The reply ``ok`` does not show that, because a submission sent again with its nonce gets it
-        too.
+        It compares the tracing fields. The reply ``ok`` does not show this, because a repeated
+        submission with the same nonce gets it too.
         """
         return not fields or self._store.reads.some_fields([run_id], list(fields)) == [dict(fields)]
 
@@ -201,16 +201,16 @@ class Submitter(Fleet):
     def _checked(
         self, name: str, inputs: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any], bool]:
-        """Return a flow's description, the accepted inputs, and whether the flow could check them.
+        """Return a flow's description, the inputs, and a flag.
 
-        If this process does not know the flow, the description comes from a live worker's
-        announcement.
+        The flag tells whether the flow could check the inputs. If this process does not know the
+        flow, the description comes from a live worker's announcement.
 
         Raises:
             UnknownFlow: Neither this process nor a live worker knows the flow.
         """
         from perdure.flows.rounds import (
-            registry,  # It loads flows: clients that only read need none.
+            registry,  # Loads flows, which clients that only read do not need.
         )
 
         self._find_flows()
@@ -233,7 +233,7 @@ class Submitter(Fleet):
 def _fitting(
     name: str, descriptions: Sequence[dict[str, Any]], inputs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the first description of a flow that accepts these inputs.
+    """Return a flow's first description that accepts these inputs.
 
     During a rollout live workers announce different versions of the flow.
 
@@ -252,7 +252,7 @@ def _fitting(
 
 
 def _goal(flow: str, goal: str | None, description: Mapping[str, Any]) -> str:
-    """Return the goal of a submission, which is empty if none is needed.
+    """Return a submission's goal, empty if none is needed.
 
     Raises:
         InvalidInput: The flow needs one.
@@ -278,7 +278,7 @@ def _check_id(run_id: object) -> None:
 def _refusal(
     reply: str, detail: str, run_id: str, topic: str | None, idempotency_key: str | None
 ) -> Exception:
-    """Return the error that says why the state server accepted no run."""
+    """Return the error for a submission that was not accepted."""
     match reply:
         case "exists":
             return RunExists(

@@ -1,8 +1,8 @@
-"""The part of the client that holds conversations: threads of runs that follow one another.
+"""The client part that holds conversations.
 
-The live run of a thread holds the topic ``thread:NAME``. Two operations of the store decide who
-gets a message, and each knows the message's key: the submission of a run that takes the topic, and
-``say`` to the run that holds it. So a message that is sent again, by whomever, is stored once.
+A thread is a sequence of runs. Its live run holds the topic ``thread:NAME``. Two operations of the
+store decide which run gets a message: the submission of a run that takes the topic, and ``say`` to
+the run that holds it. Both know the message's key, so a message that is sent again is stored once.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from perdure.worker.errors import Conflict, InvalidTransition, RunNotFound, Take
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.thread_messages import thread_messages
 
-#: How often a message is tried. Each time, a run of the thread ended at that very moment.
+#: Attempts to send a message. Each fails only if a run of the thread ends at that very moment.
 ATTEMPTS = 20
 
 
 def topic_of(thread: str, owner: str | None = None) -> str:
-    """Return the topic that the live run of a thread holds.
+    """Return the topic that a thread's live run holds.
 
     Raises:
         InvalidInput: the name of the thread is not valid.
@@ -77,14 +77,14 @@ class Threads(Submitter, RunSignals, RunSteering):
         may_hear: Callable[[Run], bool] = lambda run: True,
         files: Sequence[File] = (),
     ) -> SentMessage:
-        """Send a message to the thread whose live run holds this topic.
+        """Send a message to the thread with this topic.
 
         Args:
             may_hear: Whether a live run gets the message. If not, ``Taken`` is raised.
             files: Files of the run that the message starts.
 
         Raises:
-            UnsupportedPart: It has files, and a live run should hear it.
+            UnsupportedPart: The message has files, and it is for a live run.
         """
         validation.optional_texts(flow=flow)
         if not files:
@@ -143,7 +143,7 @@ class Threads(Submitter, RunSignals, RunSteering):
         )
 
     def _flow_of(self, topic: str, thread: str) -> str:
-        """Return the flow of the newest run of a thread.
+        """Return the flow of a thread's newest run.
 
         Raises:
             InvalidInput: the thread has no run.
@@ -162,7 +162,7 @@ class Threads(Submitter, RunSignals, RunSteering):
 
 
 def _check_hears_no_files(holder: Run, file: File, thread: str) -> None:
-    """Raise UnsupportedPart if a live run would hear a message with a file."""
+    """Raise UnsupportedPart if a live run would get a file."""
     if not holder.status.ended:
         raise UnsupportedPart(
             f"run {holder.id} of thread {thread} works and hears texts only, but the message has "

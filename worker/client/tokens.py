@@ -1,6 +1,6 @@
-"""The parts of the client for access tokens and for saved filters of the dashboard's runs table.
+"""The client parts for access tokens and saved filters.
 
-Tokens are created, listed, revoked and looked up.
+Tokens are created, listed, revoked and looked up. Filters belong to the dashboard's runs table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ LONGEST = timedelta(days=36_500)
 
 
 class Tokens:
-    """Access tokens of the dashboard and HTTP API, on the server of ``client``.
+    """Access tokens of the dashboard and the HTTP API.
+
+    They are on the server of ``client``.
 
     Raises:
         StoreUnavailable: From every method, if the server does not reply.
@@ -50,7 +52,7 @@ class Tokens:
         expires_in: timedelta | None = None,
         created_by: str | None = None,
     ) -> NewToken:
-        """Create an access token for ``name``, a person or a service.
+        """Create an access token for a person or service.
 
         Args:
             scopes: Its permissions, at least one.
@@ -97,7 +99,7 @@ class Tokens:
         )
 
     def revoke(self, token_id: str) -> None:
-        """Revoke an access token, so that it grants no access from the next request on.
+        """Revoke an access token, from the next request on.
 
         Raises:
             TokenNotFound: No token has this id.
@@ -107,7 +109,7 @@ class Tokens:
             raise TokenNotFound("no token has this id; see: perdure token list")
 
     def find(self, text: str) -> AccessToken | None:
-        """Return the access token that a caller has sent as a text with its id and its secret.
+        """Return the access token of a text with id and secret.
 
         Returns:
             The token, or None if it is unknown, revoked or expired, or its secret is wrong.
@@ -119,7 +121,7 @@ class Tokens:
         )
 
     def get(self, token_id: str) -> AccessToken | None:
-        """Return the access token with this id, without a check of its secret.
+        """Return the access token with this id, without its secret's check.
 
         Returns:
             The token, or None if it is unknown, revoked or expired.
@@ -131,7 +133,7 @@ class Tokens:
         return None if token.has_expired(_moment(now)) else token
 
     def take_sign_in(self, code: str) -> str | None:
-        """Return the id of the token that a one-time code grants, and make the code invalid.
+        """Return the token id of a one-time code, and invalidate the code.
 
         Returns:
             None if the code is unknown, used or expired.
@@ -139,7 +141,7 @@ class Tokens:
         return SignInCodes(self._store).take(digest_of(code))
 
     def any(self) -> bool:
-        """Return whether any access token exists, even an expired one.
+        """Return whether an access token exists, even an expired one.
 
         If one exists, the HTTP API and the dashboard require a token.
         """
@@ -150,9 +152,9 @@ class Tokens:
         return new_secret()[1]
 
     def signing_key(self) -> str:
-        """Return the key that signs the dashboard's cookies, and create it on first use.
+        """Return the key that signs the dashboard's cookies.
 
-        All server processes with the same Redis prefix share it.
+        It is created on first use. All server processes with the same Redis prefix share it.
         """
         try:
             return self._records.signing_key(new_secret()[1])
@@ -166,9 +168,9 @@ class Tokens:
             return self._temporary_key
 
     def sign_everybody_out(self) -> None:
-        """Invalidate all cookies of the dashboard, so that all its users must sign in again.
+        """Invalidate all cookies of the dashboard.
 
-        Access tokens stay valid.
+        All its users must sign in again. Access tokens stay valid.
         """
         self._records.forget_signing_key()
 
@@ -201,7 +203,7 @@ class SavedFilters:
         self._records = FilterRecords(client._store, owner)
 
     def all(self) -> dict[str, str]:
-        """Return the saved filters that one user has for the dashboard's runs table.
+        """Return a user's saved filters of the runs table.
 
         Returns:
             Each filter's query by the filter's name, sorted by name.

@@ -1,6 +1,6 @@
-"""Reading of a tree of runs.
+"""Reads of a tree of runs.
 
-Many children that are alike are counted, and not listed. A deletion needs the ids of all.
+Most children of the same flow and status are only counted. A deletion needs the ids of all runs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ class TreeReader:
         return RunTree(**vars(run), children=children, more=counts, not_read=len(rest))
 
     def _chosen(self, ids: list[str]) -> tuple[list[str], Counter[tuple[str, str]]]:
-        """Return the ids of the children to list, and how many of each kind are not listed."""
+        """Return the children to list, and counts of the others.
+
+        The counts are per flow and status.
+        """
         listed: list[str] = []
         kinds: Counter[tuple[str, str]] = Counter()
         for child, fields in _fields_of(self._store, ids, KIND):
@@ -85,9 +88,9 @@ def _kind_of(fields: Mapping[str, str]) -> tuple[str, str]:
 
 
 def ids_below(store: Store, run_id: str) -> list[str]:
-    """Return the ids of all runs below a run, each behind its parent.
+    """Return the ids of all runs below a run.
 
-    Runs that have been deleted, or have expired, are left out.
+    Each comes after its parent. Runs that have been deleted, or have expired, are left out.
     """
     found = [run_id]
     for each in found:  # grows
@@ -98,7 +101,7 @@ def ids_below(store: Store, run_id: str) -> list[str]:
 
 
 def live_among(store: Store, ids: list[str]) -> list[tuple[str, str]]:
-    """Return the id and the status of each run that has not ended."""
+    """Return id and status of each run that is live."""
     live = []
     for run_id, fields in _fields_of(store, ids, KIND):
         _, status = _kind_of(fields)
@@ -110,7 +113,7 @@ def live_among(store: Store, ids: list[str]) -> list[tuple[str, str]]:
 def _fields_of(
     store: Store, ids: list[str], names: tuple[str, ...]
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each run's id and these fields of it, read in batches."""
+    """Yield each run's id and fields, read in batches."""
     for start in range(0, len(ids), BATCH):
         batch = ids[start : start + BATCH]
         yield from zip(batch, store.reads.many_fields(batch, names), strict=True)

@@ -1,4 +1,7 @@
-"""The answer of a run as a value of a type: that of the run's flow, or of a caller."""
+"""The answer of a run as a typed value.
+
+The type comes from the run's flow or from the caller.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from perdure.worker.errors import InvalidInput, InvalidSettings, RunFailed
 
 
 def answer_of(run: Run, as_type: Any, find_flows: Callable[[], None]) -> Any:
-    """Return the answer of a run that has ended, as a value of its type.
+    """Return the answer of an ended run as a typed value.
 
     Args:
-        as_type: the type. None: that of the run's flow, if this process knows it.
+        as_type: the type. None: the type of the run's flow, if this process knows the flow.
         find_flows: registers the flows of this process.
 
     Raises:
         RunFailed: the run has no answer, because it ended errored, stopped or unfinished.
-        InvalidAnswer: the answer is of another type.
+        InvalidAnswer: the answer does not fit the type.
         InvalidInput: ``as_type`` is no type that pydantic can read.
     """
     if not run.finished:
@@ -55,7 +58,7 @@ def _cached_type(kind: Any) -> AnswerType:
 
 
 def _why(run: Run) -> str:
-    """Return why a run that has ended has no answer, and how to continue it."""
+    """Return why a run has no answer, and the remedy."""
     match run.status:
         case RunStatus.ERRORED:
             return (

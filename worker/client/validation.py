@@ -1,6 +1,6 @@
-"""Checks of a client's arguments, before anything is sent to the server.
+"""Checks of a client's arguments before they are sent.
 
-Each check raises InvalidInput with the argument's name, what was expected and what came. A text
+Each check raises InvalidInput with the argument's name, the expected and the actual value. A text
 that is not valid Unicode raises UnstorableValue.
 """
 
@@ -31,8 +31,8 @@ MOST_NOTE_BYTES = 16 * 1024
 MOST = 100_000
 #: Maximum number of generations of a tree that is read at once.
 MOST_GENERATIONS = 32
-#: Cursor prefix of a page with one submitter's runs. It comes from the submitter's own index, not
-#: from that of a status.
+#: Cursor prefix of a page with one submitter's runs. It comes from the submitter's index, not from
+#: a status index.
 OWN = "own"
 #: Cursor prefix of a page with runs of all statuses.
 ALL = "all"
@@ -47,7 +47,7 @@ _PLACE = rf"\d{{1,15}}\.\d{{1,6}}:{RUN_ID.pattern}"
 INBOX_CURSOR = re.compile(
     rf"(\d{{1,15}}):({RUN_ID.pattern})(?:\|((?:{_PLACE})?)\|((?:{_PLACE})?))?", re.ASCII
 )
-#: Number of the children before a page, and the id of the last one of them.
+#: Number of children before a page, and the id of the last child before it.
 CHILDREN_CURSOR = re.compile(rf"(\d{{1,9}})(?::({RUN_ID.pattern}))?", re.ASCII)
 #: Form of a submitter's name, which is part of a key's name on the server.
 SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
@@ -55,7 +55,7 @@ SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
 OWNED_TOPIC = re.compile(rf"({SUBMITTER.pattern}/)?{TOPIC.pattern}")
 #: Characters of the name of a thread.
 MOST_OF_A_THREAD = 180
-#: Seconds for which a signal waits for a run that takes its topic, and at most.
+#: Default and maximum seconds for which a signal waits for a run that takes its topic.
 KEPT, MOST_KEPT = 3600, 30 * 86_400
 NONCE = re.compile(r"[A-Za-z0-9]{16,64}")
 EVENT_ID = re.compile(r"\d{1,19}(-\d{1,19})?", re.ASCII)
@@ -69,16 +69,16 @@ def text(value: object, name: str) -> None:
 
 
 def optional_texts(**values: object) -> None:
-    """Raise InvalidInput unless each of a client's arguments is a text or None."""
+    """Raise InvalidInput unless each argument is a text or None."""
     for name, value in values.items():
         if value is not None:
             text(value, name)
 
 
 def notes(**values: object) -> None:
-    """Raise InvalidInput unless each note that a client passes is a short text or None.
+    """Raise InvalidInput unless each note is a short text or None.
 
-    A note says who requested something and why. It is stored with the run, and every read of the
+    A note tells who requested something, and why. It is stored with the run, and every read of the
     run carries it.
     """
     optional_texts(**values)
@@ -92,7 +92,7 @@ def notes(**values: object) -> None:
 
 
 def submitter(value: object, name: str = "submitted_by") -> None:
-    """Raise InvalidInput unless the value is a valid name of a run's submitter, or None."""
+    """Raise InvalidInput unless this is a submitter's name or None."""
     optional_texts(**{name: value})
     if isinstance(value, str) and not SUBMITTER.fullmatch(value):
         raise wrong(
@@ -103,7 +103,7 @@ def submitter(value: object, name: str = "submitted_by") -> None:
 
 
 def names(value: object, name: str) -> None:
-    """Raise InvalidInput unless a client's argument is a list of texts or None.
+    """Raise InvalidInput unless this is a list of texts or None.
 
     A single text is refused, because it would be read character by character.
     """
@@ -114,7 +114,7 @@ def names(value: object, name: str) -> None:
 
 
 def mapping(value: object, name: str, of_texts: bool = False) -> None:
-    """Raise InvalidInput unless a client's argument is a mapping whose keys are texts, or None.
+    """Raise InvalidInput unless this is a mapping with text keys, or None.
 
     If ``of_texts`` is set, the values must be texts too.
     """
@@ -128,7 +128,7 @@ def mapping(value: object, name: str, of_texts: bool = False) -> None:
 
 
 def budgets(value: object, name: str) -> dict[str, float]:
-    """Validate amounts of budgets that a client passes, and return them by budget name.
+    """Validate budget amounts and return them by budget name.
 
     The result is empty if the argument is None.
     """
@@ -137,7 +137,7 @@ def budgets(value: object, name: str) -> dict[str, float]:
 
 
 def key(value: object, name: str = "idempotency_key") -> None:
-    """Raise InvalidInput unless the value is a valid idempotency key or None.
+    """Raise InvalidInput unless this is an idempotency key or None.
 
     An empty key is refused. It often comes from an unset variable, and would merge all submissions
     into one run.
@@ -154,7 +154,10 @@ def key(value: object, name: str = "idempotency_key") -> None:
 
 
 def key_over_http(value: object, name: str = "idempotency_key") -> None:
-    """Raise InvalidInput unless the value is a key that a header of HTTP can hold, or None."""
+    """Raise InvalidInput unless an HTTP header can hold the key.
+
+    None is valid too.
+    """
     key(value, name)
     if isinstance(value, str) and not HEADER_KEY.fullmatch(value):
         expected = "over HTTP, at most 900 printable ASCII characters without a space at either end"
@@ -162,13 +165,13 @@ def key_over_http(value: object, name: str = "idempotency_key") -> None:
 
 
 def signal(name: object) -> None:
-    """Raise InvalidInput unless the value is a valid name of a signal."""
+    """Raise InvalidInput unless this is a signal's name."""
     if not is_name(name):
         raise wrong("name", "letters, digits, '_', '.' or '-', at most 100", name)
 
 
 def topic(value: object, over_http: bool = False) -> None:
-    """Raise InvalidInput unless the value is a valid topic, or None.
+    """Raise InvalidInput unless this is a topic or None.
 
     Without HTTP, the topic may have the name of its owner and a slash in front.
     """
@@ -180,7 +183,7 @@ def topic(value: object, over_http: bool = False) -> None:
 
 
 def thread(value: object) -> None:
-    """Raise InvalidInput unless the value is a valid name of a thread."""
+    """Raise InvalidInput unless this is a thread's name."""
     if not (isinstance(value, str) and TOPIC.fullmatch(value) and len(value) <= MOST_OF_A_THREAD):
         raise wrong(
             "thread",
@@ -190,7 +193,10 @@ def thread(value: object) -> None:
 
 
 def recipient(run_id: object, topic_name: object, keep: object) -> None:
-    """Raise InvalidInput unless a signal names a run or a topic, and a time only with a topic."""
+    """Raise InvalidInput unless a signal has one recipient.
+
+    It is a run or a topic. Only a topic takes a time to keep the signal.
+    """
     if (run_id is None) == (topic_name is None):
         raise InvalidInput("a signal needs a run_id or a topic, and not both")
     if topic_name is None and keep is not None:
@@ -202,7 +208,7 @@ def recipient(run_id: object, topic_name: object, keep: object) -> None:
 
 
 def nonce(value: object) -> None:
-    """Raise InvalidInput unless the value is a valid nonce of a submission, or None.
+    """Raise InvalidInput unless this is a nonce or None.
 
     The nonce identifies a submission that is sent again. A short one could be guessed, and with it
     another caller's run.
@@ -212,7 +218,7 @@ def nonce(value: object) -> None:
 
 
 def is_run_id(value: object) -> bool:
-    """Return whether a text has the form of a run's id.
+    """Return whether a text has a run id's form.
 
     Raises:
         InvalidInput: The value is not a text.
@@ -223,13 +229,13 @@ def is_run_id(value: object) -> bool:
 
 
 def step(value: object) -> None:
-    """Raise InvalidInput unless the value is the number of a run's step."""
+    """Raise InvalidInput unless this is a step's number."""
     if type(value) is not int or value < 0:
         raise wrong("step", "a whole number from 0", value)
 
 
 def status(value: object, name: str = "status") -> RunStatus | None:
-    """Return the run status that a client's argument is or names, or None if it is None."""
+    """Return a status argument as a run status, or None."""
     if value is None or isinstance(value, RunStatus):
         return value
     if not isinstance(value, str) or value not in {each.value for each in RunStatus}:
@@ -238,37 +244,43 @@ def status(value: object, name: str = "status") -> RunStatus | None:
 
 
 def limit(value: object) -> None:
-    """Raise InvalidInput unless the value is a valid maximum number of runs on a page."""
+    """Raise InvalidInput unless this is a valid page limit.
+
+    It is the maximum number of runs on a page.
+    """
     if type(value) is not int or not 1 <= value <= MOST:
         raise wrong("limit", f"a whole number from 1 to {MOST}", value)
 
 
 def depth(value: object) -> None:
-    """Raise InvalidInput unless the value is a valid number of generations of a tree."""
+    """Raise InvalidInput unless this is a valid number of generations."""
     if type(value) is not int or not 1 <= value <= MOST_GENERATIONS:
         raise wrong("depth", f"a whole number from 1 to {MOST_GENERATIONS}", value)
 
 
 def width(value: object) -> None:
-    """Raise InvalidInput unless the value is a valid number of alike children to list."""
+    """Raise InvalidInput unless this is a valid tree width.
+
+    It is the number of children of the same flow and status to list.
+    """
     if type(value) is not int or not 1 <= value <= MOST:
         raise wrong("width", f"a whole number from 1 to {MOST}", value)
 
 
 def look(value: object) -> None:
-    """Raise InvalidInput unless the value is a valid maximum number of runs to read for one page.
+    """Raise InvalidInput unless this is a valid read limit.
 
-    None means no maximum.
+    It is the maximum number of runs to read for one page. None means no maximum.
     """
     if value is not None and (type(value) is not int or value < 1):
         raise wrong("look", "a whole number from 1, or None", value)
 
 
 def cursor(value: object) -> tuple[str, str] | None:
-    """Parse the cursor of a page of runs into the name of an index and a position in it.
+    """Parse the cursor of a page of runs.
 
     Returns:
-        The name and the position, or None for the beginning.
+        The name of an index and a position in it, or None for the beginning.
     """
     if value is None:
         return None
@@ -283,8 +295,8 @@ def offset(value: object) -> tuple[int, str]:
     """Parse the cursor of a page of children.
 
     Returns:
-        How many come before the page, and the id of the last one of them. The id is empty for the
-        beginning, and in a cursor of an earlier version.
+        Number of children before the page, and the id of the last child before it. The id is empty
+        for the beginning, and in a cursor of an earlier version.
     """
     if value is None:
         return 0, ""
@@ -295,11 +307,13 @@ def offset(value: object) -> tuple[int, str]:
 
 
 def inbox_cursor(value: object) -> tuple[tuple[int, str], str, str] | None:
-    """Parse the cursor of an inbox page, which names the last run of the previous page.
+    """Parse the cursor of an inbox page.
+
+    It names the last run of the previous page.
 
     Returns:
-        Since when (ms) that run has waited and its id, and the positions at which its window begins
-        and ends (empty if the cursor has none). None for the beginning.
+        Time (ms) since which that run has waited, and its id. Then the positions at which its
+        window begins and ends (empty if the cursor has none). None for the beginning.
     """
     if value is None:
         return None
@@ -310,7 +324,7 @@ def inbox_cursor(value: object) -> tuple[tuple[int, str], str, str] | None:
 
 
 def after(value: object, name: str = "after") -> None:
-    """Raise InvalidInput unless a client's argument is the id of an event or None."""
+    """Raise InvalidInput unless this is an event id or None."""
     fits = value is None or (
         isinstance(value, str)
         and EVENT_ID.fullmatch(value)
@@ -321,13 +335,13 @@ def after(value: object, name: str = "after") -> None:
 
 
 def mode(value: object) -> None:
-    """Raise InvalidInput unless the mode of a stop is ``graceful`` or ``now``."""
+    """Raise InvalidInput unless the mode is ``graceful`` or ``now``."""
     if value not in ("graceful", "now"):
         raise wrong("mode", "'graceful' or 'now'", value)
 
 
 def flag(value: object, name: str) -> None:
-    """Raise InvalidInput unless a client's argument is True or False."""
+    """Raise InvalidInput unless this is True or False."""
     if not isinstance(value, bool):
         raise wrong(name, "True or False", value)
 
@@ -347,7 +361,7 @@ def timeout(value: object) -> float | None:
 
 
 def moment_before(older_than: object, now: object) -> datetime | None:
-    """Return the time that is ``older_than`` before ``now``, for a filter of runs by age.
+    """Return the time that is ``older_than`` before ``now``.
 
     Args:
         older_than: A timedelta, or None.
@@ -371,7 +385,7 @@ def moment_before(older_than: object, now: object) -> datetime | None:
 
 
 def settings(value: object) -> None:
-    """Raise InvalidSettings unless a client's settings are a ``Settings`` object or None."""
+    """Raise InvalidSettings unless this is a ``Settings`` or None."""
     if value is not None and not isinstance(value, Settings):
         raise InvalidSettings(
             f"settings: expected a perdure.Settings or None, got a {type(value).__name__}"
@@ -379,7 +393,7 @@ def settings(value: object) -> None:
 
 
 def app(value: object, url: object, settings: object) -> None:
-    """Raise InvalidSettings if a client gets a Celery app together with a URL or settings."""
+    """Raise InvalidSettings if an app comes with URL or settings."""
     if value is not None and (url is not None or settings is not None):
         raise InvalidSettings(
             "app cannot be combined with url or settings: the app has its own state server, "
@@ -388,14 +402,14 @@ def app(value: object, url: object, settings: object) -> None:
 
 
 def wrong(name: str, expected: str, value: object) -> InvalidInput:
-    """Return the InvalidInput error that says what was expected of a client's argument."""
+    """Return the error for an argument with a wrong value."""
     return InvalidInput(
         f"{name} should be {expected}; it is {reprlib.repr(value)} ({type(value).__name__})"
     )
 
 
 def pauses(before: object, after: object) -> None:
-    """Raise InvalidInput unless ``interrupt_before`` and ``interrupt_after`` are names of nodes."""
+    """Raise InvalidInput unless both arguments are node names."""
     names(before, "interrupt_before")
     names(after, "interrupt_after")
 
@@ -407,7 +421,7 @@ def options(
     submission_nonce: object,
     limits: object,
 ) -> None:
-    """Raise InvalidInput unless these options of a submission or a fork are valid."""
+    """Raise InvalidInput unless a submission's or fork's options are valid."""
     mapping(run_labels, "labels", of_texts=True)
     submitter(submitted_by)
     key(idempotency_key)

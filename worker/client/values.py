@@ -1,4 +1,4 @@
-"""The part of the client for what a run has: the values of its rounds, and its unread signals."""
+"""The client part for values and unread signals of runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 
 
 def pauses(timeout: float) -> Iterator[float]:
-    """Yield the seconds to wait between looks, until the timeout has passed."""
+    """Yield the seconds to wait between looks, until the timeout."""
     ends, pause = time.monotonic() + timeout, FIRST_LOOK
     while (left := ends - time.monotonic()) > 0:
         yield min(pause, left)
@@ -38,7 +38,7 @@ def seconds_of(timeout: object) -> float:
 
 
 class RunValues(RunReads):
-    """Reads what a run's nodes have returned, and counts what it has not read."""
+    """Reads a run's values, and counts its unread signals."""
 
     def unread(self, run_id: str) -> dict[str, int]:
         if ARRIVED not in self._record(run_id).fields:

@@ -1,9 +1,9 @@
 """WaitingRuns: the runs that wait for a person, longest wait first, from a bounded read.
 
-The indexes are ordered by submission, and no run waits since before it was submitted. So only as
-much of them is read as was submitted before the wait of the next run began. Beside very many
-waiting runs, that may still be all of them. So one read ends after ``LOOKED_AT`` runs, its
-*window*. The next page goes on behind the window.
+The indexes are ordered by submission, and no run waits since before it was submitted. So a read can
+end at the first run that was submitted after the wait of the next result began. With very many
+waiting runs, it could still read all of them. So one read ends after ``LOOKED_AT`` runs, its
+*window*. The next page continues after the window.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ Entry = tuple[int, str]
 
 
 class WaitingRuns:
-    """The runs of one window that wait for a person.
+    """One window of runs that wait for a person.
 
     Args:
         submitted_by: only the runs of this submitter.
         below: only runs below this one. Then the window has no bound.
-        start: the position ("score:id") behind which the window begins. Empty: the beginning.
+        start: the position ("score:id") after which the window begins. Empty: the beginning.
         end: the position at which it ends, if an earlier page has read the whole window.
 
     Attributes:
-        end: the position at which the window ends. Empty while that is not known.
-        is_last: whether no run stands behind the window. It is known once all entries are read.
+        end: the position at which the window ends. Empty while it is not known.
+        is_last: whether no run comes after the window. It is known once all entries are read.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class WaitingRuns:
         if below is not None:
             keys = keys[1:]
         elif submitted_by is not None:
-            # Of a submitter with few runs, these are read instead of all that wait.
+            # If a submitter has few runs, they are read instead of all waiting runs.
             own = store.keys.submitted(submitted_by)
             sizes = store.lists.sizes([own, keys[0]])
             keys[0] = own if sizes[0] < sizes[1] else keys[0]
         self._spans = dict.fromkeys(keys, ALWAYS)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the runs of the window, the longest wait first."""
+        """Yield the runs of the window, longest wait first."""
         known: list[Entry] = []
         for found, submitted in self._batches():
             for entry in found:
@@ -75,10 +75,10 @@ class WaitingRuns:
             yield heappop(known)
 
     def _batches(self) -> Iterator[tuple[list[Entry], float]]:
-        """Yield the runs of the window, first submitted first, in batches.
+        """Yield the window's runs in batches, first submitted first.
 
-        Each comes with the time (ms) of a submission, at or after which all later ones were
-        submitted. It is infinite for the last batch.
+        Each batch comes with a time (ms): all runs of later batches were submitted at this time or
+        after it. It is infinite for the last batch.
         """
         after, count, left = self.start, FIRST, self._most
         while True:
@@ -110,12 +110,15 @@ class WaitingRuns:
         return LOOKED_AT if self._below is None else 10**9
 
     def _waiting(self, listed: Sequence[tuple[str, float]]) -> list[Entry]:
-        """Return those of some listed runs that wait, and belong to the submitter or the parent."""
+        """Return the waiting runs among the listed ones.
+
+        They belong to the submitter, and are below the parent run, if these are set.
+        """
         names = ["updated_at", "phase", "submitted_by", "root", "parent"]
         fields_of = self._store.reads.many_fields([run_id for run_id, _ in listed], names)
         found: dict[Entry, dict[str, str]] = {}
         for (run_id, submitted), fields in zip(listed, fields_of, strict=True):
-            # Runs of the submitter's own index may be in any phase. A damaged run has none.
+            # Runs of a submitter's index may be in any phase. A damaged run has no phase.
             waits = fields.get("phase", "interrupted") == "interrupted"
             if waits and self._submitted_by in (None, fields.get("submitted_by")):
                 since = max(int(submitted), _ms(fields.get("updated_at", "")))

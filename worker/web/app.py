@@ -52,8 +52,8 @@ def create_app(
 
     Args:
         settings: None for the settings of this process.
-        client: An existing client, which is not closed with the app. Without it, the app makes its
-            own.
+        client: An existing client, which is not closed with the app. Without it, the app makes a
+            client.
         caller: Returns the caller of a request by other means than tokens, or raises Unknown. It is
             called in a thread.
         open_on_loopback: Whether requests over loopback need no token as long as no token exists.
@@ -90,9 +90,9 @@ def create_app(
 
 @cache
 def shared_routes() -> tuple[BaseRoute, ...]:
-    """Return the routes that all apps of this process share.
+    """Return the routes shared by all apps of this process.
 
-    An app adds them to its routes and does not include a router of them. FastAPI would build the
+    An app adds them to its routes and does not include a router with them. FastAPI would build the
     routes of an included router again, with the first request and on the event loop.
     """
     guarded, prepared, authorized = Depends(guard), Depends(prepare_page), Depends(authorize)
@@ -107,7 +107,7 @@ def shared_routes() -> tuple[BaseRoute, ...]:
 
 
 def openapi_document(request: Request) -> Response:
-    """Return the OpenAPI document, with the path under which a proxy serves this app."""
+    """Return the OpenAPI document, with the path at which a proxy serves this app."""
     document = request.app.openapi()
     root_path = request.scope.get("root_path", "").rstrip("/")
     if root_path:
@@ -116,7 +116,10 @@ def openapi_document(request: Request) -> Response:
 
 
 class WebApp(FastAPI):
-    """An app whose OpenAPI document is made with the first request for it, in one thread."""
+    """An app that makes its OpenAPI document on demand.
+
+    The first request for the document makes it, in one thread.
+    """
 
     #: One for all apps, since the shared routes build schemas for the document.
     _document_lock = threading.Lock()

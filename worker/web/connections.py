@@ -1,8 +1,9 @@
-"""Connections of the HTTP server, with limits that keep strangers from holding all of them.
+"""Connections of the HTTP server, with limits.
 
-Uvicorn limits neither the time that a request takes to arrive nor the number of connections. This
-module adds both to Uvicorn's protocol for HTTP/1.1. It uses the attributes ``conn`` (h11's state),
-``server_state`` and ``transport`` of that protocol.
+The limits keep strangers from holding all connections. Uvicorn limits neither the time that a
+request takes to arrive nor the number of connections. This module adds both to Uvicorn's protocol
+for HTTP/1.1. It uses the attributes ``conn`` (h11's state), ``server_state`` and ``transport`` of
+that protocol.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ WARN_SECONDS = 60.0
 
 
 def most_connections() -> int:
-    """Return the maximum number of HTTP connections of this process, from its open-file limit."""
+    """Return the maximum number of HTTP connections, from the open-file limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 65_536 if soft == resource.RLIM_INFINITY else max(soft - RESERVED, soft // 2)
 
@@ -32,8 +33,8 @@ def most_connections() -> int:
 class BoundedConnection(H11Protocol):
     """A connection that is closed if its client stalls.
 
-    If all connections are in use, a new one replaces the connection that has been without a request
-    for longest. If all of them have a request, the new one is closed.
+    If all connections are in use, a new connection replaces the connection that has been idle for
+    longest. If all of them have a request, the new one is closed.
     """
 
     #: Maximum number of connections.
@@ -49,7 +50,7 @@ class BoundedConnection(H11Protocol):
     _warned = -math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timer for the first request of a new HTTP connection.
+        """Start the timer for a connection's first request.
 
         If there are too many connections, close the oldest idle one, or this one.
         """
@@ -64,13 +65,13 @@ class BoundedConnection(H11Protocol):
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers of an HTTP connection that has ended."""
+        """Stop all timers of a connection that has ended."""
         self._expect(None)
         self._cancel_unread()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Restart the timer for what the HTTP client has to send next: a head or a body."""
+        """Restart the timer for the next part of the request: a head or a body."""
         super().handle_events()
         state = self.conn.their_state
         if state is h11.IDLE:
@@ -81,7 +82,7 @@ class BoundedConnection(H11Protocol):
             self._expect(None)
 
     def pause_writing(self) -> None:
-        """Start the timer that closes the connection of a client that does not read.
+        """Start the timer that closes a connection without a reader.
 
         The client has not read enough of its HTTP response.
         """
@@ -91,7 +92,7 @@ class BoundedConnection(H11Protocol):
         )
 
     def resume_writing(self) -> None:
-        """Stop the timer for an HTTP client that did not read, because it reads again."""
+        """Stop the timer for a client that reads again."""
         self._cancel_unread()
         super().resume_writing()
 
@@ -101,7 +102,7 @@ class BoundedConnection(H11Protocol):
         return self._waits_for is h11.IDLE
 
     def _expect(self, state: object, seconds: float = 0.0) -> None:
-        """Start the timer for the part of a request that the HTTP client has to send next.
+        """Start the timer for a request's next part.
 
         ``state`` is h11's state of that part. If its timer runs already, leave it running. None
         stops the timer.

@@ -37,13 +37,16 @@ Entry = Event | TextEntry
 
 
 class ReadAfter(NamedTuple):
-    """After what a run is read. ``text`` is None if its live text is not."""
+    """Places after which a run is read.
+
+    ``text`` is None if its live text is not read.
+    """
 
     event: Position
     text: Position | None
 
     def covers(self, subscriber: Subscriber) -> bool:
-        """Return whether what is read after this place is all that a subscriber needs."""
+        """Return whether a read from here misses nothing for a subscriber."""
         wanted = subscriber.text_position
         return self.event <= subscriber.position and (
             wanted is None or (self.text is not None and self.text <= wanted)
@@ -56,9 +59,9 @@ class Subscriber:
     ``EventHub.join`` makes it. It must be used in the event loop in which it was made.
 
     Attributes:
-        over: Why no further event will come. ``behind``: the subscriber was too slow. ``damaged``:
-            the next event cannot be read. ``closed``: the hub is closed. None as long as it
-            continues.
+        over: The reason why no further event will come. ``behind``: the subscriber was too slow.
+            ``damaged``: the next event cannot be read. ``closed``: the hub is closed. None as long
+            as it continues.
     """
 
     def __init__(self, run_id: str, after: str | None, text_after: str | None = None) -> None:
@@ -66,7 +69,7 @@ class Subscriber:
         #: Position of the last event that was delivered or need not be. Only the hub's thread
         #: changes it.
         self.position = position_of(after or "0")
-        #: The same of the run's live text. None: the subscriber does not want it.
+        #: The same for the run's live text. None: the subscriber does not want it.
         self.text_position = None if text_after is None else position_of(text_after)
         self.over: Literal["behind", "damaged", "closed"] | None = None
         self._loop = asyncio.get_running_loop()
@@ -75,7 +78,7 @@ class Subscriber:
         self._waiting: deque[Entry] = deque()
 
     async def heard(self, seconds: float) -> list[Event]:
-        """Wait for new events of the subscribed run, and return them, oldest first.
+        """Wait for new events of the run, and return them, oldest first.
 
         Returns:
             An empty list if no event came within ``seconds``, or if the subscription is over.
@@ -83,7 +86,7 @@ class Subscriber:
         return [entry for entry in await self.entries(seconds) if isinstance(entry, Event)]
 
     async def entries(self, seconds: float) -> list[Entry]:
-        """Wait for new events and text of the subscribed run, as ``heard`` does."""
+        """Wait for new events and text, as ``heard`` does."""
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
@@ -99,10 +102,10 @@ class Subscriber:
     def deliver(
         self, events: Sequence[Entry], over: Literal["behind", "damaged", "closed"] | None = None
     ) -> None:
-        """Deliver events of a run to one subscriber, and end the subscription if ``over`` is given.
+        """Deliver a run's events to one subscriber.
 
-        Only the hub calls this. If the buffer would overflow, it is emptied, and the subscription
-        ends as ``behind``.
+        If ``over`` is set, the subscription ends with it. Only the hub calls this. If the buffer
+        would overflow, it is emptied, and the subscription ends as ``behind``.
         """
         with self._lock:
             if self.over is not None:
@@ -119,7 +122,7 @@ class Subscriber:
 class EventHub:
     """A distributor of runs' events to their subscribers.
 
-    A single thread reads for all of them. It runs while there are any.
+    A single thread reads for all subscribers. It runs while there are subscribers.
     """
 
     def __init__(self, client: Client) -> None:
@@ -131,7 +134,7 @@ class EventHub:
 
     @property
     def closed(self) -> bool:
-        """Whether the event hub is closed, so that no run can be watched any more."""
+        """Whether the event hub is closed: no run can be watched."""
         return self._closed.is_set()
 
     def join(self, run_id: str, after: str | None, text_after: str | None = None) -> Subscriber:
@@ -140,8 +143,8 @@ class EventHub:
         The subscriber misses no event and gets none twice.
 
         Args:
-            text_after: the entry of the run's live text after which to subscribe to that as well.
-                None: only events.
+            text_after: The entry after which to subscribe to the run's live text too. None: only
+                events.
         """
         subscriber = Subscriber(run_id, after, text_after)
         with self._lock:
@@ -170,7 +173,7 @@ class EventHub:
                 self._subscribers.pop(subscriber.run_id, None)
 
     def close(self) -> None:
-        """End all subscriptions to the events of runs, for good.
+        """End all subscriptions for good.
 
         It may be called from any thread, and repeatedly. It waits up to ``CLOSE_SECONDS`` for the
         read in progress.
@@ -216,7 +219,9 @@ class EventHub:
                 raise
 
     def _positions(self) -> dict[str, ReadAfter] | None:
-        """Return after what to read each watched run: the earliest that a subscriber needs.
+        """Return the places after which to read each run.
+
+        They are the earliest places that a subscriber of the run needs.
 
         Returns:
             None if there are no subscribers. The thread then ends.
@@ -237,9 +242,9 @@ class EventHub:
             }
 
     def _distribute(self, run_id: str, start: ReadAfter, batch: EventBatch) -> None:
-        """Deliver what was read of a run after a place.
+        """Deliver a batch that was read after a place.
 
-        A subscriber that joined meanwhile at an earlier place is skipped: it would miss something.
+        A subscriber that joined meanwhile at an earlier place is skipped: it would miss entries.
         """
         with self._lock:
             subscribers = [

@@ -55,10 +55,10 @@ class StreamRead(Generic[T]):
 
     @property
     def is_all(self) -> bool:
-        """Whether a live stream has read all that is stored of a run that is still active.
+        """Whether all stored items of an active run are read.
 
-        The stream then switches from polling to the event hub. A batch that is not full counts as
-        all, because a busy run has new items at every read.
+        The live stream then switches from polling to the event hub. A batch that is not full counts
+        as all, because a busy run has new items at every read.
         """
         return (
             not self.ended
@@ -70,9 +70,9 @@ class StreamRead(Generic[T]):
 def read_events(
     runs: AuthorizedClient, run_id: str, after: str | None, most: int = BATCH
 ) -> StreamRead[Event]:
-    """Return a run's stored events after the event ``after``, and whether the run has ended.
+    """Return a run's stored events after the event ``after``.
 
-    An event that cannot be read ends the list.
+    The result also tells whether the run has ended. An event that cannot be read ends the list.
 
     Raises:
         DamagedRun: The next event or the run cannot be read.
@@ -92,22 +92,22 @@ def read_events(
 
 
 class Source(Protocol[T]):
-    """What a stream of a run is made of, and how far it has been read."""
+    """The source of a run's stream, with the read position."""
 
     run_id: str
 
     def read(self) -> StreamRead[T]:
-        """Return what is stored behind what was read."""
+        """Return the stored items after the read position."""
 
     def join(self, hub: EventHub) -> Subscriber:
-        """Subscribe to what follows."""
+        """Subscribe to the items after the read position."""
 
     def items(self, entries: Sequence[Entry]) -> Sequence[T]:
-        """Return the items for what a subscription has brought."""
+        """Return the items for the entries of a subscription."""
 
 
 class EventSource:
-    """The events of a run after one of them, or None."""
+    """The events of a run after an event, or all."""
 
     def __init__(self, runs: AuthorizedClient, run_id: str, after: str | None) -> None:
         self.run_id = run_id
@@ -135,14 +135,17 @@ class EventSource:
 
 
 class TextSource:
-    """The events and the live text of a run, after an item of its stream, or None."""
+    """The events and live text of a run.
+
+    They begin after an item of its stream, or at the beginning.
+    """
 
     def __init__(self, runs: AuthorizedClient, run_id: str, after: str | None) -> None:
         self.run_id = run_id
         self._runs, self._reader = runs, StreamReader.after(after)
 
     def read(self) -> StreamRead[StreamItem]:
-        """Return the items that are stored; it raises what ``read_events`` raises."""
+        """Return the stored items. It raises the errors of ``read_events``."""
         ended = self._runs.get(self.run_id).status.ended
         return StreamRead(self._runs.read_stream(self.run_id, self._reader), ended)
 
@@ -163,17 +166,17 @@ async def watch(
     seconds: float,
     pause: float | None = None,
 ) -> AsyncGenerator[Sequence[T] | StreamEnd]:
-    """Yield what is stored of a run in batches, then what is new as it comes.
+    """Yield a run's stored items, then new items as they come.
 
-    The last item is a StreamEnd if nothing follows. Without a StreamEnd, the stream ended for
-    another reason: the time is up, the hub is closed, or an entry cannot be read. The client then
-    asks again from the last item on.
+    Items come in batches. The last one is a StreamEnd if nothing follows. Without a StreamEnd, the
+    stream ended for another reason: the time is up, the hub is closed, or an entry cannot be read.
+    The client then asks again from the last item on.
 
     Args:
         first: The first read of the source.
-        follow: Whether to wait for what is new.
+        follow: Whether to wait for new items.
         seconds: Maximum duration.
-        pause: Seconds without anything new after which an empty batch is yielded. None: never.
+        pause: Seconds without new items after which an empty batch is yielded. None: never.
     """
     until = time.monotonic() + seconds
     read: StreamRead[T] | None = first
@@ -204,12 +207,10 @@ async def watch(
 async def _live_items(
     source: Source[T], hub: EventHub, until: float, pause: float | None
 ) -> AsyncGenerator[Sequence[T]]:
-    """Yield the new items of a run in batches, as the event hub delivers them.
+    """Yield a run's new items in batches from the event hub.
 
-    Nothing new for the time of a pause is an empty batch.
-
-    It ends when the run seems to have ended, or when nothing has come for IDLE_SECONDS. Then the
-    caller reads the run again.
+    A pause without new items yields an empty batch. It ends when the run seems to have ended, or
+    after IDLE_SECONDS without items. Then the caller reads the run again.
     """
     subscriber = source.join(hub)
     try:

@@ -1,7 +1,7 @@
-"""Flows that clients of other protocols may start, and the wait for what becomes of their runs.
+"""Flows exposed to clients of other protocols.
 
-The author of a flow decides, with the flow's attribute ``expose``. By default a flow is not
-exposed.
+The module also waits until their runs end or ask something. The author of a flow exposes it with
+its attribute ``expose``. By default a flow is not exposed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SETTLING = (*LAST, "interrupted")
 
 
 def exposed_flows(runs: AuthorizedClient, protocol: Protocol) -> dict[str, FlowInfo]:
-    """Return the flows that are exposed to clients of a protocol, by name."""
+    """Return the flows exposed to a protocol's clients, by name."""
     return {name: flow for name, flow in runs.flows().items() if _is_exposed(flow, protocol)}
 
 
 def exposed_flow(runs: AuthorizedClient, protocol: Protocol, name: str) -> FlowInfo:
-    """Return the description of a flow that is exposed to clients of a protocol.
+    """Return the description of a flow exposed to a protocol.
 
     Raises:
         Forbidden: The caller may not read.
@@ -55,11 +55,11 @@ def exposed_flow(runs: AuthorizedClient, protocol: Protocol, name: str) -> FlowI
 
 
 def exposed_run(runs: AuthorizedClient, protocol: Protocol, run_id: str) -> Run:
-    """Return a run that is exposed to clients of a protocol.
+    """Return a run that is exposed to a protocol's clients.
 
-    The run says so itself, also while no worker is alive that has the flow: its submission has
-    recorded it. A flow that is exposed no longer hides its older runs, too. A run without the
-    record is hidden unless its flow is known and exposed: runs of earlier releases have none.
+    The submission records the exposure in the run, so it is known even while no live worker has the
+    flow. A flow that is no longer exposed hides its older runs too. Runs of earlier releases have
+    no record. Such a run is hidden unless its flow is known and exposed.
 
     Raises:
         RunNotFound: There is no such run, it belongs to another owner, or it is not exposed.
@@ -77,12 +77,13 @@ def exposed_run(runs: AuthorizedClient, protocol: Protocol, run_id: str) -> Run:
 
 
 def answerable_run(runs: AuthorizedClient, protocol: Protocol, run_id: str) -> Run:
-    """Return the run of which clients of a protocol see the questions of a run.
+    """Return the run through which a protocol shows a question.
 
-    It is the run itself, or the nearest above it, whose flow is exposed to them.
+    It is the run itself, or the nearest run above it, that is exposed to the protocol's clients.
 
     Raises:
-        RunNotFound: There is no such run, it belongs to another owner, or none of them is exposed.
+        RunNotFound: No run has this id, it belongs to another owner, or neither it nor a run above
+            it is exposed.
     """
     run = runs.get(run_id)
     while True:
@@ -102,15 +103,15 @@ def _is_exposed(flow: FlowInfo, protocol: Protocol) -> bool:
 
 
 def is_settled(run: Run) -> bool:
-    """Return whether a run has ended, or waits for a person."""
+    """Return whether a run has ended or is interrupted."""
     return run.status.ended or run.status is RunStatus.INTERRUPTED
 
 
 async def settled(runs: AuthorizedClient, hub: EventHub, run_id: str, seconds: float) -> Run:
-    """Return a run when it has ended or waits for a person, at the latest after ``seconds``.
+    """Wait until a run ends or asks a person.
 
-    It also waits for a person if a run below it does. If the state server does not answer
-    meanwhile, the wait goes on.
+    It returns the run, at the latest after ``seconds``. A run also asks a person if a run below it
+    does. If the state server does not answer meanwhile, the wait goes on.
 
     Raises:
         RunNotFound: The run does not exist, or was deleted meanwhile.
@@ -132,7 +133,10 @@ async def settled(runs: AuthorizedClient, hub: EventHub, run_id: str, seconds: f
 
 
 async def _settled(runs: AuthorizedClient, hub: EventHub, run_id: str, until: float) -> Run:
-    """Return a run when it is settled, or as it is when the subscription or the time is over."""
+    """Return a run when it is settled.
+
+    If the subscription or the time is over, it is returned as it is.
+    """
     newest = await run_in_threadpool(runs.latest_events, run_id, 1)
     subscriber = hub.join(run_id, newest[-1].id if newest else None)
     try:
@@ -143,7 +147,7 @@ async def _settled(runs: AuthorizedClient, hub: EventHub, run_id: str, until: fl
                 return run
             if await run_in_threadpool(open_question, runs, run) is not None:
                 return run
-            # No event of this run tells that a run below it asks something.
+            # No event of this run shows that a run below it asks something.
             idle = BELOW_SECONDS if run.details.get("waits_for_children") else IDLE_SECONDS
             entries: list[Any] = []
             while not any(type(each) is Event and each.type in SETTLING for each in entries):
@@ -158,9 +162,9 @@ async def _settled(runs: AuthorizedClient, hub: EventHub, run_id: str, until: fl
 
 
 def answer_text(run: Run) -> str:
-    """Return the answer of a completed run as a text: its spoken text, or as JSON.
+    """Return a completed run's answer as text.
 
-    A run without an answer has its output.
+    It is the spoken text or JSON. A run without an answer has its output.
     """
     answer = run.output if run.answer is None else run.answer
     text = spoken_text(answer, run.output)

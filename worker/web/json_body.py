@@ -28,9 +28,9 @@ NUL = re.compile(r"\\\\|(\\u0000)")
 
 
 def most_bytes(settings: Settings) -> int:
-    """Return the maximum size of an HTTP request's body in bytes.
+    """Return the maximum size of a request's body in bytes.
 
-    It is what a run's goal, inputs, labels and other options need if every character is escaped.
+    A run's goal, inputs, labels and other options fit into it even if every character is escaped.
     """
     return LONGEST_ESCAPE * (
         settings.max_goal_bytes + settings.max_addition_bytes + 2 * MAX_NAMES_BYTES
@@ -45,17 +45,17 @@ class Json(JSONResponse):
     """
 
     def render(self, content: Any) -> bytes:
-        """Return the content of an HTTP response as compact JSON in UTF-8."""
+        """Return the content as compact JSON in UTF-8."""
         return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode(
             "utf-8", "backslashreplace"
         )
 
 
 class JsonRequest(Request):
-    """A request whose body must be JSON that all parsers read alike (I-JSON, RFC 7493).
+    """A request whose body must be strict JSON.
 
-    Its size is limited. FastAPI's own limit ``max_body_size`` is not used for it, because its error
-    is always plain text.
+    All parsers read I-JSON (RFC 7493) alike. The size of the body is limited. FastAPI's limit
+    ``max_body_size`` is not used, because its error is always plain text.
     """
 
     def __init__(self, request: Request, most: int) -> None:
@@ -63,7 +63,7 @@ class JsonRequest(Request):
         self._most = most
 
     def check(self) -> None:
-        """Check the size and type that an HTTP request declares for its body.
+        """Check the declared size and type of a body.
 
         A form of another site cannot send the type JSON.
 
@@ -88,7 +88,7 @@ class JsonRequest(Request):
             )
 
     async def body(self) -> bytes:
-        """Return the body of an HTTP request, whose size is limited.
+        """Return the request's body, whose size is limited.
 
         Raises:
             HTTPException: 413 as soon as the body exceeds the limit.
@@ -116,7 +116,7 @@ class JsonRequest(Request):
 
 
 def read(body: bytes) -> Any:
-    """Return the value of an HTTP request's body, which must be strict JSON.
+    """Return the value of a body of strict JSON.
 
     Raises:
         HTTPException: 400 if the text is not valid JSON, or if parsers would read it differently.

@@ -1,7 +1,8 @@
-"""Files in the messages of chats: the parts with their bytes become files of the run.
+"""Files in the messages of chats.
 
-A part that only names its bytes by an address or an id is refused: a server that loaded addresses
-for its callers would reach what they cannot (server-side request forgery).
+Parts with bytes become files of the run. A part with only an address or an id of its bytes is
+refused: a server that loaded addresses for its callers would reach hosts that they cannot reach
+(server-side request forgery).
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from perdure.worker.errors import UnsupportedPart
 
 
 def file_of_url(kind: str, url: Any, name: Any, media_type: Any = None) -> File:
-    """Return the file in a part whose bytes are in a data URL (RFC 2397).
+    """Return the file in a part with a data URL (RFC 2397).
 
     Args:
         kind: The part's type, for the error.
         name: The file's name.
-        media_type: The part's own media type. It comes before that of the URL.
+        media_type: The part's media type. It takes precedence over the URL's.
 
     Raises:
-        UnsupportedPart: There is no data URL.
+        UnsupportedPart: The part has no data URL.
         InvalidInput: The file is not valid.
     """
     head, comma, data = (url if isinstance(url, str) else "").partition(",")
@@ -43,7 +44,9 @@ def file_of_url(kind: str, url: Any, name: Any, media_type: Any = None) -> File:
 
 
 def file_of_base64(data: str, name: Any, media_type: Any) -> File:
-    """Return the file with bytes in base64, with or without padding, in either alphabet.
+    """Return the file with these bytes in base64.
+
+    Padding is optional, and both alphabets are accepted.
 
     Raises:
         UnsupportedPart: The data is not base64.
@@ -60,7 +63,7 @@ def file_of_base64(data: str, name: Any, media_type: Any) -> File:
 
 
 def plain_type(media_type: Any) -> str:
-    """Return a media type in lower case and without parameters.
+    """Return a media type in lower case, without parameters.
 
     Returns:
         The empty text if it is missing, or names a kind only: ``image``, ``image/*``.
@@ -71,9 +74,10 @@ def plain_type(media_type: Any) -> str:
 
 
 def named_apart(files: Sequence[File]) -> list[File]:
-    """Return files of a message with a name of its own each: ``image.png``, ``image-2.png``.
+    """Return a message's files under different names.
 
-    Browsers give each picture that a person pastes the same name.
+    For example ``image.png`` and ``image-2.png``. Browsers give each picture that a person pastes
+    the same name.
     """
     apart: list[File] = []
     names = {each.name for each in files}

@@ -52,14 +52,14 @@ TAKE_FILES = frozenset(
 
 
 class ProblemRoute(SharedRoute):
-    """A route that reports errors as problem details and takes strict JSON.
+    """A route with problem details and strict JSON.
 
-    If it has a caller, the caller is authenticated before the body is read. So a stranger cannot
-    make the server parse anything.
+    It reports errors as problem details. If it has a caller, the caller is authenticated before the
+    body is read. So a stranger cannot make the server parse anything.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of an API route, which turns errors into problem details."""
+        """Return the route's handler, with errors as problem details."""
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
         has_caller = any(each.dependency is authorize for each in self.dependencies)
@@ -99,14 +99,15 @@ class ProblemRoute(SharedRoute):
 
 
 def shown_text(error: PerdureError, caller: Caller | None) -> str:
-    """Return the text of an error as this caller may read it.
+    """Return an error's text as this caller may read it.
 
-    Errors of the state server name its address and its user. An admin reads that. Others, and a
-    caller who is not known, do not: what they would need is in the server's log. What a server
-    refuses, such as all writes because its disk is full, all of them read.
+    Errors of the state server name its address and its user. Only an admin reads them. For other
+    and unknown callers, the details are only in the server's log. But all callers read why a server
+    refuses, for example writes because its disk is full.
 
     Args:
-        caller: None if the request has none, or if the server is away before it was found.
+        caller: None if the request has no caller, or if the server failed before the caller was
+            known.
     """
     if not isinstance(error, StoreUnavailable) or (caller is not None and caller.is_admin):
         return str(error)
@@ -118,14 +119,14 @@ def shown_text(error: PerdureError, caller: Caller | None) -> str:
 
 
 def caller_of(request: Request) -> Caller | None:
-    """Return the caller of an HTTP request, or None if it is not known."""
+    """Return a request's caller, or None if unknown."""
     client = getattr(request.state, "authorized_client", None)
     caller = getattr(request.state, "caller", None) if client is None else client.caller
     return caller if isinstance(caller, Caller) else None
 
 
 def problem(error: PerdureError, caller: Caller | None, **more: Any) -> Response:
-    """Return the HTTP response, with problem details, for an error of Perdure."""
+    """Return the response with problem details for an error."""
     cls = http_class(type(error))
     if cls is PerdureError:
         logger.error(
@@ -144,15 +145,18 @@ def problem(error: PerdureError, caller: Caller | None, **more: Any) -> Response
 
 
 def unknown_flow(error: UnknownFlow) -> Response:
-    """Return the HTTP response for a request whose body names an unknown flow.
+    """Return the response for a body with an unknown flow.
 
-    It is 422 instead of 404: the request is wrong, the path exists.
+    The status is 422 instead of 404: the request is wrong, the path exists.
     """
     return details(422, error.code, error.title, str(error))
 
 
 def invalid(error: RequestValidationError, **more: Any) -> Response:
-    """Return the HTTP response 422 for a request that does not match the API's description."""
+    """Return the response 422 for an invalid request.
+
+    The request does not match the API's description.
+    """
     faults = [
         {
             "at": ".".join(map(str, fault["loc"])),
@@ -165,7 +169,7 @@ def invalid(error: RequestValidationError, **more: Any) -> Response:
 
 
 def refused(error: HTTPException) -> Response:
-    """Return the HTTP response for a request that was refused before it had any effect."""
+    """Return the response for a request refused before any effect."""
     word, title = REQUEST_PROBLEMS.get(error.status_code, ("refused", "Refused"))
     return details(error.status_code, word, title, str(error.detail), dict(error.headers or {}))
 
@@ -178,7 +182,7 @@ def details(
     headers: dict[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    """Return an HTTP response whose body describes an error as problem details (RFC 9457).
+    """Return a response with problem details (RFC 9457).
 
     ``type`` is a name and not an address, so there is nothing to download.
     """

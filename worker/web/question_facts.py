@@ -1,4 +1,4 @@
-"""What a run asks a person, as clients of other protocols learn it."""
+"""Questions of runs, for clients of other protocols."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.web.auth import AuthorizedClient
 
-#: What to pass as the answer, by the kind of the question.
+#: The answer to pass, by the kind of the question.
 EXPECTED = {
     "approval": '"approve", "refuse", {"refuse": "why"} or {"edit": {the arguments}}',
     "in_doubt": '"retry", {"result": what it came to} or {"tell": "words for the controller"}',
@@ -18,14 +18,14 @@ EXPECTED = {
 
 
 def pending(run: Run) -> PendingInterrupt | None:
-    """Return what a run asks a person now, or None."""
+    """Return a run's open question, or None."""
     return PendingInterrupt.of(run) if run.status is RunStatus.INTERRUPTED else None
 
 
 def open_question(runs: AuthorizedClient, run: Run) -> PendingInterrupt | None:
-    """Return what a run asks a person now, or None.
+    """Return the open question of a run, or None.
 
-    If it waits for its children, it is what the first of the runs below it asks.
+    If the run waits for its children, it is the first question of the runs below it.
     """
     own = pending(run)
     if own is not None or not run.details.get("waits_for_children"):
@@ -34,14 +34,15 @@ def open_question(runs: AuthorizedClient, run: Run) -> PendingInterrupt | None:
 
 
 def question_key(run_id: str, waiting: PendingInterrupt) -> str:
-    """Return the name of a question among those of a run and of the runs below it."""
+    """Return a question's name, unique in a run and the runs below."""
     return waiting.id if waiting.run_id == run_id else f"{waiting.run_id}/{waiting.id}"
 
 
 def question_facts(run_id: str, waiting: PendingInterrupt) -> dict[str, Any]:
-    """Return what a run asks a person, as JSON data, and in which form an answer is expected.
+    """Return a question as JSON data.
 
-    A question of a run below it has the id of that run.
+    It includes the expected form of the answer. A question of a run below it has the id of that
+    run.
     """
     facts: dict[str, Any] = {"id": waiting.id, "kind": waiting.kind, "text": waiting.question}
     if waiting.run_id != run_id:

@@ -18,10 +18,10 @@ from perdure.worker.web.connections import BoundedConnection
 
 
 class StreamCloser:
-    """An app that ends its streams on shutdown and lets other responses finish.
+    """An app that ends its streams on shutdown.
 
-    A stream ends with a complete response, so the client sees no error. It reconnects where it
-    stopped, and reaches another server or the next one.
+    Other responses finish. A stream ends with a complete response, so the client sees no error. It
+    reconnects where it stopped, and reaches another server or the next one.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -29,11 +29,11 @@ class StreamCloser:
         self._leaving = asyncio.Event()
 
     def leave(self) -> None:
-        """End all open event streams, because the HTTP server shuts down."""
+        """End all open streams: the HTTP server shuts down."""
         self._leaving.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the ASGI app for one request; if it streams, end the stream on shutdown."""
+        """Run the app for a request, and end its stream on shutdown."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -94,7 +94,7 @@ def serve(
 
 
 class WebServer(uvicorn.Server):
-    """Uvicorn's server with the shutdown behaviour of Perdure's other processes.
+    """Uvicorn's server with the shutdown of Perdure's other processes.
 
     After a signal to stop, it ends with exit code 0.
     """
@@ -125,9 +125,9 @@ class WebServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM in the block by shutting the HTTP server down.
+        """Shut the HTTP server down on SIGINT and SIGTERM.
 
-        Uvicorn's own version sends itself the signal again at the end, and so dies by it.
+        Uvicorn's version sends itself the signal again at the end, and so dies by it.
         """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.handle_exit)

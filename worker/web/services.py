@@ -23,7 +23,7 @@ def _no_caller(request: Request) -> Caller:
 
 @dataclass(frozen=True)
 class Services:
-    """What the routes of one app, or of one router, serve requests with.
+    """The services of the routes of an app or router.
 
     Attributes:
         hub: The event hub from which streams read.
@@ -41,7 +41,10 @@ class Services:
 
 
 def services_of(request: Request) -> Services:
-    """Return the services of a request's route, or those of its app if apps share the route."""
+    """Return the services of a request's route.
+
+    If apps share the route, they are the services of the app.
+    """
     services = getattr(request.scope.get("route"), "services", None) or request.app.state.services
     assert isinstance(services, Services)
     return services
@@ -57,9 +60,9 @@ RouteServices = Annotated[Services, Depends(_services)]
 
 
 def authorize(request: Request) -> None:
-    """Make the client of a request's caller, which a route's function takes as ``Runs``.
+    """Make the client of a request's caller.
 
-    It is a dependency of every route that has a caller.
+    A route's function takes it as ``Runs``. It is a dependency of every route that has a caller.
 
     Raises:
         Unknown: The caller is not known.

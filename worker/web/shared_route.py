@@ -1,4 +1,7 @@
-"""Routes that are made once per process, and that build schemas only for an OpenAPI document."""
+"""Routes made once per process, with schemas on demand.
+
+Only an OpenAPI document needs the schemas.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +47,12 @@ class SharedRoute(APIRoute):
 
     @cached_property
     def response_field(self) -> Any:  # type: ignore[override]
-        """The schema of the HTTP response, for the OpenAPI document."""
+        """The schema of the HTTP response, for OpenAPI."""
         return self._documented.response_field
 
     @cached_property
     def response_fields(self) -> Any:  # type: ignore[override]
-        """The schemas of the other HTTP responses by status, for the OpenAPI document."""
+        """The other responses' schemas by status, for OpenAPI."""
         return self._documented.response_fields
 
     @cached_property
@@ -59,7 +62,7 @@ class SharedRoute(APIRoute):
     def under(
         self, prefix: str, dependencies: Sequence[Depends], services: Services | None
     ) -> Self:
-        """Return this route under a path, with dependencies that run before its own."""
+        """Return this route under a path, with dependencies before its own."""
         options = self._all_options()
         options["dependencies"] = [*dependencies, *self.dependencies]
         route = type(self)(prefix + self.path, self.endpoint, **options)
@@ -80,7 +83,7 @@ def routes_under(
     *routers: APIRouter,
     services: Services | None = None,
 ) -> list[SharedRoute]:
-    """Return the routes of routers under a path, with dependencies that run before their own."""
+    """Return routers' routes under a path, with dependencies before their own."""
     routes = []
     for router in routers:
         for route in router.routes:

@@ -12,21 +12,22 @@ from perdure.worker.client.remote.runs import RemoteBulk, RemoteControl, RemoteS
 class RemoteClient(
     RemoteSubmitter, RemoteControl, RemoteEvents, RemoteBulk, RemoteFleet, RemoteNotes
 ):
-    """Client of the runs of a server with the HTTP API (``perdure server``).
+    """Client of a server with the HTTP API (``perdure server``).
 
     It has the methods of ``Client``. They differ in these points:
 
-    - The token says who calls, so ``submitted_by``, ``requested_by`` and ``by`` are refused.
+    - The token identifies the caller, so ``submitted_by``, ``requested_by`` and ``by`` are refused.
     - Runs of other owners are not found, unless the token's scopes include ``admin``.
     - ``on_end`` is refused.
-    - ``ids_beginning``, and ``status_counts`` of a caller's own runs, read the newest 1,000 runs.
+    - ``ids_beginning``, and ``status_counts`` of a caller's runs, read the newest 1,000 runs.
     - ``look`` is an approximate number.
     - ``events`` reconnects if the connection is cut, and yields each event exactly once.
     - ``doctor`` checks the process of the HTTP API.
 
-    A call that cannot reach the server is retried for about a second. A read or ``submit`` that got
-    no answer is retried too. For other calls StoreUnavailable says that they may have been done.
-    After that, send an answer again with ``interrupt``, so that it cannot answer another question.
+    A call that cannot reach the server is retried for about a second. A read or ``submit`` without
+    an answer is retried too. For other calls, StoreUnavailable says that they may have been carried
+    out. After that, send an answer again with ``interrupt``, so that it cannot answer another
+    question.
 
     Args:
         url: URL of the server, ``https://runs.example.org``. If it has a path, it is the URL of

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 #: Path of the API on the server of the dashboard.
 API = "/api/v1"
-#: What a header can carry.
+#: Characters that a header can carry.
 TOKEN = re.compile(r"[!-~]+")
 
 
 def read(url: str) -> HttpAddress:
-    """Parse the URL of an HTTP API and return its address.
+    """Parse the URL of an HTTP API into its address.
 
     Raises:
         InvalidSettings: The URL cannot be that of an HTTP API.
@@ -48,9 +48,9 @@ def read(url: str) -> HttpAddress:
 
 
 def headers(address: HttpAddress, token: str | None) -> dict[str, str]:
-    """Return the HTTP headers with an access token that a remote client sends with each request.
+    """Return the HTTP headers that carry an access token.
 
-    Without a token there are none.
+    A remote client sends them with each request. Without a token they are empty.
 
     Raises:
         InvalidSettings: The token is malformed, or the URL names a user too. The message does not
@@ -72,7 +72,7 @@ def headers(address: HttpAddress, token: str | None) -> dict[str, str]:
 
 
 def not_here(**given: object) -> None:
-    """Raise InvalidInput if an argument that names the caller is given to a remote client.
+    """Raise InvalidInput if an argument names the caller.
 
     Over HTTP, the access token identifies the caller.
     """
@@ -117,7 +117,7 @@ class RemoteConnection:
         self._http.close()
 
     def _ask(self, path: str, **params: str | int | list[str] | None) -> Any:
-        """Send a GET request to the HTTP API and return the JSON of its response."""
+        """Send a GET request and return the JSON of its response."""
         return self._sent("GET", path, params=params).json()
 
     def _tell(
@@ -129,7 +129,7 @@ class RemoteConnection:
         repeat: bool = False,
         **headers: str | None,
     ) -> Any:
-        """Send a request that changes something to the HTTP API, and return its JSON answer.
+        """Send a request that changes something. Return its JSON answer.
 
         Args:
             repeat: Whether the request may be sent again without an answer, because the server
@@ -189,7 +189,9 @@ class RemoteConnection:
 
 
 def path_of(run_id: str, *more: str) -> str:
-    """Return the HTTP API's path of a run, or of something that belongs to the run.
+    """Return a run's path in the HTTP API.
+
+    Further parts are names of things that belong to the run.
 
     Raises:
         RunNotFound: No run can have this id.

@@ -42,7 +42,10 @@ T = TypeVar("T", Event, StreamItem)
 
 @dataclass(frozen=True)
 class StreamRoute(Generic[T]):
-    """A route of the HTTP API with a stream of a run: the last word of its path, and its items."""
+    """A stream of a run in the HTTP API.
+
+    It has the last word of its path, and the parser of its items.
+    """
 
     name: str
     read: Callable[[dict[str, Any]], T]
@@ -58,7 +61,7 @@ class RemoteEvents(RemoteReads, RunResults):
         return self._run_when(run_id, rests, validation.timeout(timeout))
 
     def _find_flows(self) -> None:
-        from perdure.worker.flow_registration import find_flows  # It loads flows: reads need none.
+        from perdure.worker.flow_registration import find_flows  # Loads flows: reads need none.
 
         find_flows(current())
 
@@ -131,12 +134,12 @@ class RemoteEvents(RemoteReads, RunResults):
         until: float | None,
         follow: bool = True,
     ) -> Iterator[T]:
-        """Yield a stream of a run from the HTTP API, and reconnect when a connection ends early.
+        """Yield a run's stream, and reconnect when a connection ends.
 
         It stops when the run has ended or was deleted, or at the time ``until`` (monotonic).
 
         Args:
-            follow: False: it stops after what is stored.
+            follow: If False, it stops after the stored items.
 
         Raises:
             StoreUnavailable: The server was unreachable for ``PATIENCE_SECONDS``.
@@ -168,9 +171,10 @@ class RemoteEvents(RemoteReads, RunResults):
         until: float | None,
         follow: bool,
     ) -> Iterator[T | None]:
-        """Yield the items of a run that one HTTP stream brings, then None if there are no more.
+        """Yield the items of one HTTP stream, then None.
 
-        It ends without None if the server closes the stream early, for example when it shuts down.
+        None means that there are no more items. It ends without None if the server closes the
+        stream early, for example when it shuts down.
 
         Raises:
             StoreUnavailable: The server is unreachable, or the connection was cut.

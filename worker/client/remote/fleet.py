@@ -21,7 +21,7 @@ PAGE = 1000
 
 
 class RemoteFleet(RemoteConnection, ClientApi):
-    """Reads inbox, flows, workers, queues and findings, and pauses flows."""
+    """Reads inbox, flows, workers, queues and findings; pauses flows."""
 
     def inbox(
         self,

@@ -1,4 +1,4 @@
-"""The notifications over HTTP: what waits for delivery, and what is dead."""
+"""Waiting and dead notifications over HTTP."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ class RemoteNotifications:
         self._ask, self._tell = client._ask, client._tell
 
     def dead(self, limit: int = 50) -> list[Notification]:
-        """Return the newest dead notifications: those whose delivery was given up."""
+        """Return the newest dead notifications: their delivery was given up."""
         return self._listed(limit, None)
 
     def waiting(self, limit: int = 50) -> list[Notification]:
-        """Return notifications that are still to be delivered, the next ones first."""
+        """Return notifications that wait for delivery, next ones first."""
         return self._listed(limit, "false")
 
     def get(self, notification_id: str) -> Notification | None:
-        """Return a notification that waits or is dead, or None: it was delivered, or never was."""
+        """Return a waiting or dead notification, or None if it is neither."""
         try:
             return Notification.from_dict(self._ask(_path(notification_id)))
         except NotificationNotFound:
             return None
 
     def send_again(self, notification_ids: Sequence[str]) -> None:
-        """Make notifications due now, whether they are dead or wait for their next attempt.
+        """Make dead or waiting notifications due now.
 
         Raises:
-            NotificationNotFound: One of them neither waits nor is dead. The others are due.
+            NotificationNotFound: A notification neither waits nor is dead. The others are due.
         """
         _each(notification_ids, lambda path: self._tell("POST", f"{path}/send"))
 
@@ -51,12 +51,12 @@ class RemoteNotifications:
         """Delete dead notifications.
 
         Raises:
-            NotificationNotFound: One of them is not dead. The others are deleted.
+            NotificationNotFound: A notification is not dead. The others are deleted.
         """
         _each(notification_ids, lambda path: self._tell("DELETE", path))
 
     def try_rule(self, rule: str) -> Notification:
-        """Make a notification of the type ``test`` for a rule, due now, and return it.
+        """Make a ``test`` notification for a rule, due now.
 
         Raises:
             NotificationNotFound: No worker has ever had a rule of this name.

@@ -1,4 +1,4 @@
-"""The problem details (RFC 9457) of the HTTP API as the exceptions of ``Client``."""
+"""The HTTP API's problem details (RFC 9457) as exceptions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AWAY = (502, 503, 504)
 
 
 def raise_problem(answer: httpx2.Response, place: str) -> NoReturn:
-    """Raise the error that an unsuccessful response of the HTTP API reports.
+    """Raise the error that an unsuccessful response reports.
 
     Args:
         answer: The response.

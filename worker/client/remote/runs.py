@@ -360,9 +360,10 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
 
 
 def _told(when: When | None, what: str) -> str | float | None:
-    """Return the start time or deadline of a submission in the form that the HTTP API expects.
+    """Return a start time or deadline for the HTTP API.
 
-    A moment stays a moment and a duration a duration, because an idempotency key tells them apart.
+    A moment stays a moment and a duration stays a duration, because they are different content for
+    an idempotency key.
     """
     if when is None:
         return None
@@ -531,7 +532,7 @@ def _done(told: list[dict[str, Any]]) -> list[Done]:
 
 
 def _check_no_callback(on_end: object) -> None:
-    """Raise InvalidInput if a submission over HTTP names a callback."""
+    """Raise InvalidInput if an HTTP submission has a callback."""
     if on_end is not None:
         raise InvalidInput(
             "on_end cannot be passed over HTTP, because it names a task of an app; "

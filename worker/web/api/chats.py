@@ -88,7 +88,7 @@ async def chat_with_ai_sdk(
         again = [body.trigger, body.message_id, body.inputs]
         key = key_of("ai-sdk", name, body.id, said, again)
         if is_anew and body.message_id is None:
-            key = None  # Nothing tells a second wish from a request that is sent again.
+            key = None  # A second wish looks like a request that is sent again.
     found = await run_in_threadpool(respond, runs, name, body.id, said, key, body.inputs, is_anew)
     run_id, after, calls = found
     source = TextSource(runs, run_id, after)

@@ -39,7 +39,7 @@ MEDIA_TYPE = "text/event-stream"
 #: Seconds between two comments on a silent stream. Proxies close a silent connection after a minute
 #: or more.
 HEARTBEAT_SECONDS = 15
-#: Seconds for a client to read what was sent. A slower client is disconnected and may reconnect.
+#: Seconds for a client to read the sent bytes. A slower client is disconnected and may reconnect.
 SEND_SECONDS = 30.0
 #: Seconds that one stream lasts. After that the client has to authenticate again.
 MAX_STREAM_SECONDS = 900.0
@@ -58,7 +58,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         "does not reconnect."
     },
 }
-#: Those of a stream that is never a list.
+#: Responses of a stream that is never a list.
 STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
     **RESPONSES,
     200: {

@@ -1,4 +1,4 @@
-"""Request bodies and parameters of the API, as OpenAPI describes them.
+"""Request bodies and parameters of the API, for OpenAPI.
 
 The base class of the responses and the problem of an error are here too.
 """

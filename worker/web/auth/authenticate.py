@@ -1,4 +1,4 @@
-"""Callers with their scopes, and the authentication of requests that names them.
+"""Callers, their scopes, and the authentication of requests.
 
 A request is authenticated by token, by the dashboard's cookie, or by loopback.
 """
@@ -41,7 +41,7 @@ class Caller:
 
     Attributes:
         name: Owner of the runs that the caller submits and may see.
-        scopes: What the caller may do.
+        scopes: Permissions of the caller.
     """
 
     name: str
@@ -49,16 +49,16 @@ class Caller:
 
     @property
     def is_admin(self) -> bool:
-        """Whether the HTTP caller may do everything, on the runs of all owners."""
+        """Whether the caller may do everything, on all runs."""
         return Scope.ADMIN in self.scopes
 
     @property
     def sees_only(self) -> str | None:
-        """The owner whose runs the HTTP caller may see, or None for the runs of all owners."""
+        """The owner whose runs the caller may see, or None for all owners."""
         return self.limited_to(Scope.READ)
 
     def limited_to(self, scope: Scope) -> str | None:
-        """Return the owner on whose runs the HTTP caller may use a permission scope.
+        """Return the owner to whose runs a scope is limited.
 
         Returns:
             The caller's name, or None if the scope holds for the runs of all owners.
@@ -66,15 +66,15 @@ class Caller:
         return None if self.is_admin or WIDER.get(scope) in self.scopes else self.name
 
     def may(self, scope: Scope) -> bool:
-        """Return whether the HTTP caller has a permission scope. An admin has all of them."""
+        """Return whether the caller has a scope. An admin has all scopes."""
         return self.is_admin or scope in self.scopes or WIDER.get(scope) in self.scopes
 
     def may_with(self, scope: Scope, owner: str | None) -> bool:
-        """Return whether the HTTP caller may use a permission scope on the runs of an owner."""
+        """Return whether the caller has a scope for an owner's runs."""
         return self.may(scope) and self.limited_to(scope) in (None, owner)
 
     def require(self, scope: Scope) -> None:
-        """Raise Forbidden unless the HTTP caller has the permission scope."""
+        """Raise Forbidden unless the caller has the scope."""
         if not self.may(scope):
             raise Forbidden(
                 f"{self.name} may not do this: it requires the scope {scope.value!r}, "
@@ -100,7 +100,7 @@ COOKIE_NAME, SECURE_COOKIE_NAME = "perdure", "__Host-perdure"
 
 
 class Authenticator:
-    """The authentication of requests, and the browser sessions of the dashboard.
+    """The authentication of requests, and the dashboard's browser sessions.
 
     Args:
         identify: Returns the caller of a request by other means than tokens. It raises Unknown.
@@ -121,9 +121,10 @@ class Authenticator:
         self._clock = clock
 
     def caller(self, request: Request) -> Caller:
-        """Return the caller of an HTTP request, by its token, its session cookie or loopback.
+        """Return the caller of an HTTP request.
 
-        It reads from the store, so call it in a thread.
+        The token, the session cookie or loopback identifies the caller. It reads from the store, so
+        call it in a thread.
 
         Raises:
             Unknown: The request has no valid token and no valid session.
@@ -148,13 +149,13 @@ class Authenticator:
         )
 
     def is_open(self, request: Request) -> bool:
-        """Return whether an HTTP request may do everything without a token.
+        """Return whether a request may do everything without a token.
 
-        It may if no token exists and it comes from this machine.
+        This is so if no token exists and the request comes from this machine.
 
         Raises:
-            Forbidden: It names another host. A malicious page may have led a browser here (DNS
-                rebinding).
+            Forbidden: The request names another host. A malicious page may have led a browser here
+                (DNS rebinding).
         """
         if not self._open_on_loopback or not is_this_machine(request) or self.tokens.any():
             return False
@@ -166,11 +167,11 @@ class Authenticator:
         return True
 
     async def guard(self, request: Request) -> None:
-        """Refuse HTTP requests that a page of another site made a browser send.
+        """Refuse requests that another site made a browser send.
 
         A browser never adds a bearer token by itself, so a request with one needs no further check.
         Any other request that changes something must not come from another site. If a browser may
-        have sent it, it must also carry the CSRF token that only our own pages know. The cookie's
+        have sent it, it must also carry the CSRF token that only our pages have. The cookie's
         ``SameSite`` attribute is a third protection.
 
         Raises:
@@ -203,9 +204,10 @@ class Authenticator:
         return None if session is None else self._sessions.csrf(session)
 
     def prepare_page(self, request: Request) -> None:
-        """Prepare the state of a request for a dashboard page: ``csrf`` and ``signed_in``.
+        """Prepare a request's state for a dashboard page.
 
-        ``csrf`` is the token for the page's forms. A browser without a session gets a new one.
+        It sets ``csrf``, the token for the page's forms, and ``signed_in``. A browser without a
+        session gets a new one.
         """
         session = self.session(request)
         if session is None:
@@ -253,10 +255,10 @@ class Authenticator:
         return True
 
     def sign_in_once(self, request: Request, code: str) -> bool:
-        """Sign a dashboard user in with the code of a notification's link, which is then used up.
+        """Sign a user in with a link's one-time code.
 
-        A worker's login writes such codes, for a token of its choice. So the token itself has to
-        have the right, which only an admin gives.
+        The code in a notification's link is used up then. A worker's login writes such codes, for a
+        token of its choice. So the token itself has to have the right, which only an admin gives.
 
         Returns:
             Whether the code and its token are valid. If not, no session begins.
@@ -284,7 +286,7 @@ class Authenticator:
 
     @property
     def _sessions(self) -> WebSessions:
-        """The reader and writer of session cookies, with the current signing key.
+        """The codec of session cookies, with the current signing key.
 
         The key is read each time. After it was replaced, all cookies are invalid on every server.
         """
@@ -300,7 +302,7 @@ class Authenticator:
 
 
 async def authenticator_of(request: Request) -> Authenticator:
-    """Return the authenticator of the app that serves an HTTP request."""
+    """Return the authenticator of a request's app."""
     authenticator = request.app.state.authenticator
     assert isinstance(authenticator, Authenticator)
     return authenticator
@@ -311,7 +313,7 @@ AppAuthenticator = Annotated[Authenticator, Depends(authenticator_of)]
 
 
 async def guard(request: Request, authenticator: AppAuthenticator) -> None:
-    """Refuse an HTTP request that a page of another site made a browser send.
+    """Refuse a request that another site made a browser send.
 
     It is a dependency of all routes of the app.
     """
@@ -319,7 +321,7 @@ async def guard(request: Request, authenticator: AppAuthenticator) -> None:
 
 
 def prepare_page(request: Request, authenticator: AppAuthenticator) -> None:
-    """Prepare the state of an HTTP request for a dashboard page.
+    """Prepare a request's state for a dashboard page.
 
     It is a dependency of all pages.
     """
@@ -327,7 +329,7 @@ def prepare_page(request: Request, authenticator: AppAuthenticator) -> None:
 
 
 def bearer(request: Request) -> str | None:
-    """Return the bearer token of an HTTP request, valid or not.
+    """Return a request's bearer token, valid or not.
 
     Other schemes in the header ``Authorization`` are ignored: a proxy may use them for itself.
 

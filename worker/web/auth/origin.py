@@ -24,7 +24,7 @@ PROXY_HEADERS = (
 
 
 def is_from_elsewhere(request: HTTPConnection) -> bool:
-    """Return whether a page of another site made a browser send this HTTP request.
+    """Return whether another site made a browser send a request.
 
     A browser states it in ``Sec-Fetch-Site``, which no page can set. Old browsers, and browsers
     that use plain http to another machine, do not send it. Then ``Origin`` names the page's host. A
@@ -41,10 +41,11 @@ def is_from_elsewhere(request: HTTPConnection) -> bool:
 
 
 def is_from_browser(request: HTTPConnection) -> bool:
-    """Return whether a browser may have sent this HTTP request, perhaps for another site.
+    """Return whether a browser may have sent this request.
 
-    ``Sec-Fetch-Mode: cors`` alone does not say so: ``fetch`` of Node sends it with every request.
-    A browser also sends ``Sec-Fetch-Site`` or ``Origin`` with such a request.
+    It may have been sent for another site. ``Sec-Fetch-Mode: cors`` alone does not prove it:
+    ``fetch`` of Node sends it with every request. A browser also sends ``Sec-Fetch-Site`` or
+    ``Origin`` with such a request.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return (
@@ -57,7 +58,7 @@ def is_from_browser(request: HTTPConnection) -> bool:
 
 
 def is_this_machine(request: HTTPConnection) -> bool:
-    """Return whether an HTTP request came over loopback, and not through a proxy."""
+    """Return whether a request came over loopback, and not through a proxy."""
     server = request.scope.get("server")
     return (
         server is not None
@@ -67,7 +68,7 @@ def is_this_machine(request: HTTPConnection) -> bool:
 
 
 def names_this_machine(request: HTTPConnection) -> bool:
-    """Return whether the ``Host`` header of a request names this machine itself.
+    """Return whether a ``Host`` header names this machine.
 
     Any other name may belong to an attacker and resolve to this machine (DNS rebinding). To a
     browser, the attacker's page would then have the same origin as ours.

@@ -1,7 +1,7 @@
-"""The client as a caller may use it, and ``Runs``, which gives it to a route.
+"""The client limited to a caller's rights, and ``Runs``.
 
-A route takes it as a parameter: ``def get(run_id: str, runs: Runs)``. It must have the dependency
-``perdure.worker.web.services.authorize``, which makes the client.
+``Runs`` gives the client to a route as a parameter: ``def get(run_id: str, runs: Runs)``. The route
+must have the dependency ``perdure.worker.web.services.authorize``, which makes the client.
 
 Scopes and owners are enforced here and nowhere else.
 """
@@ -50,19 +50,19 @@ from perdure.worker.store.lookups import is_there
 from perdure.worker.store.notifications import NotificationRecords
 from perdure.worker.web.auth.authenticate import Caller, Forbidden, Scope
 
-#: Runs that are looked at for one page at most (``python -m benchmarks search``). So the cost of a
-#: page does not depend on how many runs exist or how few of them match.
+#: Maximum number of runs to read for one page (``python -m benchmarks search``). So the cost of a
+#: page does not depend on the number of runs, or of matching runs.
 RUNS_READ_PER_PAGE = 1500
-#: Runs that are looked at, at most, to find all that match a query.
+#: Maximum number of runs to read to find all that match a query.
 RUNS_READ_FOR_ALL = 15_000
 #: Largest page size that a request may ask for.
 MAX_PAGE_SIZE = 1000
 
 
 class AuthorizedClient:
-    """A client that does only what its caller may do.
+    """A client limited to the rights of its caller.
 
-    Every method raises these, in addition to what Client raises.
+    Every method raises these errors, in addition to the errors of Client.
 
     Raises:
         Forbidden: The caller lacks the scope.
@@ -76,15 +76,16 @@ class AuthorizedClient:
     # read
 
     def metrics(self, accept: str = "") -> tuple[bytes, str]:
-        """Return the metrics for Prometheus, over the runs of all owners, and their content type.
+        """Return the metrics for Prometheus and their content type.
 
-        They name flows but no runs. For ``accept`` see perdure.worker.metrics.
+        They cover the runs of all owners. They name flows but no runs. For ``accept`` see
+        perdure.worker.metrics.
         """
         self.caller.require(Scope.READ)
         return exposition(self.client, accept)
 
     def get(self, run_id: str) -> Run:
-        """Return the current state of a run that the HTTP caller may see."""
+        """Return the current state of a run."""
         self._owned(run_id, Scope.READ)
         return self.client.get(run_id)
 
@@ -100,7 +101,7 @@ class AuthorizedClient:
         thread_id: str | None = None,
         query: str | None = None,
     ) -> Page:
-        """Return a page of the runs that the HTTP caller may see.
+        """Return a page of the caller's visible runs.
 
         It may hold fewer than ``limit`` runs and yet have a cursor.
         """
@@ -125,43 +126,52 @@ class AuthorizedClient:
     def error_groups(
         self, flow: str | None = None, query: str | None = None, look: int | None = None
     ) -> ErrorGroups:
-        """Return the errored runs that the HTTP caller may see, in groups of equal failures."""
+        """Return the caller's visible errored runs, grouped by equal failure."""
         self.caller.require(Scope.READ)
         return self.client.error_groups(
             flow, query=query, look=look, submitted_by=self.caller.sees_only
         )
 
     def status_counts(self) -> dict[str, int]:
-        """Return how many runs of each status the HTTP caller may see."""
+        """Return the number of visible runs per status."""
         self.caller.require(Scope.READ)
         return self.client.status_counts(self.caller.sees_only)
 
     def waits_for_people(self) -> int:
-        """Return how many runs wait for a person; 0 if the caller sees only runs of their own."""
+        """Return the number of runs that wait for a person.
+
+        It is 0 for a caller who sees only their own runs.
+        """
         self.caller.require(Scope.READ)
         return 0 if self.caller.sees_only else self.client._store.lists.interrupted_count()
 
     def dead_notifications(self) -> int:
-        """Return how many notifications were given up; 0 if the caller may not see them."""
+        """Return the number of dead notifications.
+
+        It is 0 if the caller may not see them.
+        """
         return NotificationRecords(self.client._store).dead_count() if self.caller.is_admin else 0
 
     def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
-        """Return how many runs of all owners ended in each part of the last seconds."""
+        """Return the number of ended runs in each part of the last seconds.
+
+        The runs of all owners count.
+        """
         self._require_read_all()
         return self.client._store.lists.ended_counts(seconds, buckets)
 
     def metric_totals(self) -> Mapping[str, str]:
-        """Return the totals of the workers' metrics over the runs of all owners, by field."""
+        """Return the totals of the workers' metrics for all owners, by field."""
         self._require_read_all()
         return self.client._store.figures.look().rounds
 
     def metric_history(self, span: str) -> MetricHistory:
-        """Return the figures of the rounds of all owners over a span of time."""
+        """Return the figures of all owners' rounds over a span of time."""
         self._require_read_all()
         return self.client._store.figures.history(span)
 
     def several(self, run_ids: Iterable[str]) -> list[Run]:
-        """Return the runs with these ids that exist and that the HTTP caller may see."""
+        """Return the visible runs among these ids."""
         self.caller.require(Scope.READ)
         found: list[Run] = []
         for run_id in run_ids:
@@ -170,9 +180,9 @@ class AuthorizedClient:
         return found
 
     def all_runs(self, query: str, statuses: Collection[RunStatus], limit: int) -> list[Run]:
-        """Return the runs that match a query and have one of these statuses.
+        """Return the runs that match a query and these statuses.
 
-        At most ``limit`` runs are returned, and 15,000 are looked at.
+        At most ``limit`` runs are returned, and at most 15,000 are read.
         """
         found: list[Run] = []
         cursor: str | None = None
@@ -185,17 +195,17 @@ class AuthorizedClient:
         return found[:limit]
 
     def events(self, run_id: str, after: str | None = None) -> Iterator[Event]:
-        """Return the events that a run has so far, if the HTTP caller may see the run."""
+        """Return the stored events of a run."""
         self._owned(run_id, Scope.READ)
         return self.client.events(run_id, after, follow=False)
 
     def read_stream(self, run_id: str, reader: StreamReader) -> list[StreamItem]:
-        """Return what a run's stream has so far, if the HTTP caller may see the run."""
+        """Return the unread items of a run's stream."""
         self._owned(run_id, Scope.READ)
         return read_stream(self.client, run_id, reader)
 
     def turns(self, run_id: str, start: int = 0) -> list[Turn]:
-        """Return the turns of a run's history from one on, if the HTTP caller may see the run."""
+        """Return the turns of a run's history from one on."""
         self._owned(run_id, Scope.READ)
         return read_turns(self.client, run_id, start)
 
@@ -207,19 +217,19 @@ class AuthorizedClient:
     def stored_events(
         self, run_id: str, after: str | None, limit: int
     ) -> list[tuple[str, dict[str, str]]]:
-        """Return stored entries of the run's event stream after an event, oldest first."""
+        """Return stored event entries after an event, oldest first."""
         self._owned(run_id, Scope.READ)
         return self.client._store.events.read(run_id, after, count=limit)
 
     def run_of_topic(self, topic: str) -> str | None:
-        """Return the run that holds a topic of the HTTP caller's, or None."""
+        """Return the run that holds the caller's topic, or None."""
         self.caller.require(Scope.READ)
         return self.client._store.signals.run_of_topic(self._own(topic))
 
     def latest_events(
         self, run_id: str, limit: int = 100, before: str | None = None
     ) -> list[Event]:
-        """Return the newest events of a run, if the HTTP caller may see the run."""
+        """Return the newest events of a run."""
         self._owned(run_id, Scope.READ)
         return self.client.latest_events(run_id, limit, before)
 
@@ -229,7 +239,7 @@ class AuthorizedClient:
         return self.client.transcript(run_id)
 
     def children(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
-        """Return one page of the runs that a run has started."""
+        """Return one page of a run's children."""
         self._owned(run_id, Scope.READ)
         return self.client.children(run_id, limit, cursor)
 
@@ -239,22 +249,22 @@ class AuthorizedClient:
         return self.client.tree(run_id, depth, width)
 
     def unread(self, run_id: str) -> dict[str, int]:
-        """Return how many signals of each name the run has not used yet."""
+        """Return the number of unread signals per name."""
         self._owned(run_id, Scope.READ)
         return self.client.unread(run_id)
 
     def values(self, run_id: str) -> dict[str, Any]:
-        """Return the values that the run's rounds have returned so far."""
+        """Return the values that the run's rounds returned."""
         self._owned(run_id, Scope.READ)
         return self.client.values(run_id)
 
     def value(self, run_id: str, name: str) -> Any:
-        """Return one of the values that the run's rounds have returned."""
+        """Return one value that the run's rounds returned."""
         self._owned(run_id, Scope.READ)
         return self.client.value(run_id, name)
 
     def artifacts(self, run_id: str) -> dict[str, int]:
-        """Return the sizes of the run's artifacts in bytes, by name."""
+        """Return the sizes (bytes) of a run's artifacts by name."""
         self._owned(run_id, Scope.READ)
         return self.client.artifacts(run_id)
 
@@ -264,7 +274,7 @@ class AuthorizedClient:
         return self.client.artifact(run_id, name)
 
     def files(self, run_id: str) -> list[FileReference]:
-        """Return the names, media types and sizes of a run's files."""
+        """Return references to a run's files: name, type and size."""
         self._owned(run_id, Scope.READ)
         return self.client.files(run_id)
 
@@ -280,7 +290,7 @@ class AuthorizedClient:
         return self.client.file(run_id, name)
 
     def prompt(self, run_id: str, step: int) -> PromptOfRound:
-        """Return what a round of the run sent to its model, or what its next would send."""
+        """Return the prompt of a committed or next round."""
         self._owned(run_id, Scope.READ)
         return self.client.prompt(run_id, step)
 
@@ -290,9 +300,9 @@ class AuthorizedClient:
         return self.client.why(run_id)
 
     def inbox(self, limit: int = 50, cursor: str | None = None, below: str | None = None) -> Inbox:
-        """Return the runs that wait for a person, as far as the HTTP caller may see them.
+        """Return the visible runs that wait for a person.
 
-        With ``below``, only those below this run.
+        With ``below``, only runs below this run.
         """
         self.caller.require(Scope.READ)
         if below is not None:
@@ -300,15 +310,15 @@ class AuthorizedClient:
         return self.client.inbox(limit, cursor, self.caller.sees_only, below)
 
     def stuck(self, limit: int = 50) -> list[Verdict]:
-        """Return for each run that makes no progress the reason, with its remedy.
+        """Return a verdict for each visible stuck run.
 
-        Runs that wait on purpose, and runs that the HTTP caller may not see, are left out.
+        A verdict has the reason and the remedy. Runs that wait on purpose are not stuck.
         """
         self.caller.require(Scope.READ)
         return self.client.stuck(limit, self.caller.sees_only)
 
     def titles(self, run_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Return the title and the flow of several runs, read in one exchange.
+        """Return titles and flows of several runs in one exchange.
 
         Runs that do not exist, cannot be read, or that the HTTP caller may not see, are left out.
         """
@@ -337,7 +347,7 @@ class AuthorizedClient:
         return self.client.workers()
 
     def flows(self) -> dict[str, FlowInfo]:
-        """Return the flows that this server or a live worker knows."""
+        """Return the flows known to this server or a worker."""
         self.caller.require(Scope.READ)
         return self.client.flows()
 
@@ -347,17 +357,17 @@ class AuthorizedClient:
         return self.client.paused_flows()
 
     def saved_filters(self) -> dict[str, str]:
-        """Return the HTTP caller's saved filters for the dashboard's table of runs."""
+        """Return the caller's saved filters of the runs table."""
         self.caller.require(Scope.READ)
         return SavedFilters(self.client, self.caller.name).all()
 
     def save_filter(self, name: str, query: str) -> None:
-        """Save a filter for the dashboard's table of runs under a name."""
+        """Save a filter of the runs table under a name."""
         self.caller.require(Scope.READ)
         SavedFilters(self.client, self.caller.name).save(name, query)
 
     def forget_filter(self, name: str) -> None:
-        """Delete a saved filter for the dashboard's table of runs."""
+        """Delete a saved filter of the runs table."""
         self.caller.require(Scope.READ)
         SavedFilters(self.client, self.caller.name).forget(name)
 
@@ -372,8 +382,8 @@ class AuthorizedClient:
     ) -> Run:
         """Submit a run that belongs to the HTTP caller.
 
-        The idempotency key and the topic belong to the caller too: they never match those of
-        another owner.
+        The idempotency key and the topic belong to the caller too: they never match another
+        owner's.
 
         Raises:
             RunExists: A run of another owner has the same id.
@@ -388,7 +398,9 @@ class AuthorizedClient:
         )
 
     def fork(self, run: str, at: int, **options: Any) -> Run:
-        """Submit a fork of a run that the HTTP caller may read. It belongs to the caller.
+        """Submit a fork of a run the caller may read.
+
+        The fork belongs to the caller.
 
         Raises:
             RunExists: A run of another owner has the same id.
@@ -426,7 +438,7 @@ class AuthorizedClient:
         budgets: Mapping[str, float] | None = None,
         files: Sequence[File] = (),
     ) -> SentMessage:
-        """Send a message to a thread of the HTTP caller's. Its runs belong to the caller."""
+        """Send a message to the caller's thread. Its runs belong to the caller."""
         self.caller.require(Scope.SUBMIT)
         name = self.caller.name
         return self.client._send(
@@ -444,11 +456,13 @@ class AuthorizedClient:
         key: str,
         files: Sequence[File] = (),
     ) -> SentMessage:
-        """Send a message to a chat of the HTTP caller's: to the run that works, or to a new one.
+        """Send a message to the caller's chat.
+
+        A working run of the chat gets it. Otherwise a new run begins.
 
         Raises:
             Taken: The run of the chat waits for a person, or is of another flow.
-            UnsupportedPart: It has files, and a run works, which hears texts only.
+            UnsupportedPart: It has files, and a working run accepts texts only.
         """
         self.caller.require(Scope.SUBMIT)
         name = self.caller.name
@@ -458,19 +472,22 @@ class AuthorizedClient:
         )  # fmt: skip
 
     def conversation(self, thread: str) -> list[ThreadMessage]:
-        """Return the messages of a thread of the HTTP caller's."""
+        """Return the messages of the caller's thread."""
         self.caller.require(Scope.READ)
         return self.client._conversation(topic_of(thread, self.caller.name))
 
     def retry(self, run_id: str, children: bool = True) -> Run:
-        """Retry an errored run that the HTTP caller may see, and its children that errored."""
+        """Retry an errored run and its errored children."""
         self._owned(run_id, Scope.SUBMIT)
         return self.client.retry(run_id, children)
 
     def retry_many(
         self, flow: str | None = None, query: str | None = None, limit: int | None = None
     ) -> list[Done]:
-        """Retry all errored runs that the HTTP caller may see, or those of one flow or query."""
+        """Retry all errored runs within the caller's rights.
+
+        A flow or a query narrows them.
+        """
         self.caller.require(Scope.SUBMIT)
         return self.client.retry_many(flow, self.caller.limited_to(Scope.SUBMIT), query, limit)
 
@@ -483,12 +500,12 @@ class AuthorizedClient:
         add: Mapping[str, float] | None = None,
         interrupt: str | None = None,
     ) -> Run:
-        """Resume a stopped run, or an interrupted one with the HTTP caller's answer."""
+        """Resume a stopped run, or answer an interrupted one."""
         self._owned(run_id, Scope.ANSWER)
         return self.client.resume(run_id, answer, add, interrupt, self.caller.name)
 
     def add(self, run_id: str, amounts: Mapping[str, float]) -> Run:
-        """Add to the limits of a run's budgets, in the HTTP caller's name."""
+        """Add amounts to the limits of a run's budgets."""
         self._owned(run_id, Scope.ANSWER)
         return self.client.add(run_id, by=self.caller.name, **amounts)
 
@@ -501,7 +518,7 @@ class AuthorizedClient:
         reason: str | None = None,
         children: bool = True,
     ) -> StopReceipt:
-        """Stop a run, and record the HTTP caller as the one who asked for it."""
+        """Stop a run in the caller's name."""
         self._owned(run_id, Scope.STOP)
         return self.client.request_stop(run_id, mode, reason, self.caller.name, children)
 
@@ -514,7 +531,10 @@ class AuthorizedClient:
         query: str | None = None,
         limit: int | None = None,
     ) -> list[StopReceipt]:
-        """Stop the live runs of a flow, a status or a query that the HTTP caller may see."""
+        """Stop all live runs within the caller's rights.
+
+        A flow, a status or a query narrows them.
+        """
         self.caller.require(Scope.STOP)
         return self.client.request_stop_many(
             flow,
@@ -532,19 +552,19 @@ class AuthorizedClient:
     def signal(
         self, run_id: str, name: str, payload: Any = None, key: str | None = None
     ) -> SignalReceipt:
-        """Send a signal to a run, in the HTTP caller's name."""
+        """Send a signal to a run in the caller's name."""
         self._owned(run_id, Scope.SIGNAL)
         return self.client.signal(run_id, name, payload, key=key, by=self.caller.name)
 
     def reply(self, run_id: str, number: int, name: str) -> SignalReply:
-        """Return what a run has replied to a signal."""
+        """Return a run's reply to a signal."""
         self._owned(run_id, Scope.SIGNAL)
         return self.client.reply(run_id, number, name)
 
     def signal_topic(
         self, topic: str, name: str, payload: Any, key: str | None, keep: float
     ) -> SignalReceipt:
-        """Send a signal to a topic of the HTTP caller's, in the caller's name."""
+        """Send a signal to the caller's topic, in their name."""
         self.caller.require(Scope.SIGNAL)
         return self.client.signal(
             topic=self._own(topic),
@@ -558,7 +578,7 @@ class AuthorizedClient:
     # admin
 
     def delete(self, run_id: str, tree: bool = False) -> None:
-        """Delete a run that has ended, if the HTTP caller is an admin."""
+        """Delete an ended run, for an admin."""
         self.caller.require(Scope.ADMIN)
         self.client.delete(run_id, tree)
 
@@ -570,7 +590,7 @@ class AuthorizedClient:
         query: str | None = None,
         limit: int | None = None,
     ) -> list[Done]:
-        """Delete the runs of an ended status or of a query, if the HTTP caller is an admin.
+        """Delete the runs of an ended status or a query, for an admin.
 
         ``flow`` and ``older_than`` can limit the deletion to fewer runs.
         """
@@ -578,49 +598,49 @@ class AuthorizedClient:
         return self.client.delete_many(status, flow, older_than, query=query, limit=limit)
 
     def note_namespaces(self, prefix: str, limit: int, after: str | None) -> list[NoteNamespace]:
-        """Return the namespaces that have notes, if the HTTP caller is an admin."""
+        """Return the namespaces that have notes, for an admin."""
         self.caller.require(Scope.ADMIN)
         return self.client.note_namespaces(prefix, limit, after)
 
     def notes(self, namespace: str, words: str, limit: int) -> list[Note]:
-        """Return the notes of a namespace, if the HTTP caller is an admin."""
+        """Return the notes of a namespace, for an admin."""
         self.caller.require(Scope.ADMIN)
         return self.client.notes(namespace, words, limit)
 
     def put_note(self, namespace: str, key: str, text: str, value: Any) -> Note:
-        """Keep a note, if the HTTP caller is an admin."""
+        """Keep a note, for an admin."""
         self.caller.require(Scope.ADMIN)
         return self.client.put_note(namespace, text, key=key, value=value)
 
     def forget_notes(self, namespace: str, key: str | None = None) -> int:
-        """Delete a note, or all of a namespace, if the HTTP caller is an admin."""
+        """Delete a note or a namespace's notes, for an admin."""
         self.caller.require(Scope.ADMIN)
         return self.client.forget_notes(namespace, key)
 
     def pause_flow(self, flow: str, reason: str | None = None) -> bool:
-        """Pause a flow, in the HTTP caller's name, so that no round of its runs starts."""
+        """Pause a flow in the caller's name, so that none of its rounds starts."""
         self.caller.require(Scope.ADMIN)
         return self.client.pause_flow(flow, reason, self.caller.name)
 
     def unpause_flow(self, flow: str) -> int:
-        """Unpause a flow, and return how many runs it had held."""
+        """Unpause a flow and return the number of runs it held."""
         self.caller.require(Scope.ADMIN)
         return self.client.unpause_flow(flow)
 
     def doctor(self) -> list[Finding]:
-        """Return the doctor's findings: what breaks or endangers Perdure's guarantees."""
+        """Return the doctor's findings about broken or endangered guarantees."""
         self.caller.require(Scope.ADMIN)
         return self.client.doctor()
 
     def _own(self, name: str) -> str:
-        """Return the stored name of a key or a topic of the HTTP caller's."""
+        """Return the stored name of the caller's key or topic."""
         return f"{self.caller.name}/{name}"
 
     def _owned(self, run_id: str, scope: Scope) -> None:
-        """Raise an error unless the HTTP caller has the scope for the run.
+        """Raise an error unless the caller has the scope for a run.
 
         A run of another owner is reported as not found, except to callers who may read it. A
-        damaged run is checked as well, since only its owner is read.
+        damaged run is checked as well, because only its owner is read.
         """
         self.caller.require(scope)
         owner = self.caller.limited_to(scope)
@@ -638,7 +658,7 @@ class AuthorizedClient:
         )
 
     def _require_read_all(self) -> None:
-        """Raise Forbidden unless the HTTP caller may read the runs of all owners."""
+        """Raise Forbidden unless the caller may read all runs."""
         if self.caller.sees_only is not None:
             self.caller.require(Scope.READ_ALL)
 

@@ -41,7 +41,7 @@ class SecurityHeaders:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the ASGI app for one request, and add the security headers to the response."""
+        """Run the app for a request, with security headers added."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

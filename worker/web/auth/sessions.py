@@ -33,7 +33,7 @@ class WebSession:
 
     @classmethod
     def new(cls, now: float, token_id: str = "") -> WebSession:
-        """Return a new browser session of the dashboard that begins at the time ``now``."""
+        """Return a new browser session that begins at ``now``."""
         return cls(secrets.token_urlsafe(16), token_id, int(now))
 
 
@@ -53,13 +53,13 @@ class WebSessions:
         )
 
     def signed(self, session: WebSession) -> str:
-        """Return the signed cookie value that holds a browser session of the dashboard."""
+        """Return a browser session as a signed cookie value."""
         text = self._serializer.dumps([session.id, session.token_id, session.begun])
         assert isinstance(text, str)
         return text
 
     def read(self, cookie: str, now: float) -> WebSession | None:
-        """Return the browser session that a signed cookie holds.
+        """Return the browser session in a signed cookie.
 
         Returns:
             None if the session has expired or its signature is not valid.

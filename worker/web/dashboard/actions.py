@@ -21,14 +21,14 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.post("/runs/{run_id}/stop")
 def stop(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
-    """Stop a run, after the current round or at once."""
+    """Stop a run, after its current round or now."""
     receipt = runs.request_stop(run_id, mode_of(filled), _reason(filled))
     return back_from(request, filled, ("runs", run_id), _notice_of(receipt))
 
 
 @router.post("/runs/{run_id}/resume")
 def resume(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
-    """Resume a stopped run, or an unfinished one with more cycles."""
+    """Resume a stopped run, or give an unfinished one cycles."""
     runs.resume(
         run_id,
         add={"cycles": int(filled["cycles"])} if filled.get("cycles", "").isdecimal() else None,
@@ -98,10 +98,10 @@ def unpause(request: Request, name: str, runs: Runs, filled: Filled) -> Response
 
 
 def mode_of(filled: Mapping[str, str]) -> StopMode:
-    """Return the mode of a stop that a form names.
+    """Return the mode of a stop from a form.
 
     Raises:
-        InvalidInput: It names another one.
+        InvalidInput: The form names another mode.
     """
     mode = filled.get("mode", "graceful")
     if mode not in ("graceful", "now"):
@@ -113,7 +113,7 @@ def _payload_of(text: str) -> Any:
     """Return a signal's payload from the text of the form.
 
     Raises:
-        InvalidInput: The text begins like JSON and is none.
+        InvalidInput: The text begins like JSON but is not JSON.
     """
     payload = json_or_text(text)
     if payload is text and text[0] in '[{"':

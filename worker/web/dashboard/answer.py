@@ -1,4 +1,4 @@
-"""Forms that answer the question of a waiting run, and the page of a single question."""
+"""Forms for the questions of runs, and a question's page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get("/runs/{run_id}/answer")
 def ask(request: Request, run_id: str, runs: Runs) -> Response:
-    """Show the question on a page of its own, for links from outside."""
+    """Show the question on a separate page, for outside links."""
     return _page(request, _waiting(runs, run_id), {})
 
 
@@ -28,7 +28,7 @@ def ask(request: Request, run_id: str, runs: Runs) -> Response:
 def answer(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
     """Answer the question.
 
-    An invalid answer shows the form again, with the fault beside what the user entered.
+    An invalid answer shows the form again, with the fault beside the entered text.
 
     Raises:
         Stale: The question was answered in the meantime.
@@ -53,10 +53,10 @@ def answer(request: Request, run_id: str, runs: Runs, filled: Filled) -> Respons
 def answer_of(
     waiting: PendingInterrupt, filled: Mapping[str, str]
 ) -> tuple[Any, dict[str, float] | None]:
-    """Return the answer that a dashboard form gives to a waiting run, and what it adds to budgets.
+    """Return the answer and budget amounts from a form.
 
     Raises:
-        MissingField: No answer was chosen, or the text is not the JSON or number that is needed.
+        MissingField: No answer was chosen, or the text is not the required JSON or number.
     """
     choice, text = filled.get("way", ""), filled.get("text", "").strip()
     match waiting.kind, choice:
@@ -87,9 +87,9 @@ def answer_of(
 
 
 def is_repeat(waiting: PendingInterrupt, filled: Mapping[str, str]) -> bool:
-    """Return whether a person's answer repeats a command that may already have happened.
+    """Return whether an answer repeats a command in doubt.
 
-    Such an answer needs a confirmation.
+    The command may already have happened, so such an answer needs a confirmation.
     """
     return waiting.kind == "in_doubt" and filled.get("way") == "retry"
 
@@ -128,7 +128,7 @@ def _json(text: str, what: str) -> Any:
 
 
 def json_or_text(text: str) -> Any:
-    """Return the JSON value of a text, or the text unchanged if it is not valid JSON."""
+    """Return a text's JSON value, or the text unchanged."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

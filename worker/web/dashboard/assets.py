@@ -43,7 +43,7 @@ class Assets(StaticFiles):
         scope: Scope,
         status_code: int = 200,
     ) -> Response:
-        """Return a static file of the dashboard with a Cache-Control header.
+        """Return a static file with a Cache-Control header.
 
         A response to a request with the file's current digest may be cached for good. Any other is
         validated each time.

@@ -32,7 +32,7 @@ class Chart:
 
     @property
     def path(self) -> str:
-        """The data of an SVG path with a bar for each amount of the chart."""
+        """The SVG path of the chart's bars, one per amount."""
         most, width = self.most or 1, WIDE / (len(self.amounts) or 1)
         return "".join(
             f"M{number * width:g} {HIGH}v{-max(HIGH * amount / most, 1):.1f}h{width - 1:g}V{HIGH}z"
@@ -43,10 +43,12 @@ class Chart:
 
 @dataclass(frozen=True)
 class MeanChart(Chart):
-    """Bars of a mean in seconds over time; 0 for a part without anything to measure.
+    """Bars of a mean in seconds over time.
+
+    A part without measurements has 0.
 
     Attributes:
-        name: What the chart shows.
+        name: Title of the chart.
         mean: The mean of the whole time.
         rows: The chart as a table: begin and mean of each part with a bar.
     """
@@ -58,14 +60,17 @@ class MeanChart(Chart):
 
 @dataclass(frozen=True)
 class FlowLine(Chart):
-    """The line of one flow; without a flow, that of all the others together."""
+    """The line of one flow, or of all other flows together."""
 
     flow: str | None
     scale: float
 
     @property
     def path(self) -> str:
-        """The data of an SVG path with a point for each amount. The scale is the chart's most."""
+        """The SVG path of the line, one point per amount.
+
+        The scale is the chart's maximum.
+        """
         width = WIDE / (len(self.amounts) or 1)
         points = (
             f"{(number + 0.5) * width:g} {HIGH - 1 - (HIGH - 2) * amount / (self.scale or 1):.1f}"
@@ -79,7 +84,7 @@ class FlowChart:
     """A chart with a line for each of a few flows.
 
     Attributes:
-        name: What is spent: tokens or money.
+        name: ``tokens`` or ``money``.
         lines: The flows that spent most come first, the others together last.
         rows: The chart as a table: begin and amounts by line of each part in which any was spent.
     """
@@ -108,7 +113,7 @@ def mean_charts(history: MetricHistory) -> list[MeanChart]:
 
 
 def flow_charts(history: MetricHistory) -> list[FlowChart]:
-    """Return the charts of what flows spend: tokens and money."""
+    """Return the charts of the flows' spending: tokens and money."""
     return [_flow_chart(name, history) for name in ("tokens", "money")]
 
 
@@ -147,7 +152,7 @@ def _flow_chart(name: str, history: MetricHistory) -> FlowChart:
 
 
 def _together(lists: Iterable[Sequence[float]], length: int) -> list[float]:
-    """Return the sums of several lists of amounts of this length, part by part."""
+    """Return the sums of several lists of this length, part by part."""
     sums = [0.0] * length
     for amounts in lists:
         sums = [sum(pair) for pair in zip(sums, amounts, strict=True)]

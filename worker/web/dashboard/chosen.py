@@ -1,4 +1,4 @@
-"""Actions on several runs: those that were chosen in the table, or all that match its query."""
+"""Actions on several runs: chosen in the table, or matching a query."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class BulkAction:
     """An action on several runs.
 
     Attributes:
-        verb: what its button says.
-        scope: what a caller needs.
-        statuses: the runs to which it applies.
-        act: does it to one run, and returns what became of the run, such as ``stopped``.
-        warning: what the page says before it acts.
+        verb: label of its button.
+        scope: permission that a caller needs.
+        statuses: statuses of the runs to which it applies.
+        act: carries it out on one run, and returns the outcome, such as ``stopped``.
+        warning: text on the page before it acts.
     """
 
     verb: str
@@ -104,7 +104,7 @@ def confirm(
     everything: Annotated[str, Query(alias="all")] = "",
     q: Annotated[str, Query()] = "",
 ) -> Response:
-    """Show on which runs an action would act, and ask for a confirmation."""
+    """Show the affected runs and ask for a confirmation."""
     chosen_action = _action(action)
     found = (
         runs.all_runs(_without_order(q), chosen_action.statuses, MOST)
@@ -137,7 +137,7 @@ async def _form_of(request: Request) -> tuple[Form, list[str]]:
 def act(
     request: Request, runs: Runs, sent: Annotated[tuple[Form, list[str]], Depends(_form_of)]
 ) -> Response:
-    """Stop, retry or delete each of the runs, and show how many they were."""
+    """Stop, retry or delete each run, and show the counts."""
     form, ids = sent
     chosen_action = _action(form.get("action", ""))
     if len(ids) > MOST:
@@ -169,6 +169,6 @@ def _without_order(line: str) -> str:
 
 
 def _others(found: list[Run], fitting: list[Run]) -> dict[str, int]:
-    """Return the number of chosen runs on which the action does not act, by status."""
+    """Return the number of chosen runs that stay unaffected, by status."""
     left = {run.id for run in found} - {run.id for run in fitting}
     return dict(Counter(run.status.value for run in found if run.id in left))

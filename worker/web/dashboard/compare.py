@@ -1,4 +1,7 @@
-"""The comparison of two runs: what was submitted, how they ended, and their rounds side by side."""
+"""The comparison of two runs.
+
+It shows how they were submitted and ended, and their rounds side by side.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +39,16 @@ class Compared:
 
     @property
     def differs(self) -> bool:
-        """Whether the two sides of a compared row are unequal."""
+        """Whether the two sides of a row are unequal."""
         return self.left != self.right
 
 
 @router.get("/runs/{run_id}/compare")
 def compare(request: Request, run_id: str, runs: Runs, other: str = "", first: int = 0) -> Response:
-    """Show two runs side by side, or the form that asks for the other one.
+    """Show two runs side by side, or a form that asks for the other.
 
     Args:
-        first: The first step that is shown.
+        first: The first step on the page.
     """
     left = runs.get(run_id)
     other = other.strip()
@@ -78,7 +81,7 @@ def compare(request: Request, run_id: str, runs: Runs, other: str = "", first: i
 
 
 def _facts(left: Run, right: Run) -> list[Compared]:
-    """Return what two runs were submitted with and how they ended, row by row."""
+    """Return the submissions and ends of two runs as rows."""
 
     def side(run: Run) -> dict[str, str]:
         return {
@@ -102,7 +105,7 @@ def _facts(left: Run, right: Run) -> list[Compared]:
 
 
 def _rounds(runs: AuthorizedClient, run: Run, first: int) -> dict[int, str]:
-    """Return the text of each round of a page of a comparison, by step."""
+    """Return the texts of a page's rounds by step."""
     before = outline_of(runs, run, nodes_of(runs, run)).before_step(first + ROUNDS - 1)
     texts: dict[int, str] = {}
     for event in runs.latest_events(run.id, 4 * ROUNDS, before):

@@ -1,7 +1,7 @@
 """Stored values for people: JSON as a tree, text with its line breaks, and tracebacks.
 
-A value may be several MB long. What a page shows of it is bounded, and long text comes in blocks
-that the browser lays out only when they are in view.
+A value may be several MB long. A page shows a bounded part of it. Long text comes in blocks that
+the browser lays out only when they are in view.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class JsonNode:
     Attributes:
         name: Its key or position; None for the root.
         kind: ``object``, ``array``, ``text``, ``number``, ``flag`` or ``null``.
-        text: The value of a leaf, or how many entries a branch has.
+        text: The value of a leaf, or the number of entries of a branch.
         children: The entries that are shown.
-        left_out: How many entries or characters are not shown.
+        left_out: Number of entries or characters that are not shown.
         is_open: Whether it is unfolded at first.
     """
 
@@ -52,9 +52,9 @@ class JsonNode:
 
 
 def tree_of(value: Any) -> JsonNode | None:
-    """Return a JSON value as a tree, or None if it is a single value.
+    """Return a JSON value as a tree.
 
-    A text that holds a JSON object or array is read.
+    Returns None if it is a single value. A text that holds a JSON object or array is parsed.
     """
     read = _read(value)
     if not isinstance(read, dict | list):
@@ -123,7 +123,7 @@ class LongText:
 
 
 def part_of(text: str, begins: int = 0) -> LongText:
-    """Return the part of a text that begins at a position, for one page."""
+    """Return one page of a text, from a position on."""
     begins = max(0, min(begins, len(text)))
     part = text[begins : begins + PAGE_CHARACTERS]
     return LongText(list(_blocks(part)), begins, begins + len(part), len(text))
@@ -145,7 +145,7 @@ class Frames:
 
     Attributes:
         is_folded: Whether they are frames of Perdure, Python and libraries.
-        summary: What is shown of folded frames.
+        summary: Text that is shown for folded frames.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Pages of the inbox, the fleet, stuck runs and refused messages."""
+"""Pages of inbox, fleet, stuck runs and refused messages."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from perdure.worker.web.dashboard.page import PageRoute, page
 
 #: Number of the newest refused messages on the page of stuck runs.
 REFUSED_MESSAGES_SHOWN = 20
-#: Runs that are shown with the worker that runs a round of them. Each is read.
+#: Maximum number of runs shown with the worker that runs their rounds. Each is read.
 HELD_SHOWN = 10
 
 
 def refused_messages_for(runs: AuthorizedClient) -> list[dict[str, Any]]:
-    """Return the newest messages that workers refused, for the dashboard.
+    """Return the newest refused messages for the dashboard.
 
     Returns:
         An empty list if the caller is no admin: a message may belong to any owner.
@@ -70,9 +70,9 @@ def fleet(request: Request, runs: Runs, every: Annotated[str, Query(alias="all")
 
 
 def _held(runs: AuthorizedClient, worker: WorkerStatus) -> list[tuple[str, str]]:
-    """Return the id and the title of the runs of which a worker runs a round now.
+    """Return ids and titles of the runs that a worker plays.
 
-    Runs that the caller may not see, and those that have ended since the heartbeat, are left out.
+    Runs that the caller may not see, and runs that have ended since the heartbeat, are left out.
     """
     found = []
     for run_id in worker.get("holds", [])[:HELD_SHOWN] if worker["alive"] else []:
@@ -101,13 +101,13 @@ HEADS: Mapping[VerdictCode, str] = {
 }
 
 
-#: What a sentence about several runs says instead of a run and its id.
+#: Replacement for a run and its id in a sentence about several runs.
 THE_RUN = {"r": "the run", "R": "The run"}
 
 
 @router.get("/stuck")
 def stuck(request: Request, runs: Runs) -> Response:
-    """Show the runs that make no progress, by reason, and the refused messages."""
+    """Show the stuck runs by reason, and the refused messages."""
     refused = refused_messages_for(runs)
     verdicts = runs.stuck()
     return page(
@@ -120,10 +120,10 @@ def stuck(request: Request, runs: Runs) -> Response:
 
 
 def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[str, list[Verdict]]]]:
-    """Return the verdicts on stuck runs, grouped by code and within a code by sentence.
+    """Return verdicts on stuck runs by code and sentence.
 
-    Codes come in the order of HEADS, then those without a heading. Sentences that differ only in
-    the run's id form one group, whose sentence names no run: the page lists the runs below.
+    Codes come in the order of HEADS, then the codes without a heading. Sentences that differ only
+    in the run's id form one group, whose sentence names no run: the page lists the runs below.
     """
     groups: dict[VerdictCode, dict[str, list[Verdict]]] = {}
     for verdict in verdicts:
@@ -134,9 +134,9 @@ def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[st
 
 
 def _of_any_run(sentence: str, run_id: str) -> str:
-    """Return a sentence without the id of the run that it is about.
+    """Return a sentence without the id of its run.
 
-    The id is left where it names no run and no argument of a command, since an error's text may
+    The id stays where it names no run and no argument of a command, because an error's text may
     contain the same word.
     """
     own = rf"{re.escape(run_id)}(?![\w-])"
@@ -151,5 +151,5 @@ QUESTIONS_SHOWN = 25
 
 @router.get("/inbox")
 def inbox(request: Request, runs: Runs, cursor: str | None = None) -> Response:
-    """Show the questions that wait for a person, the longest wait first, each with its form."""
+    """Show the questions for people with their forms, longest wait first."""
     return page(request, "inbox.html", inbox=runs.inbox(QUESTIONS_SHOWN, cursor or None))

@@ -1,4 +1,7 @@
-"""The form on a round's page that forks the run from this round."""
+"""The form on a round's page that forks the run.
+
+The fork begins with this round.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(frozen=True)
 class ForkForm:
-    """What a form that forks a run begins with.
+    """Initial content of a form that forks a run.
 
     Attributes:
         key: The idempotency key, so that a form that is sent twice makes one run.
@@ -35,7 +38,7 @@ class ForkForm:
 
 
 def form_of(runs: AuthorizedClient, run: Run, node: str, step: int) -> ForkForm | None:
-    """Return the form that forks a run from a round. None if no fork can begin there."""
+    """Return the form that forks a run from a round, or None if no fork can begin there."""
     flow = runs.flows().get(run.flow)
     if flow is None or node not in flow.get("fork_nodes", ()):
         return None
@@ -75,7 +78,7 @@ def fork(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
 
 
 def _object(text: str, what: str) -> dict[str, Any] | None:
-    """Return the JSON object of a form field, or None if the field is empty."""
+    """Return a form field's JSON object, or None if empty."""
     if not text.strip():
         return None
     try:

@@ -1,4 +1,4 @@
-"""The page of notifications: those that were given up, and those that are still tried."""
+"""The page of dead and waiting notifications."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 50
 
 @router.get("/notifications")
 def notifications(request: Request, runs: Runs) -> Response:
-    """Show the dead notifications, newest first, and those that wait for their next attempt."""
+    """Show dead notifications, newest first, and waiting ones."""
     found = runs.notifications
     return page(request, "notifications.html", dead=found.dead(SHOWN), waiting=found.waiting(SHOWN))
 

@@ -58,12 +58,12 @@ class Point(NamedTuple):
 
     @property
     def is_round(self) -> bool:
-        """Whether this point of the outline is a committed round."""
+        """Whether this point is a committed round."""
         return self.type == "committed"
 
 
 class Outline:
-    """The events of a run, oldest first, each as a point."""
+    """A run's events as points, oldest first."""
 
     def __init__(self, roles: Mapping[str, str]) -> None:
         self.points: list[Point] = []
@@ -84,7 +84,7 @@ class Outline:
 
     @property
     def last(self) -> str | None:
-        """The id of the newest event of the outline, or None if it has none."""
+        """The id of the newest event, or None."""
         return self.points[-1].id if self.points else None
 
     @property
@@ -98,11 +98,11 @@ class Outline:
         return [point for point in reversed(self.points) if point.kind == "bad"]
 
     def of_step(self, step: int) -> list[Point]:
-        """Return the events of a step and of the round before it, oldest first."""
+        """Return a step's and the previous round's events, oldest first."""
         return [point for point in self.points if step - 1 <= point.step <= step]
 
     def before_step(self, step: int) -> str | None:
-        """Return the id before which a page of rows shows a step first.
+        """Return the id before which a page of rows begins with a step.
 
         Returns:
             None if the step is the last one or later.
@@ -147,7 +147,7 @@ _lock = threading.Lock()
 
 
 def is_at_hand(runs: AuthorizedClient, run: Run, roles: Mapping[str, str]) -> bool:
-    """Return whether the outline of a run costs a page next to nothing: read before, or short."""
+    """Return whether a run's outline is cheap: read before, or short."""
     return run.state.step <= ROUNDS_AT_ONCE or _key(runs, run, roles) in _outlines
 
 

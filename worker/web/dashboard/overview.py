@@ -1,4 +1,4 @@
-"""The first page: what needs attention, workers and slots in use, and what has ended."""
+"""The first page: runs that need attention, workers, slots and results."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 #: Number of the newest errored runs that are put into groups. An open page looks every 5 s.
 ERRORED_LOOKED_AT = 500
-#: Rows of the list of what needs attention. The pages Inbox and Stuck have all.
+#: Rows of the attention list. The pages Inbox and Stuck have all.
 ROWS = 20
 
 
 @dataclass(frozen=True)
 class Attention:
-    """One row of what needs attention: a run, or several that failed alike, and why.
+    """One row of the list of runs that need attention.
+
+    It is one run, or several that failed alike, with the reason.
 
     Attributes:
-        run_id: the run. Of several, the newest.
+        run_id: the run, or the newest of several runs.
         count: the number of runs that failed alike.
-        query: the query line that chooses them.
+        query: the query line that selects them.
     """
 
     run_id: str
@@ -51,7 +53,7 @@ class Attention:
 
 @dataclass
 class FlowTotals:
-    """What the workers have counted for one flow since the metrics began."""
+    """The workers' counts for one flow since metrics began."""
 
     rounds: float = 0
     failed: float = 0
@@ -66,9 +68,9 @@ class FlowTotals:
 
 @router.get("/overview")
 def overview(request: Request, runs: Runs, span: Annotated[str, Query()] = "day") -> Response:
-    """Show what needs attention, the workers, and the charts of a time.
+    """Show attention rows, workers, and the charts of a time.
 
-    Charts and totals count the runs of all owners, so only callers who may see those get them.
+    Charts and totals count the runs of all owners, so only callers who may see all runs get them.
     """
     span = span if span in SPANS else "day"
     alive = [worker for worker in runs.workers() if worker["alive"]]
@@ -98,7 +100,7 @@ def charts_of(counts: Mapping[str, Sequence[int]]) -> dict[str, Chart]:
 
 
 def totals_of(fields: Mapping[str, str]) -> list[tuple[str, FlowTotals]]:
-    """Return what the workers have counted, by flow; the flow that cost most comes first.
+    """Return the workers' counts by flow, the costliest first.
 
     Args:
         fields: The stored totals by metric: a JSON list of its name and labels.
@@ -125,7 +127,7 @@ def totals_of(fields: Mapping[str, str]) -> list[tuple[str, FlowTotals]]:
 
 
 def _attention(runs: AuthorizedClient) -> list[Attention]:
-    """Return what needs attention: questions first, then runs that do not move by themselves."""
+    """Return the rows that need attention: questions first, then runs that do not move."""
     questions = [
         Attention(
             waiting.run_id,
@@ -144,7 +146,7 @@ def _attention(runs: AuthorizedClient) -> list[Attention]:
 
 
 def _errored(runs: AuthorizedClient) -> list[Attention]:
-    """Return the newest errored runs, those that failed alike in one row."""
+    """Return the newest errored runs, in one row if they failed alike."""
     groups = runs.error_groups(look=ERRORED_LOOKED_AT).groups[:ROWS]
     titles = runs.titles([group.newest for group in groups])
     return [

@@ -58,7 +58,7 @@ environment.globals.update(GLOBALS)
 
 
 def page(request: Request, template: str, code: int = 200, /, **context: Any) -> HTMLResponse:
-    """Render a template of the dashboard, and return the HTML response.
+    """Render a dashboard template as an HTML response.
 
     Besides ``context``, the template gets ``request``, ``who`` (the caller, or None if not signed
     in), ``may`` (a flag for each scope), ``csrf``, ``theme`` and ``notice``.
@@ -85,9 +85,10 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
 
 
 def _badges(request: Request, authorized_client: Any) -> dict[str, int]:
-    """Return the numbers in the navigation, by page: what waits for people, and dead notifications.
+    """Return the numbers in the navigation, by page.
 
-    What is not known is left out.
+    They are the runs that wait for people, and the dead notifications. Unknown numbers are left
+    out.
     """
     # A part of a page has no navigation.
     if authorized_client is None or "part" in request.query_params:
@@ -102,9 +103,9 @@ def _badges(request: Request, authorized_client: Any) -> dict[str, int]:
 
 
 def back(request: Request, *parts: str, notice: str = "", **query: str) -> RedirectResponse:
-    """Redirect the browser to another page after a form was handled, and show a notice there.
+    """Redirect to another page after a form was handled.
 
-    With a redirect, reloading that page repeats nothing.
+    A notice is shown there. With a redirect, reloading that page repeats nothing.
     """
     root = request.scope.get("root_path", "").rstrip("/")
     address = f"{root}/{'/'.join(quote(part, safe='@:') for part in parts)}"
@@ -135,7 +136,7 @@ Filled = Annotated[dict[str, str], Depends(_filled)]
 def back_from(
     request: Request, filled: Mapping[str, str], otherwise: tuple[str, ...], notice: str
 ) -> Response:
-    """Redirect the browser to the page that a form's field ``back`` names.
+    """Redirect to the page named in a form's ``back``.
 
     A notice is shown there. Without a valid ``back``, redirect to ``otherwise``.
     """
@@ -144,9 +145,10 @@ def back_from(
 
 
 class PageRoute(SharedRoute):
-    """A route whose errors are pages with the text of the API's problems.
+    """A route that shows errors as pages.
 
-    Users who are not signed in are redirected to the sign-in page.
+    They have the text of the API's problems. Users who are not signed in are redirected to the
+    sign-in page.
     """
 
     async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
@@ -158,7 +160,7 @@ class PageRoute(SharedRoute):
         await RequestBodyLimitMiddleware(super().handle, most)(scope, receive, send)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of a dashboard route, which turns errors into HTML pages."""
+        """Return the route's handler, which turns errors into pages."""
         handle = super().get_route_handler()
 
         async def respond(request: Request) -> Response:
@@ -175,7 +177,7 @@ class PageRoute(SharedRoute):
 
 
 def error_page(request: Request, problem_response: Response) -> Response:
-    """Return a dashboard page that shows an error response of the HTTP API.
+    """Return a page that shows an error response.
 
     If the state server does not answer, the page reloads itself.
     """
@@ -197,7 +199,7 @@ PROGRAMS = ("/api", "/v1", "/mcp", "/metrics", "/static")
 
 
 def answers_in_html(request: Request) -> bool:
-    """Return whether an error of a path outside of the dashboard is a page: a browser asked."""
+    """Return whether an error outside the dashboard is a page: a browser asked."""
     # A mounted app changes the root path.
     scope = request.scope
     root = scope.get("app_root_path", scope.get("root_path", "")).rstrip("/")
@@ -218,9 +220,10 @@ async def no_such_path(request: Request, error: HTTPException) -> Response:
 
 
 def to_login(request: Request) -> Response:
-    """Redirect the browser to the sign-in page, and from there back to the requested page.
+    """Redirect to the sign-in page, and back afterwards.
 
-    A form that was sent is not repeated after the sign-in.
+    After the sign-in, the browser returns to the requested page. A form that was sent is not
+    repeated after the sign-in.
     """
     root = request.scope.get("root_path", "").rstrip("/")
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -246,7 +249,7 @@ def home(request: Request) -> Response:
 def theme(
     request: Request, theme: Annotated[str, Form()] = "", here: Annotated[str, Form()] = "/"
 ) -> Response:
-    """Set the theme, then return to the page where it was chosen.
+    """Set the theme and return to the previous page.
 
     A value other than light or dark follows the system.
     """
@@ -325,9 +328,10 @@ def sign_out(request: Request, authenticator: AppAuthenticator) -> Response:
 
 
 def is_local(address: str) -> bool:
-    """Return whether an address to which the sign-in redirects is a path of this server.
+    """Return whether an address is a path of this server.
 
-    Otherwise a link to the login page could redirect users to another site.
+    The sign-in redirects only to such addresses. Otherwise a link to the login page could redirect
+    users to another site.
     """
     return (
         address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()

@@ -31,7 +31,7 @@ TURNS_PER_READ = 50
 
 @router.get("/runs/{run_id}/steps/{step}")
 def one_round(request: Request, run_id: str, step: int, runs: Runs) -> Response:
-    """Show a round with its attempts side by side, its command and its observation.
+    """Show a round: attempts, command and observation.
 
     Raises:
         InvalidInput: The run has no such step yet, or its events are gone.
@@ -70,7 +70,7 @@ def one_round(request: Request, run_id: str, step: int, runs: Runs) -> Response:
 
 @router.get("/runs/{run_id}/steps/{step}/prompt")
 def prompt(request: Request, run_id: str, step: int, runs: Runs) -> Response:
-    """Show what a round sent to its model, made again by the code of the run's flow."""
+    """Show the prompt of a round, rebuilt by the flow's code."""
     document = runs.prompt(run_id, step)
     messages = [
         (str(message.get("role", "")), part_of(text_of(message.get("content", message))))
@@ -91,7 +91,7 @@ def prompt(request: Request, run_id: str, step: int, runs: Runs) -> Response:
 def turn(
     request: Request, run_id: str, digest: str, runs: Runs, begins: int = 0, step: int | None = None
 ) -> Response:
-    """Show a whole turn of the history, found by the digest of its observation.
+    """Show a whole turn, found by its observation's digest.
 
     Events hold only the beginning of an observation.
     """
@@ -141,9 +141,10 @@ def turn_document(number: int, found: Turn, begins: int = 0) -> dict[str, Any]:
 
 
 def _decision(entries: Sequence[Entry], committed: Entry | None, step: int) -> Entry | None:
-    """Return the round that tells the command of a step; None if there is none.
+    """Return the round that has the command of a step.
 
-    That is the round before, which chose it. A step of a workflow tells its own.
+    Returns None if no round has it. The previous round chose the command. A step of a workflow has
+    its command in its event.
     """
     if committed is not None and "did" in committed.event.data:
         return committed if committed.command else None
@@ -160,7 +161,7 @@ def _decision(entries: Sequence[Entry], committed: Entry | None, step: int) -> E
 
 
 def _attempts(here: list[Entry]) -> list[tuple[int, list[Entry]]]:
-    """Return the events of a step by attempt, in order."""
+    """Return a step's events by attempt, in order."""
     attempts: dict[int, list[Entry]] = {}
     for entry in here:
         attempts.setdefault(entry.event.attempt, []).append(entry)
@@ -168,7 +169,7 @@ def _attempts(here: list[Entry]) -> list[tuple[int, list[Entry]]]:
 
 
 def _digest_of(entries: Sequence[Entry], step: int) -> str:
-    """Return the digest of the observation of a step, or of the next if the step has none."""
+    """Return the digest of a step's observation, or of the next step's."""
     digests = {
         entry.event.step: str(entry.event.data["digest"])
         for entry in entries
@@ -186,10 +187,10 @@ def _turn(runs: AuthorizedClient, run_id: str, digest: str, step: int | None) ->
 
 
 def _turn_near(runs: AuthorizedClient, run: Run, digest: str, step: int) -> tuple[int, Turn] | None:
-    """Return the turn with an observation of this digest, with its number; None if it is gone.
+    """Return the turn with this observation digest, and its number.
 
-    The history is searched from where the turn of the step is expected. If several turns of a part
-    have the same observation, the newest is taken.
+    Returns None if the turn is gone. The history is searched from where the turn of the step is
+    expected. If several turns of a part have the same observation, the newest is taken.
     """
     if not digest:
         return None
@@ -206,7 +207,7 @@ def _turn_near(runs: AuthorizedClient, run: Run, digest: str, step: int) -> tupl
 
 
 def _starts(stored: int, expected: int) -> list[int]:
-    """Return where the parts of a history begin, the one nearest to a position first."""
+    """Return the starts of a history's parts, the one nearest to a position first."""
     middle = TURNS_PER_READ // 2
     starts = range(0, stored, TURNS_PER_READ)
     return sorted(starts, key=lambda start: abs(start + middle - expected))

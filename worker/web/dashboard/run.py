@@ -35,7 +35,7 @@ DENSITY = "perdure_rows"
 DENSITIES = ("dense", "comfortable")
 #: Characters of an answer that the page has ready to be copied.
 COPIED_CHARACTERS = 100_000
-#: The node that hears what is said to its run.
+#: The node that reads the words sent to its run.
 CONTROLLER = "Controller"
 
 
@@ -138,7 +138,7 @@ def _page(
 
 @router.get("/runs/{run_id}/artifacts/{name:path}")
 def artifact(request: Request, run_id: str, name: str, runs: Runs, begins: int = 0) -> Response:
-    """Show an artifact of the run, as a JSON tree or as text."""
+    """Show an artifact as a JSON tree or as text."""
     text = runs.artifact(run_id, name)
     return page(
         request,
@@ -151,9 +151,9 @@ def artifact(request: Request, run_id: str, name: str, runs: Runs, begins: int =
 
 
 def links_of(settings: Settings, run: Run) -> list[tuple[str, str]]:
-    """Return what a run's page links to outside of Perdure: words and addresses.
+    """Return a run's links to pages outside of Perdure.
 
-    An address that needs a trace is left out for a run without one.
+    They are words and addresses. An address that needs a trace is left out for a run without one.
     """
     values = {"run_id": run.id, "trace_id": str(run.details.get("trace_id") or "")}
     templates = (("Logs", settings.log_url), ("Open the trace", settings.trace_url))
@@ -165,6 +165,9 @@ def links_of(settings: Settings, run: Run) -> list[tuple[str, str]]:
 
 
 def nodes_of(runs: AuthorizedClient, run: Run) -> Mapping[str, str]:
-    """Return the nodes of a run's flow with their roles; empty if nothing knows the flow."""
+    """Return the nodes of a run's flow with roles.
+
+    Empty if neither this process nor a live worker knows the flow.
+    """
     flow = runs.flows().get(run.flow)
     return flow["nodes"] if flow else {}

@@ -107,7 +107,7 @@ def forget(
 
 
 def line_of_view(view: Mapping[str, str]) -> str:
-    """Return the query line that the parameters of an address of the table stand for.
+    """Return the query line for the table's URL parameters.
 
     Raises:
         InvalidInput: The line, or a label, cannot be read.
@@ -124,20 +124,20 @@ def line_of_view(view: Mapping[str, str]) -> str:
 
 
 def is_of_statuses(line: str) -> bool:
-    """Return whether a query line chooses runs by status alone, so that the counts apply to it."""
+    """Return whether a query line selects by status alone, so that the counts apply."""
     return all(term.key in ("status", "sort") for term in terms_of(line))
 
 
 def chosen(line: str, key: str) -> str:
-    """Return the text of the only term of a key in a query line, or ''."""
+    """Return the text of a key's only term, or ''."""
     texts = [str(term).partition(":")[2] for term in terms_of(line) if term.key == key]
     return texts[0] if len(texts) == 1 and f"-{key}:" not in line else ""
 
 
 def looked_back(found: Page | None, cursor: str, asked: RunQuery) -> datetime | None:
-    """Return up to which time a page that is not full looked at runs, or None if it is full.
+    """Return the time up to which a page read runs.
 
-    A page that is sorted after reading says so even if it is full.
+    Returns None if the page is full and not sorted after reading, or if no runs follow it.
     """
     if found is None or found.cursor is None:
         return None
@@ -148,16 +148,16 @@ def looked_back(found: Page | None, cursor: str, asked: RunQuery) -> datetime | 
 
 
 def columns_of(found: Page | None) -> set[str]:
-    """Return the names of the columns that would be empty without any run on this page."""
+    """Return the names of the optional columns with content on this page."""
     runs = found.runs if found is not None else []
     columns = {"error"} if any(run.error for run in runs) else set()
     return columns | ({"labels"} if any(run.labels for run in runs) else set())
 
 
 def completions_of(found: Page | None, flows: list[str]) -> dict[str, Any]:
-    """Return the values that the query line suggests, by key.
+    """Return the query line's suggested values, by key.
 
-    Labels and submitters are those of the runs on the page, so no more runs are read for them.
+    Labels and submitters come from the runs on the page, so no more runs are read for them.
     """
     runs: list[Run] = found.runs if found is not None else []
     labels = {f"{name}={value}" for run in runs for name, value in run.labels.items()}
@@ -178,12 +178,12 @@ def completions_of(found: Page | None, flows: list[str]) -> dict[str, Any]:
 
 
 def query_of(view: Mapping[str, Any]) -> str:
-    """Return the URL's query string for a view of the table of runs."""
+    """Return the URL query string for a table view."""
     return urlencode({name: view[name] for name in VIEW if view.get(name)})
 
 
 def _labels_of(text: str) -> list[str]:
-    """Return the labels of a text such as ``team=a, env=b``."""
+    """Return the labels in a text like ``team=a, env=b``."""
     labels = [part.strip() for part in text.split(",") if part.strip()]
     for label in labels:
         if "=" not in label:

@@ -1,6 +1,6 @@
-"""Form fields for the inputs of a flow, made from the flow's JSON schema.
+"""Form fields for a flow's inputs, from its JSON schema.
 
-It also turns what a user entered back into values. It has no side effects.
+It also turns entered texts back into values. It has no side effects.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Field:
 
 
 class MissingField(ValueError):
-    """A field's text is missing or invalid. The message says what was expected."""
+    """A field's text is missing or invalid. The message names the expected value."""
 
 
 def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
-    """Return the form fields for the inputs of a flow, made from the flow's JSON schema.
+    """Return the form fields for a flow's inputs.
 
-    A flow without a schema gets a single JSON field. So does a schema that only allows arbitrary
-    names.
+    They are made from the flow's JSON schema. A flow without a schema gets a single JSON field. So
+    does a schema that only allows arbitrary names.
     """
     if schema is None or (schema.get("additionalProperties") and not schema.get("properties")):
         return [
@@ -84,7 +84,7 @@ def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
 def values_of(
     fields: Sequence[Field], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the inputs that a user entered in a form, and the fault of each invalid field.
+    """Return the entered inputs, and each invalid field's fault.
 
     Args:
         texts: The form's texts by field. Boxes that are not ticked are left out.
@@ -115,7 +115,7 @@ def values_of(
 
 
 def read(field: Field, text: str) -> Any:
-    """Return the input value that a user entered as the text of a form field.
+    """Return the input value of a form field's text.
 
     Raises:
         MissingField: The text is not a valid value.
@@ -139,7 +139,7 @@ def read(field: Field, text: str) -> Any:
 
 
 def write(field: Field, value: Any) -> str:
-    """Return the text that a form field shows for an input value.
+    """Return a form field's text for an input value.
 
     It is '' for None, and for a flag that is off.
     """
@@ -163,12 +163,15 @@ def write(field: Field, value: Any) -> str:
 
 
 def is_line(text: str) -> bool:
-    """Return whether a text comes back unchanged from a line of a text area."""
+    """Return whether a text survives a line of a text area unchanged."""
     return text.isprintable() and text == text.strip() != ""
 
 
 def _as_json_texts(text: str) -> str | list[str] | None:
-    """Return the text, or the list of texts, of which ``text`` is the JSON. None if it is none."""
+    """Return the text or list of texts in JSON.
+
+    Returns None if ``text`` is not JSON, or has other values.
+    """
     if text.lstrip()[:1] not in ("[", '"'):
         return None
     try:
@@ -201,9 +204,10 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:
 
 
 def _title(name: str, schema: Mapping[str, Any]) -> str:
-    """Return the title that the flow gives an input, else its name, as in code and API.
+    """Return the title of an input.
 
-    A title that pydantic has made of the name says less than the name.
+    Without a title from the flow, it is the name as in code and API. A title that pydantic has
+    derived from the name has less information than the name.
     """
     title = str(schema.get("title") or name)
     return name if title == name.replace("_", " ").title() else title
@@ -229,7 +233,7 @@ def _is_texts(schema: Mapping[str, Any]) -> bool:
 
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the possible values if a JSON schema lists them, else an empty list."""
+    """Return the values that a JSON schema lists, else an empty list."""
     if "const" in schema:
         return [schema["const"]]
     if schema.get("type") == "boolean" and schema.get("nullable"):
@@ -238,7 +242,7 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of one input with its references followed.
+    """Return an input's JSON schema with resolved references.
 
     "This or null" becomes ``nullable``. A more complicated schema becomes a JSON field.
     """
@@ -297,9 +301,10 @@ def _json(text: str) -> Any:
 
 
 def _bound(schema: Mapping[str, Any], *names: str) -> float | None:
-    """Return the minimum or maximum in a JSON schema, which a form field shows, or None.
+    """Return the minimum or maximum in a JSON schema.
 
-    The flow itself enforces whether the bound is inclusive or exclusive.
+    The form field shows it. Returns None without a bound. The flow itself enforces whether the
+    bound is inclusive or exclusive.
     """
     bounds = [
         schema[name]

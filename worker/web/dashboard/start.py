@@ -1,4 +1,7 @@
-"""The page that submits a run, with a form made from the flow's schema."""
+"""The page that submits a run.
+
+Its form is made from the flow's schema.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,9 @@ INPUT = "input."
 
 @dataclass
 class Started:
-    """A form for a new run: what the user entered, and the faults by field.
+    """A form for a new run, with entered texts and faults.
 
-    ``before`` is the run that is submitted again.
+    The faults are by field. ``before`` is the run that is submitted again.
     """
 
     filled: Mapping[str, str] = field(default_factory=dict)
@@ -47,11 +50,11 @@ class Started:
     before: Run | None = None
 
     def text(self, name: str, at_first: str = "") -> str:
-        """Return what the user entered in a form field, or ``at_first`` if the form is new."""
+        """Return the entered text of a form field, or ``at_first`` in a new form."""
         return self.filled.get(name, "") if self.filled else at_first
 
     def fault(self, name: str) -> str:
-        """Return what is wrong with the text of a form field, or '' if nothing is."""
+        """Return the fault of a form field, or ''."""
         return self.faults.get(name, "")
 
 
@@ -59,8 +62,8 @@ class Started:
 def choose(request: Request, runs: Runs, flow: str = "", again: str = "") -> Response:
     """Show the flows, and the form of the chosen flow.
 
-    With ``again``, the form is filled in with what that run was submitted with. Another flow may
-    be chosen for it, such as a version that is registered beside the first one.
+    With ``again``, the form is filled in from the submission of that run. Another flow may be
+    chosen for it, such as a version that is registered beside the first one.
     """
     if not again:
         return _page(request, runs, flow, Started())
@@ -112,7 +115,7 @@ def start(request: Request, runs: Runs, filled: Filled) -> Response:
 
 
 def _filled_again(run: Run, info: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields of a form that submits a run again, with the same inputs and options."""
+    """Return the form fields that submit a run again, with equal inputs and options."""
     filled = {
         "goal": run.goal,
         "labels": "\n".join(_line(*label) for label in run.labels.items()),
@@ -156,9 +159,9 @@ def _inputs(filled: Mapping[str, str]) -> dict[str, str]:
 
 
 def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
-    """Return the options of a new run that a form states, besides goal and inputs.
+    """Return a new run's options from a form.
 
-    Faults are added to the form.
+    Goal and inputs are not options. Faults are added to the form.
     """
     options: dict[str, Any] = {}
     for name, read in (
@@ -185,7 +188,7 @@ def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """Return the names and texts in a form field that has one ``name=text`` per line.
+    """Return the names and texts in ``name=text`` lines.
 
     A name or a text in the quotes of JSON is read as JSON, so it can have line breaks.
 
@@ -203,7 +206,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _line(name: str, text: str) -> str:
-    """Return a name and a text as a line that ``_pairs`` reads. Quotes stand where needed."""
+    """Return a name and a text as a line for ``_pairs``, quoted where needed."""
     return f"{_part(name) if '=' not in name else json.dumps(name)}={_part(text) if text else ''}"
 
 
@@ -224,7 +227,7 @@ def _read_part(text: str) -> str:
 
 
 def _amounts(text: str) -> dict[str, float]:
-    """Return the names and numbers in a form field that has one ``name=number`` per line."""
+    """Return the names and numbers in ``name=number`` lines."""
     amounts: dict[str, float] = {}
     for name, amount in _pairs(text).items():
         try:

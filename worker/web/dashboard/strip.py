@@ -1,6 +1,7 @@
-"""The picture of a whole run on one time axis, drawn as SVG on the server.
+"""The picture of a run on one time axis.
 
-Its size does not depend on the number of rounds: many rounds are added up in columns.
+The server draws it as SVG. Its size does not depend on the number of rounds: many rounds are added
+up in columns.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ PARTS = 40
 TRACK, PITCH = 16, 20
 #: Height of the track of failures and waits.
 EVENTS_TRACK = 10
-#: Minimum width of what is drawn, so that it can be seen.
+#: Minimum width of a drawn box, so that it can be seen.
 LEAST = 1.5
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the picture that leads to the rounds there.
+    """A part of the picture that links to its rounds.
 
     Attributes:
-        x, width: Where it is on the axis.
+        x, width: Its position on the axis.
         before: The id of the event before which the rounds end; None for the newest ones.
-        title: What is there.
+        title: Text about its rounds.
     """
 
     x: float
@@ -48,7 +49,7 @@ class Strip:
     """A run's outline on one time axis.
 
     Attributes:
-        roles: The roles that have rounds. Each has a track of its own.
+        roles: The roles that have rounds. Each has a separate track.
     """
 
     def __init__(self, outline: Outline, first_shown: str = "", last_shown: str = "") -> None:
@@ -61,22 +62,22 @@ class Strip:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds that the picture of a run shows."""
+        """The number of rounds in the picture."""
         return len(self._rounds)
 
     @property
     def failures(self) -> int:
-        """The number of failures that the picture of a run shows."""
+        """The number of failures in the picture."""
         return sum(point.kind == "bad" for point in self._points)
 
     @property
     def waits(self) -> bool:
-        """Whether the picture of a run shows waits for people, signals or a time."""
+        """Whether the picture shows waits for people, signals or a time."""
         return any(point.kind == "wait" for point in self._points)
 
     @property
     def seconds(self) -> float:
-        """The seconds that the time axis of a run covers."""
+        """The seconds that the time axis covers."""
         return (self._to - self._from) / 1000
 
     @property
@@ -91,7 +92,7 @@ class Strip:
 
     @property
     def height(self) -> int:
-        """The height of the picture of a run, in its units."""
+        """The height of the picture, in its units."""
         return PITCH * len(self.roles) + EVENTS_TRACK
 
     @property
@@ -118,7 +119,7 @@ class Strip:
 
     @cached_property
     def window(self) -> tuple[float, float] | None:
-        """Where the rows of the page are on the axis: begin and width. None if nowhere."""
+        """Begin and width of the page's rows on the axis, or None."""
         oldest, newest = self._shown
         at = {point.id: point for point in self._points if point.id in (oldest, newest)}
         if oldest not in at or newest not in at:
@@ -167,7 +168,7 @@ class Strip:
                 yield _box(waits, bottom - TRACK / 2 - 2, width, 4)
 
     def _columns(self, rounds: Sequence[Point], bottom: int) -> Iterator[str]:
-        """Yield a box for each column of a role's track, as high as the share that is busy."""
+        """Yield a box for each column of a role's track, as high as its busy share."""
         span = (self._to - self._from) / COLUMNS or 1
         busy = [0.0] * COLUMNS
         for point in rounds:
@@ -186,7 +187,10 @@ class Strip:
                 yield _box(column * WIDTH / COLUMNS, bottom - high, WIDTH / COLUMNS, high)
 
     def _spans(self, top: int) -> Iterator[str]:
-        """Yield a box for each wait of the run, up to the next event of another kind."""
+        """Yield a box for each wait of the run.
+
+        A wait lasts up to the next event of another kind.
+        """
         begun: int | None = None
         end = -1.0
         for point in [*self._points, None]:

@@ -44,9 +44,9 @@ HARMFUL = re.compile(
 
 
 def harmless(value: Any) -> Any:
-    """Return a value of a template with harmful characters replaced; None becomes ''.
+    """Return a template's value without harmful characters.
 
-    Every expression of a template goes through this function.
+    They are replaced. None becomes ''. Every expression of a template goes through this function.
     """
     if value is None:
         return ""
@@ -66,12 +66,12 @@ def cut(text: str, limit: int = 100) -> str:
 
 
 def pretty(value: Any) -> str:
-    """Return a value as indented JSON, for a page of the dashboard."""
+    """Return a value as indented JSON for a page."""
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
 def progress(reported: Any) -> str:
-    """Return the progress that a round reported, such as ``3 of 5 · testing a commit``."""
+    """Return a round's reported progress as text: ``3 of 5 · testing a commit``."""
     if not isinstance(reported, dict):
         return ""
     text = reported.get("text")
@@ -94,7 +94,7 @@ def took(run: Run) -> float:
 
 
 def cost(run: Run) -> float:
-    """Return the dollars that a run and the runs below it have cost."""
+    """Return the dollars spent by a run and runs below."""
     parts = (run.details.get("spent", {}), run.details.get("spent_below", {}))
     try:
         return math.fsum(part.get("money", 0) for part in parts)
@@ -103,7 +103,9 @@ def cost(run: Run) -> float:
 
 
 def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
-    """Return an HTML ``<time>`` element for a moment, with the full date as its title.
+    """Return an HTML ``<time>`` element for a moment.
+
+    Its title is the full date.
 
     Args:
         form: ``age``, ``clock`` (time of day) or ``moment`` (date and time).
@@ -123,7 +125,7 @@ def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
 
 @pass_context
 def at(context: Context, *parts: str, **query: str | int | None) -> str:
-    """Return the address of a page of the dashboard, made from its path and query.
+    """Return a dashboard page's address from path and query.
 
     For example ``at("runs", run.id)`` or ``at("runs", status="errored")``. Query values that are
     None or '' are left out.
@@ -139,7 +141,7 @@ def at(context: Context, *parts: str, **query: str | int | None) -> str:
 
 @pass_context
 def asset(context: Context, name: str) -> str:
-    """Return the address of a static file of the dashboard.
+    """Return the address of a static file.
 
     The address changes with the file's content.
     """

@@ -39,7 +39,7 @@ class Entry:
 
     Attributes:
         role: ``controller`` or ``executor``, the role of the round's node.
-        wait: Seconds from when the round was ready until a worker took it. None if unknown.
+        wait: Seconds from when the round was ready until a worker claimed it. None if unknown.
     """
 
     event: Event
@@ -49,12 +49,12 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """The id of a timeline row on the page, which is the id of its event in the run."""
+        """The id of a row, which is its event's id."""
         return self.event.id
 
     @property
     def began(self) -> datetime:
-        """The time at which the work of a timeline row began.
+        """The time at which the work of a row began.
 
         For an event without a duration, it is the time at which the event happened.
         """
@@ -62,7 +62,7 @@ class Entry:
 
     @property
     def command(self) -> str:
-        """The command that a round chose or executed, with its arguments; '' for other events."""
+        """The command of a round with its arguments, '' for other events."""
         return (
             command_text(self.event.data)
             if self.row.is_round and "command" in self.event.data
@@ -82,7 +82,7 @@ class Entry:
 
     @property
     def text(self) -> str:
-        """The beginning of a round's observation with its line breaks.
+        """The beginning of a round's observation with line breaks.
 
         It is '' if the observation has only one line.
         """
@@ -96,7 +96,7 @@ class Entry:
 
     @property
     def result(self) -> str:
-        """What a round did, without the command if ``command`` has it already."""
+        """The result of a round, without the command if ``command`` has it."""
         data = self.event.data
         if not self.command or "did" not in data or "observation" not in data:
             return self.row.text
@@ -105,18 +105,18 @@ class Entry:
 
     @property
     def cost(self) -> str:
-        """The tokens and money that the round of a timeline row used, as text."""
+        """The round's tokens and money as text."""
         return used_and_cached(self.event.data)
 
     @property
     def remarks(self) -> list[tuple[str, str]]:
-        """The names and texts of what a controller remarked besides the command it chose."""
+        """A controller's remarks besides its command, as names and texts."""
         names = ("thought", "reasoning", "plan", "criticism", "speak")
         return [(name, str(self.event.data[name])) for name in names if self.event.data.get(name)]
 
     @property
     def turn_digest(self) -> str:
-        """The digest of a round's observation if its event holds only the beginning, else ''."""
+        """The digest of an observation that is cut in the event, else ''."""
         observation = self.event.data.get("observation")
         return (
             str(self.event.data.get("digest", ""))
@@ -140,7 +140,7 @@ class Timeline:
 
     @cached_property
     def longest(self) -> float:
-        """The seconds of the timeline's longest round, with its wait in the queue.
+        """The seconds of the longest round, including its queue wait.
 
         The bars of the rows are relative to it.
         """
@@ -158,7 +158,7 @@ class Timeline:
 
     @property
     def roles(self) -> list[str]:
-        """The roles of the timeline's rounds. Each has a column of its own."""
+        """The roles of the timeline's rounds. Each has a separate column."""
         return sorted({each.role for each in self.entries if each.row.is_round})
 
     @property
@@ -167,17 +167,17 @@ class Timeline:
         return sum(each.row.is_round for each in self.entries)
 
     def bar(self, entry: Entry) -> tuple[float, float]:
-        """Return how wide the bars of a timeline row's wait and work are, in percent."""
+        """Return the widths of a row's wait and work bars, in percent."""
         return 100 * (entry.wait or 0.0) / self.longest, max(
             100 * (entry.row.took or 0.0) / self.longest, 0.75
         )
 
 
 def timeline(run: Run, events: Sequence[Event], roles: Mapping[str, str], limit: int) -> Timeline:
-    """Return the timeline of a run from its events, which must be ordered oldest first.
+    """Return the timeline of a run from its events.
 
-    If there are more than ``limit`` events, the first is not shown. It only tells when the next
-    round was ready.
+    The events must be ordered oldest first. If there are more than ``limit`` events, the first is
+    not shown. It only gives the time at which the next round was ready.
 
     Args:
         roles: Role of each node by name. For a missing node, the name decides.
@@ -206,7 +206,7 @@ def timeline(run: Run, events: Sequence[Event], roles: Mapping[str, str], limit:
 
 
 def _in_flight(run: Run) -> dict[str, Any]:
-    """Return facts about the run's round that a worker plays now, or an empty dict."""
+    """Return facts about the round in flight, or {}."""
     details = run.details
     if run.phase != "leased" or not details.get("owner"):
         return {}

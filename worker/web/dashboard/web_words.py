@@ -1,7 +1,8 @@
-"""Sentences of the engine with the words of the web: buttons and pages instead of commands.
+"""Sentences of the runtime in the words of the web.
 
-Verdicts and errors name commands of the command line. On a page there is a button beside them.
-Commands that start a worker or a server stay as they are.
+They have buttons and pages instead of commands. Verdicts and errors name commands of the command
+line. On a page there is a button beside them. Commands that start a worker or a server stay as they
+are.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 
 _ID = r"[\w.:@/-]*\w"
 
-#: Patterns and what a page says instead. The first ones are the longer ones.
+#: Patterns and their replacements on a page. Longer patterns come first.
 _WORDS: tuple[tuple[str, str], ...] = (
     (rf": perdure stop {_ID} and perdure delete {_ID}", ", stop it, then delete it"),
     (rf": perdure delete {_ID}", ", press Delete"),
@@ -31,7 +32,7 @@ _PATTERNS = tuple((re.compile(pattern), words) for pattern, words in _WORDS)
 
 
 def web_words(sentence: str) -> str:
-    """Return a sentence with buttons and pages instead of commands of the command line."""
+    """Return a sentence with buttons and pages instead of commands."""
     if "perdure " not in sentence:
         return sentence
     for pattern, words in _PATTERNS:

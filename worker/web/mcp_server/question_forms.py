@@ -1,6 +1,7 @@
-"""Forms that MCP clients show to a person (elicitation), and the answers that come back.
+"""Forms that MCP clients show to a person (elicitation).
 
-A form of MCP has flat fields only. A question that wants more is answered with the tool ``answer``.
+The answers in these forms are read here too. A form of MCP has flat fields only. A question that
+needs other fields is answered with the tool ``answer``.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from perdure.worker.presentation.questions import attempt, or_else, question_lin
 
 
 class PersonsAnswer(NamedTuple):
-    """What a person says to a run: an answer, or amounts to add to its budgets."""
+    """A person's answer to a run, or amounts for its budgets."""
 
     answer: Any = None
     add: dict[str, float] | None = None
 
 
 def form_of(waiting: PendingInterrupt) -> ElicitRequest:
-    """Return the request to an MCP client to ask its user what a run asks."""
+    """Return the MCP request that shows a question to a person."""
     facts = [f"{name}: {value}" for name, value in attempt(waiting)]
     otherwise = or_else(waiting)
     question, *about = question_lines(waiting)
@@ -39,7 +40,7 @@ def form_of(waiting: PendingInterrupt) -> ElicitRequest:
 
 
 def answer_of(waiting: PendingInterrupt, result: ElicitResult) -> PersonsAnswer | None:
-    """Return what a person has answered in a form.
+    """Return a person's answer from a form.
 
     Returns:
         None if the person has not decided. A person who declines an approval refuses the command.

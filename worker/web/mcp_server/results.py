@@ -18,11 +18,11 @@ from perdure.worker.web.question_facts import expected, question_facts
 
 
 def run_result(run: Run, waiting: PendingInterrupt | None, note: str = "") -> CallToolResult:
-    """Return the result of a tool call that tells how a run is.
+    """Return a tool call's result with the state of a run.
 
     Args:
-        waiting: What the run, or a run below it, asks a person.
-        note: A sentence before it.
+        waiting: Question of the run, or of a run below it.
+        note: A sentence before the text. It makes the result an error.
     """
     text = f"{note}\n\n{_text(run, waiting)}" if note else _text(run, waiting)
     failed = run.status in (RunStatus.ERRORED, RunStatus.STOPPED) or (
@@ -36,10 +36,11 @@ def run_result(run: Run, waiting: PendingInterrupt | None, note: str = "") -> Ca
 
 
 def run_facts(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
-    """Return what MCP clients learn of a run, as JSON data.
+    """Return a run's facts for MCP clients, as JSON data.
 
-    ``answer`` is always of the flow's type of answers, since clients check it against the tool's
-    output schema. What a run has that used up its rounds need not be: it is ``unfinished_answer``.
+    ``answer`` is always of the flow's answer type, because clients check it against the tool's
+    output schema. The answer of a run that used up its cycles may be of another type: it is
+    ``unfinished_answer``.
     """
     facts: dict[str, Any] = {"run": run.id, "flow": run.flow, "status": run.status.value}
     if run.status is RunStatus.COMPLETED:
@@ -87,7 +88,7 @@ def _text(run: Run, waiting: PendingInterrupt | None) -> str:
 
 
 def refusal(error: PerdureError, caller: Caller) -> CallToolResult:
-    """Return the result of a tool call that was refused."""
+    """Return the result of a refused tool call."""
     text = shown_text(error, caller)
     return CallToolResult(
         content=[TextContent(type="text", text=text)],
@@ -97,6 +98,6 @@ def refusal(error: PerdureError, caller: Caller) -> CallToolResult:
 
 
 def as_json(result: CallToolResult) -> dict[str, Any]:
-    """Return the result of a tool call as it is inside the result of a task."""
+    """Return a tool call's result as part of a task's result."""
     data: dict[str, Any] = json.loads(result.model_dump_json(by_alias=True, exclude_none=True))
     return data

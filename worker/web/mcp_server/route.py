@@ -22,7 +22,7 @@ mcp_router = APIRouter(route_class=ProblemRoute, include_in_schema=False)
 
 @mcp_router.post("/mcp")
 def exchange_messages(runs: Runs, services: RouteServices) -> Response:
-    """Take a message of an MCP client, and answer it."""
+    """Take a message of an MCP client and answer it."""
     try:
         return McpExchange(_server(), services.most_bytes)
     except ModuleNotFoundError as error:
@@ -33,7 +33,7 @@ def exchange_messages(runs: Runs, services: RouteServices) -> Response:
 
 @cache
 def _server() -> Server[Any]:
-    """Return the MCP server of this process, made with the first request."""
+    """Return this process's MCP server, made with the first request."""
     from perdure.worker.web.mcp_server.server import make_server
 
     return make_server()
@@ -47,9 +47,10 @@ class McpExchange(Response):
         self._server, self._most = server, most
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the ``mcp`` package, which reads the request and responds.
+        """Run the ``mcp`` package on a request.
 
-        If the caller lacks a scope, the status is 403, as MCP asks for.
+        The package reads the request and responds. If the caller lacks a scope, the status is 403,
+        as MCP asks for.
         """
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 

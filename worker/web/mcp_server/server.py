@@ -73,7 +73,7 @@ def make_server() -> Server[Any]:
         "perdure",
         version=version("perdure"),
         instructions=INSTRUCTIONS,
-        # No tool asks for a header of its own, so the tools need not be listed with each call.
+        # No tool's schema asks for request headers, so calls need not list the tools.
         get_tool_input_schema=lambda name: None,
         on_list_tools=_guarded(list_tools),
         on_call_tool=_guarded(call_tool),
@@ -85,7 +85,7 @@ def make_server() -> Server[Any]:
 
 
 def runs_of(context: Context) -> AuthorizedClient:
-    """Return the client with which the caller of an MCP request may act."""
+    """Return the client limited to an MCP request's caller."""
     assert context.request is not None
     runs = context.request.state.authorized_client
     assert isinstance(runs, AuthorizedClient)
@@ -102,7 +102,7 @@ def _with_runs(
 
 
 def _guarded(handle: Callable[[Context, P], Awaitable[Any]]) -> Callable[[Context, P], Any]:
-    """Return a handler of an MCP method whose errors are those of the protocol."""
+    """Return an MCP handler with errors of the protocol."""
 
     async def handle_or_fail(context: Context, params: P) -> Any:
         try:

@@ -1,8 +1,9 @@
 """MCP's extension for tasks (SEP-2663): a run is a task, and the task's id is the run's.
 
 A client that declares the extension gets a task for each call that starts a run. It polls
-``tasks/get``, answers what the task asks with ``tasks/update``, and stops it with ``tasks/cancel``.
-The ``mcp`` package has no classes for the extension, so its messages are described here.
+``tasks/get``, answers the task's questions with ``tasks/update``, and stops it with
+``tasks/cancel``. The ``mcp`` package has no classes for the extension, so its messages are
+described here.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ class TaskUpdateParams(TaskParams):
 
 
 def is_offered(context: Context) -> bool:
-    """Return whether an MCP client can follow a task: it says so with each request."""
+    """Return whether an MCP client can follow a task.
+
+    Each of its requests declares it.
+    """
     capabilities = context.session.client_capabilities
     return (
         context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -66,12 +70,12 @@ def is_offered(context: Context) -> bool:
 
 
 def created(run: Run) -> dict[str, Any]:
-    """Return the result of a tool call that has started a run as a task."""
+    """Return the result of a call that started a task."""
     return {"resultType": "task", **_frame(run, pending(run))}
 
 
 async def get_task(context: Context, runs: AuthorizedClient, params: TaskParams) -> dict[str, Any]:
-    """Return a task with its result, its error, or what it asks a person."""
+    """Return a task with its result, error or question."""
     run = await _task_run(context, runs, params)
     waiting = await run_in_threadpool(open_question, runs, run)
     task: dict[str, Any] = {"resultType": "complete", **_frame(run, waiting)}
@@ -90,7 +94,10 @@ async def get_task(context: Context, runs: AuthorizedClient, params: TaskParams)
 async def update_task(
     context: Context, runs: AuthorizedClient, params: TaskUpdateParams
 ) -> dict[str, Any]:
-    """Take a person's answers. Those to questions that are not open any more change nothing."""
+    """Take a person's answers.
+
+    Answers to questions that are no longer open change nothing.
+    """
     runs.caller.require(Scope.ANSWER)
     run = await _task_run(context, runs, params)
     waiting = await run_in_threadpool(open_question, runs, run)
@@ -132,7 +139,7 @@ METHODS = (
 
 
 async def _task_run(context: Context, runs: AuthorizedClient, params: TaskParams) -> Run:
-    """Return the run of a task, after the checks that the extension asks for."""
+    """Return a task's run, after the extension's checks."""
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         raise MCPError(METHOD_NOT_FOUND, f"no {context.method} in {context.protocol_version}")
     if not is_offered(context):
@@ -151,14 +158,14 @@ async def _task_run(context: Context, runs: AuthorizedClient, params: TaskParams
 
 
 def _frame(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
-    """Return what every message about a task has."""
+    """Return the fields of every message about a task."""
     return {
         "taskId": run.id,
         "status": _status(run, waiting),
         "statusMessage": _status_text(run, waiting),
         "createdAt": run.created_at.isoformat(),
         "lastUpdatedAt": run.updated_at.isoformat(),
-        "ttlMs": None,  # The server keeps a run as long as its retention says.
+        "ttlMs": None,  # The server keeps a run for its retention time.
         "pollIntervalMs": POLL_MS,
     }
 

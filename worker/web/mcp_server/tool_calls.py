@@ -43,7 +43,7 @@ A = TypeVar("A", bound=BaseModel)
 
 
 class ToolCalls:
-    """Carries out calls of the MCP server's tools, for callers who were authenticated before."""
+    """Executes MCP tool calls for authenticated callers."""
 
     def __init__(self, hub: EventHub) -> None:
         self._hub = hub
@@ -51,7 +51,7 @@ class ToolCalls:
     async def call(
         self, context: Context, runs: AuthorizedClient, params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult | dict[str, Any]:
-        """Call a tool of the MCP server, and return its result.
+        """Call a tool of the MCP server and return its result.
 
         Raises:
             Forbidden: The caller lacks a scope.
@@ -85,13 +85,13 @@ class ToolCalls:
     async def _go_on(
         self, runs: AuthorizedClient, params: CallToolRequestParams
     ) -> Run | CallToolResult:
-        """Take a person's answer with which an MCP client repeats its call.
+        """Take a person's answer with a repeated call.
 
-        The state is the run's id. It needs no signature: it opens nothing that the caller may not
-        do anyway.
+        The MCP client repeats its call with the answer and the state. The state is the run's id. It
+        needs no signature, because it gives the caller no further rights.
 
         Returns:
-            The run, or what the call comes to if the person has not decided.
+            The run, or the result of the call if the person has not decided.
         """
         run = await run_in_threadpool(exposed_run, runs, "mcp", str(params.request_state))
         if run.flow != await run_in_threadpool(_flow_of, runs, params.name):
@@ -170,7 +170,10 @@ def _flow_of(runs: AuthorizedClient, tool: str) -> str:
 
 
 def _can_ask(context: Context, runs: AuthorizedClient) -> bool:
-    """Return whether the client can ask its user, and the user may answer with this token."""
+    """Return whether the client can ask its user.
+
+    The user must be allowed to answer with this token.
+    """
     capabilities = context.session.client_capabilities
     forms = capabilities.elicitation if capabilities is not None else None
     return (
@@ -182,10 +185,10 @@ def _can_ask(context: Context, runs: AuthorizedClient) -> bool:
 
 
 def _read(kind: type[A], params: CallToolRequestParams) -> A:
-    """Return the arguments of a tool call as an object of a class.
+    """Return a tool call's arguments as an object.
 
     Raises:
-        InvalidInput: They do not fit. The message names each fault.
+        InvalidInput: The arguments do not fit. The message names each fault.
     """
     try:
         return kind.model_validate(params.arguments or {})

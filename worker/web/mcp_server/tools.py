@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from perdure.worker.domain.fleet import FlowInfo
 
-#: Seconds that a call waits for the run, unless it says otherwise. Many clients give up on a call
-#: after 60 seconds.
+#: Default seconds that a call waits for the run. Many clients give up on a call after 60 seconds.
 WAIT = 45.0
 #: Longest wait of a call, in seconds.
 MOST_WAIT = 600.0
@@ -83,7 +82,7 @@ def _tool(name: str, description: str, arguments: type[BaseModel], **hints: bool
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without the titles that pydantic makes of names."""
+    """Return a schema without the titles that pydantic adds."""
     for each in schema["properties"].values():
         each.pop("title", None)
     return {name: part for name, part in schema.items() if name not in ("title", "description")}
@@ -116,9 +115,10 @@ STARTS = "start_"
 
 
 def tool_names(flows: Collection[str]) -> dict[str, str]:
-    """Return the exposed flows by the names of their tools, which differ from all other tools.
+    """Return the exposed flows by their tool names.
 
-    A tool has the name of its flow. A flow named ``status`` is started by ``start_status``.
+    Each name differs from all other tools. A tool has the name of its flow. A flow named ``status``
+    is started by ``start_status``.
     """
     by_tool: dict[str, str] = {}
     for flow in flows:
@@ -130,7 +130,7 @@ def tool_names(flows: Collection[str]) -> dict[str, str]:
 
 
 def flow_tool(name: str, flow: FlowInfo) -> Tool:
-    """Return the MCP tool of this name that starts a run of a flow."""
+    """Return the MCP tool that starts a flow's runs."""
     schema = _plain(StartArguments.model_json_schema())
     inputs = flow["inputs"]
     if inputs is not None:
@@ -150,10 +150,11 @@ def flow_tool(name: str, flow: FlowInfo) -> Tool:
 
 
 def _output_schema(answer: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the schema of a tool's structured result, or None if the flow's answers have none.
+    """Return the schema of a tool's structured result.
 
-    A run that asks a person, or goes on, has no answer yet. A refused call has no run: it has the
-    code of the error, and clients check its result against the schema as well.
+    Returns None if the flow's answers have no schema. A run that asks a person, or goes on, has no
+    answer yet. A refused call has no run: it has the code of the error, and clients check its
+    result against the schema as well.
     """
     if answer is None:
         return None

@@ -1,7 +1,7 @@
 """OpenAI's API for flows that are exposed to it: responses, chat completions and models.
 
-A flow is a model, and a response's id is the run's. The API is under ``/v1``. Its state is that of
-the runs, so any server process can take the next request.
+A flow is a model, and a response's id is the run's. The API is under ``/v1``. Its state is in the
+runs, so any server process can take the next request.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from perdure.worker.web.exposed_flows import answer_text
 from perdure.worker.web.openai_api.requests import call_id
 from perdure.worker.web.question_facts import question_facts
 
-#: Status of a response, by the run's. Those of an interrupted and of an unfinished run differ.
+#: Status of a response by the run's status. Interrupted and unfinished runs have another status.
 STATUSES = {
     RunStatus.QUEUED: "queued",
     RunStatus.RUNNING: "in_progress",
@@ -30,7 +30,7 @@ def response_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, A
     Its output is the run's answer, or the question for which it waits.
 
     Args:
-        waiting: What the run, or a run below it, asks a person.
+        waiting: Question of the run, or of a run below it.
     """
     status = STATUSES[run.status]
     incomplete = error = None
@@ -69,14 +69,14 @@ def response_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, A
 
 
 def output_items(run: Run, waiting: PendingInterrupt | None) -> list[dict[str, Any]]:
-    """Return what a run has come to: its answer as a message, or its question as a call."""
+    """Return a run's output: its answer as a message, or its question as a call."""
     if run.status is RunStatus.COMPLETED:
         return [message_item(f"msg_{run.id}", answer_text(run), "completed")]
     return [call] if (call := question_call(run, waiting)) is not None else []
 
 
 def message_item(item_id: str, text: str, status: str) -> dict[str, Any]:
-    """Return a message as an item of a response's output."""
+    """Return a message as an item of an output."""
     return {
         "id": item_id,
         "type": "message",
@@ -92,7 +92,7 @@ def text_part(text: str) -> dict[str, Any]:
 
 
 def question_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] | None:
-    """Return the question for which a run waits, as a call of a function, or None.
+    """Return a run's open question as a function call, or None.
 
     The function is the kind of the question. The output of the call is the answer.
     """
@@ -110,7 +110,7 @@ def question_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] 
 
 
 def chat_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
-    """Return a run that is completed or waits for a person as a chat completion."""
+    """Return a completed or interrupted run as a chat completion."""
     message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
     if run.status is RunStatus.COMPLETED:
         message["content"] = answer_text(run)
@@ -140,7 +140,7 @@ def finish_reason(run: Run, waiting: PendingInterrupt | None) -> str:
 
 
 def tool_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] | None:
-    """Return the question for which a run waits, as a tool call of a chat, or None."""
+    """Return a run's open question as a chat's tool call, or None."""
     call = question_call(run, waiting)
     return call and {
         "id": call["call_id"],
@@ -150,10 +150,12 @@ def tool_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] | No
 
 
 def _tokens(run: Run) -> tuple[int, int, int] | None:
-    """Return the tokens that a run and those below it have read, written, and used in all.
+    """Return the tokens used by a run and runs below.
+
+    They are the tokens read, written, and used in total.
 
     Returns:
-        None if they have used none.
+        None if they have used no tokens.
     """
     spent, below = (run.details.get(name) or {} for name in ("spent", "spent_below"))
     read, wrote, total = (
@@ -164,7 +166,7 @@ def _tokens(run: Run) -> tuple[int, int, int] | None:
 
 
 def response_usage(run: Run) -> dict[str, Any] | None:
-    """Return the tokens that a run has used, as a response has them, or None for none."""
+    """Return a run's used tokens for a response, or None."""
     tokens = _tokens(run)
     return tokens and {
         "input_tokens": tokens[0],
@@ -176,7 +178,7 @@ def response_usage(run: Run) -> dict[str, Any] | None:
 
 
 def chat_usage(run: Run) -> dict[str, Any] | None:
-    """Return the tokens that a run has used, as a chat completion has them, or None for none."""
+    """Return a run's used tokens for a chat, or None."""
     tokens = _tokens(run)
     return tokens and {
         "prompt_tokens": tokens[0],

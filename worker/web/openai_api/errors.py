@@ -1,4 +1,4 @@
-"""Errors in the form of OpenAI's API, and the route whose errors have it."""
+"""Errors in OpenAI's form, and the route that returns them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from perdure.worker.web.json_body import Json
 from perdure.worker.web.problems import MEDIA_TYPE, ProblemRoute
 
-#: Types of errors by HTTP status. Of other statuses below 500 it is that of an invalid request.
+#: Types of errors by HTTP status. Other statuses below 500 have the type of an invalid request.
 TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -19,7 +19,7 @@ TYPES = {
     409: "conflict_error",
     429: "rate_limit_error",
 }
-#: Header that tells OpenAI's clients whether to send a request again by themselves.
+#: Header that controls whether OpenAI's clients send a request again by themselves.
 SHOULD_RETRY = "x-should-retry"
 #: Header in which OpenAI's clients count how often they have sent a request again.
 RETRY_COUNT = "x-stainless-retry-count"
@@ -35,9 +35,10 @@ def error_document(status: int, code: str, message: str, param: str | None = Non
 def error_response(
     status: int, code: str, message: str, param: str | None = None, **headers: str
 ) -> Response:
-    """Return the HTTP response for an error, after which OpenAI's clients do not try again.
+    """Return the response for an error that must not be retried.
 
-    A client that sent its request again could start a second run.
+    OpenAI's clients do not send the request again after it. A client that sent its request again
+    could start a second run.
     """
     return Json(
         error_document(status, code, message, param),
@@ -47,9 +48,10 @@ def error_response(
 
 
 def refused_retry(request: Request) -> Response | None:
-    """Return the refusal of a request that a client sends again by itself, or None.
+    """Return the refusal of an automatic retry, or None.
 
-    The first one may have started a run. Only with a key the second finds it.
+    The client has sent the request again by itself. The first request may have started a run. The
+    second finds this run only with a key.
     """
     if request.headers.get(RETRY_COUNT, "0") == "0" or KEY_HEADER in request.headers:
         return None
@@ -63,10 +65,13 @@ def refused_retry(request: Request) -> Response | None:
 
 
 class OpenAIRoute(ProblemRoute):
-    """A route of OpenAI's API: as those of the HTTP API, with errors in OpenAI's form."""
+    """A route of OpenAI's API, with errors in OpenAI's form.
+
+    Otherwise it is like the routes of the HTTP API.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of a route, whose problem details become OpenAI's errors."""
+        """Return the route's handler, with problem details as OpenAI's errors."""
         handle = super().get_route_handler()
 
         async def respond(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Pictures and files in the messages of OpenAI's API, as files of the run."""
+"""Pictures and files in OpenAI messages, as run files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ FILE_PARTS = frozenset({"image_url", "input_image", "file", "input_file"})
 
 
 def files_in(items: str | Sequence[Mapping[str, Any]]) -> list[File]:
-    """Return the files in the messages of users, in their order.
+    """Return the files in users' messages, in order.
 
     Raises:
-        UnsupportedPart: One is an address or an id of OpenAI's files.
-        InvalidInput: One is not valid.
+        UnsupportedPart: A file is an address or an id of OpenAI's files.
+        InvalidInput: A file is not valid.
     """
     if isinstance(items, str):
         return []

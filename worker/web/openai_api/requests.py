@@ -1,8 +1,7 @@
-"""Request bodies of OpenAI's API, and what they mean for a run.
+"""Request bodies of OpenAI's API, and their meaning for runs.
 
-A flow decides by itself how it asks its models. Fields for a model's sampling are accepted, since
-many clients always send them, and change nothing. Fields that would promise something else are
-refused.
+A flow decides by itself how it asks its models. Sampling fields are accepted, because many clients
+always send them, but they have no effect. Fields that Perdure cannot fulfil are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ CALL_SEPARATOR = "/"
 
 
 class PersonsOutput(NamedTuple):
-    """The output of a call by which a run has asked: whose call it is, and the text."""
+    """A person's output of a run's call: run, question and text."""
 
     run_id: str
     question: str
@@ -116,7 +115,7 @@ class CreateChatCompletion(OpenAIRequest):
 
     @property
     def includes_usage(self) -> bool:
-        """Whether the stream ends with what the run has spent."""
+        """Whether the stream ends with the run's used tokens."""
         return (self.stream_options or {}).get("include_usage") is True
 
 
@@ -127,15 +126,17 @@ def _check_format(wanted: Any, name: str) -> None:
 
 
 def call_id(run_id: str, question: str) -> str:
-    """Return the id of the call by which a run asks a question."""
+    """Return the id of a question's call."""
     return f"{run_id}{CALL_SEPARATOR}{question}"
 
 
 def output_of(items: str | Sequence[Mapping[str, Any]]) -> PersonsOutput | None:
-    """Return the output of a call that a request ends with, or None if it ends with words.
+    """Return the call output that ends a request.
+
+    Returns None if the request ends with a message.
 
     Raises:
-        InvalidInput: It is no output of a call by which a run asks.
+        InvalidInput: The output does not belong to a run's question.
     """
     last = {} if isinstance(items, str) or not items else items[-1]
     if last.get("role") == "tool":
@@ -153,12 +154,12 @@ def output_of(items: str | Sequence[Mapping[str, Any]]) -> PersonsOutput | None:
 
 
 def goal_of(items: str | Sequence[Mapping[str, Any]], instructions: str | None = None) -> str:
-    """Return the goal that a conversation sets for a run.
+    """Return the goal of a run from a conversation.
 
     A single message of a user is the goal. Otherwise, it is the conversation with its roles.
 
     Raises:
-        InvalidInput: There is no message, or something else than text in one.
+        InvalidInput: There is no message of a user, or a message has other parts than text.
     """
     said: list[tuple[str, str]] = [("system", instructions)] if instructions else []
     if isinstance(items, str):
@@ -173,7 +174,7 @@ def goal_of(items: str | Sequence[Mapping[str, Any]], instructions: str | None =
 
 
 def _turn_of(item: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return role and text of an item of a conversation, or None if it has no words."""
+    """Return role and text of a conversation's item, or None without text."""
     kind = item.get("type", "message")
     if kind in ("reasoning", "item_reference"):
         return None

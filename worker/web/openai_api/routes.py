@@ -59,7 +59,10 @@ async def create_response(
     services: RouteServices,
     idempotency_key: Key = None,
 ) -> Response:
-    """Start a run, or pass a person's answer to one, and return it as a response."""
+    """Start or continue a run, and return it as a response.
+
+    A person's answer continues a run.
+    """
     output = output_of(body.input)
     if output is None and (refused := refused_retry(request)) is not None:
         return refused
@@ -112,7 +115,10 @@ async def create_chat_completion(
     services: RouteServices,
     idempotency_key: Key = None,
 ) -> Response:
-    """Start a run, or pass a person's answer to one, and return what it comes to."""
+    """Start or continue a run, and return its chat completion.
+
+    A person's answer continues a run.
+    """
     output = output_of(body.messages)
     if output is None and (refused := refused_retry(request)) is not None:
         return refused
@@ -151,7 +157,7 @@ def _model(name: str) -> dict[str, Any]:
 async def _end_of(
     runs: AuthorizedClient, hub: EventHub, run_id: str
 ) -> tuple[Run, PendingInterrupt | None]:
-    """Return a run when it is settled, and what it or a run below it asks."""
+    """Return a settled run, with its open question or one below it."""
     run = await settled(runs, hub, run_id, MOST_WAIT)
     return run, await run_in_threadpool(open_question, runs, run)
 
@@ -167,7 +173,7 @@ def _start(
     """Submit the run that a request starts.
 
     Raises:
-        Forbidden: The caller may not submit, or not read what becomes of it.
+        Forbidden: The caller may not submit, or may not read the run.
         UnknownFlow: The flow is not exposed.
     """
     exposed_flow(runs, "openai", body.model)
@@ -205,14 +211,14 @@ def _start_response(runs: AuthorizedClient, body: CreateResponse, key: str | Non
 
 
 def _answer(runs: AuthorizedClient, output: PersonsOutput) -> Run:
-    """Answer a run's question with the output of its call, and return the run.
+    """Answer a run's question with its call's output.
 
-    For a question of a run below, it is the run whose response has asked. An answer that has come
-    already changes nothing, so that it can be sent again.
+    Returns the run. For a question of a run below, the returned run is the run whose response has
+    asked. An answer that has come already changes nothing, so it can be sent again.
 
     Raises:
         Forbidden: The caller may not answer.
-        InvalidInput: It is no answer to this question.
+        InvalidInput: The output is no answer to this question.
     """
     runs.caller.require(Scope.READ)
     runs.caller.require(Scope.ANSWER)
@@ -234,7 +240,7 @@ def _answer(runs: AuthorizedClient, output: PersonsOutput) -> Run:
 
 
 def _read(text: str) -> Any:
-    """Return what a text means as an answer: its JSON, or the text itself."""
+    """Return a text's JSON value, or the text itself."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

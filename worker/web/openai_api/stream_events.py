@@ -1,12 +1,12 @@
-"""Translation of a run's stream into the events of a streamed response.
+"""Translation of a run's stream into response events.
 
 Each text that a round shows is an item of the response: a message, or reasoning. It is done when
 its round is committed. OpenAI's protocol cannot take text back. So the item of an attempt that was
 given up ends as incomplete, and the next attempt begins another item. The response that comes last
 has the run's answer alone.
 
-The number of an event says when it happened, not how many came before. So any server process finds
-the event after a number, although older text of the run is gone meanwhile.
+The number of an event encodes its time, not its position. So any server process finds the event
+after a number, although older text of the run is gone meanwhile.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ResponseEvents:
 
     Args:
         run: The run, as it is now.
-        after: Number of the last event that is not wanted. None: all are wanted.
+        after: Number of the last event to skip. None: no event is skipped.
     """
 
     def __init__(self, run: Run, after: int | None = None) -> None:
@@ -109,7 +109,7 @@ class ResponseEvents:
         )
 
     def translate(self, item: StreamItem) -> list[StreamEvent]:
-        """Return the events for one item of the run's stream."""
+        """Return the events for one stream item."""
         self._move_to(item)
         match item.type:
             case "text":
@@ -117,18 +117,21 @@ class ResponseEvents:
             case "retracted":
                 return self._wanted(self._close(item.step, "incomplete"))
             case "trimmed":
-                # What is there of its text is not all, so no item of it can be complete.
+                # A part of its text is missing, so none of its items can be complete.
                 self._trimmed.add((item.step, item.attempt))
                 return self._wanted(self._close(item.step, "incomplete"))
             case "committed":
                 return self._wanted(self._close(item.step, "completed"))
             case "interrupted":
-                # The place of its question, which is there no more when it was answered.
+                # The place of its question, which is gone once it is answered.
                 self._next_index += 1
         return []
 
     def finish(self, run: Run, waiting: PendingInterrupt | None = None) -> list[StreamEvent]:
-        """Return the events with which a streamed response ends, for now if a person is asked."""
+        """Return the events that end a streamed response.
+
+        It ends for now if a person is asked.
+        """
         document = response_document(run, waiting)
         return self._wanted(
             [
@@ -140,7 +143,7 @@ class ResponseEvents:
         )
 
     def _move_to(self, item: StreamItem) -> None:
-        """Advance the numbers to the time of an item, but never back."""
+        """Advance the event numbers to an item's time, never back."""
         if item.type in (RETRACTED, TRIMMED):
             return  # It has the place of another item.
         event, _, text = item.id.partition("/")
@@ -152,7 +155,7 @@ class ResponseEvents:
         self._number = max(self._number, place * MOST_DERIVED + 1)
 
     def _wanted(self, events: Any) -> list[StreamEvent]:
-        """Return those of the events that the client does not have, with their numbers."""
+        """Return the events that the client lacks, with numbers."""
         wanted = []
         for event in events:
             self._number += 1
@@ -207,7 +210,7 @@ class ResponseEvents:
         }
 
     def _answer(self, run: Run) -> Iterator[StreamEvent]:
-        """Yield the run's answer as a message, unless it is the last that was shown."""
+        """Yield the run's answer as a message, unless it was shown last."""
         if run.status is not RunStatus.COMPLETED:
             return
         text = answer_text(run)
@@ -255,8 +258,9 @@ def _text_name(shown: ShownItem) -> str:
 
 
 def _ending(status: str) -> str:
-    """Return the name of the event that ends a stream, by the status of the response.
+    """Return the name of the event that ends a stream.
 
-    OpenAI has none for a cancelled response, so it is reported as incomplete.
+    It depends on the status of the response. OpenAI has no such event for a cancelled response, so
+    it is reported as incomplete.
     """
     return status if status in ("completed", "failed") else "incomplete"

@@ -34,10 +34,10 @@ logger = logging.getLogger("perdure.web")
 async def stream_response(
     runs: AuthorizedClient, hub: EventHub, run: Run, after: int | None = None
 ) -> Response:
-    """Return the HTTP response that streams a run as a response of OpenAI's API.
+    """Return the HTTP response that streams an OpenAI response.
 
     Args:
-        after: Number of the last event that the client has. None: it has none.
+        after: Number of the last event that the client has. None: it has no events.
     """
     source = TextSource(runs, run.id, None)
     first = await run_in_threadpool(source.read)
@@ -53,7 +53,7 @@ async def _response_frames(
 ) -> AsyncIterator[bytes]:
     yield b": connected\n\n"
     yield _frames(events.begin())
-    # No event of a run tells that a run below it asks something, so it has to be looked at.
+    # No event of a run shows that a run below it asks something, so the run is read again.
     watched = watch(source, hub, first, True, MAX_STREAM_SECONDS, BELOW_SECONDS)
     async with aclosing(watched):
         async for batch in watched:
@@ -77,7 +77,7 @@ def stream_chat(
     includes_usage: bool,
     caller: Caller,
 ) -> Response:
-    """Return the HTTP response that streams a run as a chat completion.
+    """Return the HTTP response that streams a chat completion.
 
     A chat has no way to take text back, so the answer is sent when it is final.
     """
@@ -116,9 +116,9 @@ async def _chat_frames(
 
 
 def chat_error(run: Run, waiting: PendingInterrupt | None) -> tuple[int, str, str] | None:
-    """Return why a run cannot be written as a chat completion: status, code and text, or None.
+    """Return why a run is no chat completion, or None.
 
-    Unlike a response, a chat completion has no status.
+    The reason has status, code and text. Unlike a response, a chat completion has no status.
     """
     if run.status is RunStatus.COMPLETED or waiting is not None:
         return None

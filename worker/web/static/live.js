@@ -4,11 +4,11 @@
 //   data-live="#runs,#counts"        ids of the parts. The whole page is loaded, and changed parts are replaced.
 //   data-live-seconds="2"            seconds between two updates while the tab is visible
 //   data-live-events="/api/..."      a stream of server-sent events. Each causes an update, at most two a second.
-//                                    All of its items are also dispatched as DOM events `perdure:item`.
+//                                    All items are also dispatched as DOM events `perdure:item`.
 "use strict";
 
-// Changes the page, and lets what moves by it glide from where it was: nothing jumps below the pointer.
-// Who prefers less motion sees one frame of it.
+// Changes the page, and lets moved elements glide from their old place: nothing jumps below the pointer.
+// With `prefers-reduced-motion`, the change takes one frame.
 const steady = (() => {
   const MOVES = "footer, main > *, main > section > *, .standing > *, .tile > *, .verdicts > li, .rows > .row, .row > *, tbody > tr, tr > *";
   const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -46,8 +46,8 @@ const steady = (() => {
     Promise.allSettled(glides).then(() => requestAnimationFrame(() => requestAnimationFrame(() => { moving -= 1; })));
   };
   const change = (work) => { begin(); try { work(); } finally { end(); } };
-  // One change at a time: what is moved while it glides, or in the frame in which its glide ends, jumps.
-  // `updating` says that a change is on its way.
+  // One change at a time: an element that is moved during its glide, or in its last frame, jumps.
+  // `updating`: a change is about to come.
   const free = () => !made.updating && moving === 0;
   const made = { begin, end, change, free, updating: false };
   return made;

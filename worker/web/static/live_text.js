@@ -60,7 +60,7 @@
       for (const old of [...box.children]) if (!live.includes(old)) old.remove();
     };
     const follows = box.scrollTop + box.clientHeight >= box.scrollHeight - 24;
-    // The box has one height, so only its coming and going moves what is below.
+    // The box has one height, so the elements below it move only when it appears or disappears.
     if (swapping || (box.childNodes.length > 0) === (round !== undefined)) fill();
     else if (steady.free()) steady.change(fill);
     else drawSoon();
@@ -94,7 +94,7 @@
     hear[detail.type](detail);
     drawSoon();
   });
-  // The stream begins anew, with the text of the round so far.
+  // The stream begins again, with the text of the round so far.
   document.addEventListener("perdure:listens", () => { rounds = new Map(); });
   document.addEventListener("perdure:swapped", () => draw(true));
 })();

@@ -4,7 +4,7 @@
 
 (() => {
   const timeline = document.getElementById("timeline");
-  let loaded = null; // where older pages are, once the first of them was loaded
+  let loaded = null; // where older pages are, once the first one was loaded
   let busy = false;
 
   // A row that leaves the newest page moves to the older ones, so that none is missing between them.

@@ -1,4 +1,4 @@
-"""The events of AG-UI, the Agent User Interaction Protocol, version 1.0."""
+"""The events of AG-UI (Agent User Interaction Protocol) 1.0."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ APPROVAL: Mapping[str, Any] = {
 class AgUiWriter(UiWriter):
     """Writes a response as AG-UI events.
 
-    A retraction is a snapshot of the messages without those that were taken back.
+    A retraction is a snapshot of the messages without the retracted ones.
 
     Args:
-        thread_id, run_id: as the client calls them. None: the run's own.
-        messages: those of the conversation so far. None: the run's goal is the only one.
+        thread_id, run_id: the client's ids. None: the ids of the run.
+        messages: the messages of the conversation so far. None: the run's goal is the only message.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class AgUiWriter(UiWriter):
             yield {"type": "REASONING_END", "messageId": part_id}
 
     def add_data(self, kind: str, part: str, text: str) -> Iterator[UiEvent]:
-        """Write a piece of text of a flow's own kind as an event of its own."""
+        """Write live text of a flow's own kind as a custom event."""
         yield {
             "type": "CUSTOM",
             "name": "live",
@@ -130,7 +130,7 @@ class AgUiWriter(UiWriter):
         yield {"type": "TOOL_CALL_END", "toolCallId": call.id}
 
     def give_result(self, call: UiToolCall, result: Any) -> Iterator[UiEvent]:
-        """Write the result of a call, as text or as JSON."""
+        """Write the result of a call, as text or JSON."""
         error = error_of(result)
         content = error or (result if isinstance(result, str) else canonical(result))
         message_id = f"{call.id}.result"
@@ -152,13 +152,13 @@ class AgUiWriter(UiWriter):
     def retract(
         self, step: int, attempt: int, part_ids: Sequence[str], calls: Sequence[UiToolCall]
     ) -> Iterator[UiEvent]:
-        """Write all messages again, without those that were taken back."""
+        """Write all messages again, without the retracted ones."""
         for each in (*part_ids, *(call.id for call in calls)):
             self._own.pop(each, None)
         yield from self._snapshot()
 
     def ask(self, pending: PendingInterrupt, call: UiToolCall | None) -> Iterator[UiEvent]:
-        """Finish the run with an interrupt, which the client answers with ``resume``."""
+        """Finish the run with an interrupt that ``resume`` answers."""
         interrupt: dict[str, Any] = {
             "id": interrupt_ref(pending),
             "reason": "tool_call" if call is not None else pending.kind,

@@ -1,4 +1,4 @@
-"""The UI message stream of Vercel's AI SDK, from version 5 on."""
+"""The UI message stream of Vercel's AI SDK 5 or later."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AiSdkWriter(UiWriter):
     headers: Mapping[str, str] = {"x-vercel-ai-ui-message-stream": "v1"}
 
     def begin(self, run: Run) -> Iterator[UiEvent]:
-        """Begin a message, whose metadata name the run and its flow."""
+        """Begin a message. Its metadata name run and flow."""
         metadata = {"run": run.id, "flow": run.flow}
         yield {"type": "start", "messageId": run.id, "messageMetadata": metadata}
 
@@ -57,7 +57,7 @@ class AiSdkWriter(UiWriter):
         yield {"type": f"{NAMES[kind]}-end", "id": part_id}
 
     def add_data(self, kind: str, part: str, text: str) -> Iterator[UiEvent]:
-        """Write a piece of text of a flow's own kind as a part with data."""
+        """Write live text of a flow's own kind as a data part."""
         yield {"type": LIVE, "data": {"kind": kind, "part": part, "text": text}}
 
     def start_call(self, call: UiToolCall) -> Iterator[UiEvent]:
@@ -79,7 +79,7 @@ class AiSdkWriter(UiWriter):
         }
 
     def give_result(self, call: UiToolCall, result: Any) -> Iterator[UiEvent]:
-        """Write the output of a call, or its error, or that it was denied.
+        """Write the output, the error or the denial of a call.
 
         A part whose approval was denied is valid in the state ``output-denied`` only. The reason is
         in the approval that the client has.
@@ -106,7 +106,10 @@ class AiSdkWriter(UiWriter):
         yield {"type": RETRACTED, "data": data}
 
     def ask(self, pending: PendingInterrupt, call: UiToolCall | None) -> Iterator[UiEvent]:
-        """Ask for an approval of a call, or ask a question in a text and in a part of its own."""
+        """Ask for a call's approval, or ask a question.
+
+        A question is a text and a data part.
+        """
         reference = interrupt_ref(pending)
         if call is not None:
             yield {
@@ -126,7 +129,7 @@ class AiSdkWriter(UiWriter):
         yield from self._finish("tool-calls" if call is not None else "other", pending.run_id)
 
     def finish(self, run: Run, answer: Any) -> Iterator[UiEvent]:
-        """Finish the message, with an answer that no part has shown."""
+        """Finish the message, with an answer not yet shown."""
         if isinstance(answer, str) and answer:
             yield from self._text(f"{run.id}.answer", answer)
         elif answer not in (None, ""):

@@ -1,4 +1,4 @@
-"""The bytes of a run's stream in a protocol of chat interfaces."""
+"""The bytes of a run's stream in a chat interface's protocol."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ LAST_NUMBER = 10**17
 
 
 def response_start(runs: AuthorizedClient, run_id: str) -> str | None:
-    """Return the id of the event behind which a run's present response begins.
+    """Return the event id after which a run's response begins.
 
-    It is the last answer of a person. None: the response begins with the run.
+    It is the event of the last resume or retry. None: the response begins with the run.
     """
     for event in reversed(runs.latest_events(run_id, MOST_EVENTS)):
         if event.type in ("resumed", "retried"):
@@ -43,19 +43,19 @@ def response_start(runs: AuthorizedClient, run_id: str) -> str | None:
 
 
 def behind(event_id: str) -> str:
-    """Return the position in a run's stream behind an event, and behind the text before it."""
+    """Return the stream position after an event and the text before it."""
     ms, _, _ = event_id.partition("-")
     return f"{event_id}/{ms}-{LAST_NUMBER}"
 
 
 class UiFrames:
-    """A run's stream in the bytes of server-sent events, for one client.
+    """A run's stream as server-sent events for one client.
 
     Args:
         writer: of the protocol.
         calls: calls of the client's conversation that have no result yet.
-        begin_after: the id of the event behind which the response begins. What comes before is
-            read, since the response may give results of its calls. None: it begins at once.
+        begin_after: the id of the event after which the response begins. Earlier items are read
+            too, because the response may have results of their calls. None: it begins at once.
     """
 
     def __init__(
@@ -105,7 +105,10 @@ class UiFrames:
         return list(self._response.take(item, run, results))
 
     async def _end(self, end: StreamEnd) -> bytes:
-        """Return the bytes for the end of a stream whose last event this client had already."""
+        """Return the bytes for the end of a stream.
+
+        The client already had the stream's last event.
+        """
         if end is StreamEnd.CAUGHT_UP:
             return b""
         events: Iterable[UiEvent] = self._response.lose()
@@ -128,7 +131,7 @@ class UiFrames:
 
 
 def frame(event: UiEvent) -> bytes:
-    """Return an event in the bytes of a server-sent event."""
+    """Return an event as a server-sent event's bytes."""
     return f"data: {encoded(event)}\n\n".encode("utf-8", "backslashreplace")
 
 

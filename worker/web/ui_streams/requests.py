@@ -1,4 +1,7 @@
-"""What chat interfaces send: the last message of a person, or an answer to a question of a run."""
+"""Requests of chat interfaces: a person's message or answer.
+
+The message is the last one of the person. The answer is for a question of a run.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from perdure.worker.web.ui_streams.writer import UiToolCall
 
 #: Types of a message's parts in AG-UI that have a source.
 AG_UI_FILES = frozenset({"image", "audio", "video", "document"})
-#: A part of the AI SDK that says nothing: where a step of a message begins.
+#: A part of the AI SDK without content. It marks the beginning of a step of a message.
 STEP_START = "step-start"
 
 Id = Annotated[str, Field(min_length=1, max_length=500)]
@@ -109,7 +112,7 @@ class AgUiInput(ChatBody):
 
 @dataclass(frozen=True)
 class ChatMessage:
-    """A message of a person, which a run is to answer."""
+    """A message of a person for a run."""
 
     id: str
     text: str
@@ -118,11 +121,11 @@ class ChatMessage:
 
 @dataclass(frozen=True)
 class ChatAnswer:
-    """An answer of a person to a question of a run.
+    """A person's answer to a question of a run.
 
     Attributes:
         run_id, interrupt: the question.
-        payload: what the person said.
+        payload: the answer of the person.
         is_cancelled: whether the person did not want to answer.
         calls: the calls of the conversation that have no result.
     """
@@ -143,7 +146,7 @@ class ApprovalPayload(ChatBody):
 
 
 def of_ai_sdk(chat: AiSdkChat) -> ChatMessage | ChatAnswer:
-    """Return what a person says in a chat of the AI SDK.
+    """Return a person's message or answer from an AI SDK chat.
 
     Raises:
         InvalidInput: the last message has neither a text nor a file nor an answer.
@@ -178,7 +181,7 @@ def of_ai_sdk(chat: AiSdkChat) -> ChatMessage | ChatAnswer:
 
 
 def of_ag_ui(body: AgUiInput) -> ChatMessage | ChatAnswer:
-    """Return what a person says in a conversation of AG-UI.
+    """Return a person's message or answer from AG-UI.
 
     Raises:
         InvalidInput: there is no message of a person, or several answers.
@@ -221,9 +224,10 @@ def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
 def decided_calls(
     pending: PendingInterrupt, calls: Sequence[UiToolCall], answer: Mapping[str, Any]
 ) -> list[UiToolCall]:
-    """Return the open calls of a conversation, with the person's decision in the one it is about.
+    """Return a conversation's open calls, with the person's decision.
 
-    Messages of the AI SDK have the decision. Those of AG-UI do not.
+    The decision is in the call that it is about. Messages of the AI SDK have the decision. Messages
+    of AG-UI do not.
 
     Args:
         answer: the arguments of ``resume``.
@@ -240,7 +244,7 @@ def decided_calls(
 
 
 def topic_of(chat_id: str) -> str:
-    """Return the topic that the live run of a chat holds."""
+    """Return the topic of a chat's live run."""
     topic = f"chat:{chat_id}"
     return topic if TOPIC.fullmatch(topic) else f"chat:{_digest(chat_id)}"
 
@@ -292,11 +296,11 @@ def _message(
     """Return a person's message: its text in lines, and its files.
 
     Args:
-        file_of: returns the file that a part is, or None if the protocol has no such part.
+        file_of: returns a part as a file, or None if the protocol has no such part.
 
     Raises:
-        InvalidInput: there is neither a text nor a file, or a file is not valid.
-        UnsupportedPart: a part is neither. A run would miss what the person has sent.
+        InvalidInput: the message has neither a text nor a file, or a file is not valid.
+        UnsupportedPart: a part is neither a text nor a file. A run would miss this part.
     """
     texts: list[str] = []
     files: list[File] = []
@@ -320,7 +324,7 @@ def _message(
 
 
 def _ai_sdk_file(part: Mapping[str, Any], number: int) -> File | None:
-    """Return the file that a part of the AI SDK is, or None."""
+    """Return an AI SDK part as a file, or None."""
     if part.get("type") != "file":
         return None
     media_type = part.get("mediaType")
@@ -329,9 +333,9 @@ def _ai_sdk_file(part: Mapping[str, Any], number: int) -> File | None:
 
 
 def _ag_ui_file(part: Mapping[str, Any], number: int) -> File | None:
-    """Return the file that a part of AG-UI is, or None.
+    """Return an AG-UI part as a file, or None.
 
-    Parts of version 1.0 have a ``source``. A ``binary`` part is of the versions before.
+    Parts of version 1.0 have a ``source``. Earlier versions have ``binary`` parts.
     """
     kind = str(part.get("type"))
     source: Any = part.get("source")
@@ -353,7 +357,7 @@ def _ag_ui_file(part: Mapping[str, Any], number: int) -> File | None:
 
 
 def _file_name(media_type: str, number: int) -> str:
-    """Return the name of a file that came without one: ``picture-1``, ``file-2``."""
+    """Return a name for a nameless file: ``picture-1``, ``file-2``."""
     return f"{'picture' if media_type.startswith('image/') else 'file'}-{number}"
 
 
@@ -363,7 +367,7 @@ def _data(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _open_calls(parts: Sequence[Mapping[str, Any]]) -> list[UiToolCall]:
-    """Return the calls of a message of the AI SDK that have no output."""
+    """Return an AI SDK message's calls without output."""
     calls = []
     for part in parts:
         kind = str(part.get("type"))
@@ -384,7 +388,7 @@ def _open_calls(parts: Sequence[Mapping[str, Any]]) -> list[UiToolCall]:
 
 
 def _calls_without_result(messages: Sequence[AgUiMessage]) -> list[UiToolCall]:
-    """Return the calls of a conversation of AG-UI that have no result."""
+    """Return an AG-UI conversation's calls without result."""
     calls: dict[str, UiToolCall] = {}
     for message in messages:
         more = message.model_extra or {}

@@ -1,6 +1,7 @@
-"""A run's stream as the response of an assistant: which texts and calls begin, go on and end.
+"""A run's stream as the response of an assistant.
 
-It does no I/O. What it needs to know of the run beyond the stream, it gets with each item.
+It tells which texts and calls begin, go on and end. It does no I/O. Each item comes with the
+further facts of the run that it needs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FINISH, ANSWER = "finish", "answer"
 
 
 class UiResponse:
-    """What a run's stream says, for a writer.
+    """A run's stream as events for a writer.
 
     Attributes:
         is_over: whether the response has ended, and nothing may follow.
@@ -58,16 +59,16 @@ class UiResponse:
         self._calls = list(calls)
         #: The call about which a person was asked last, with the name of the question.
         self._asked: tuple[str, str, Mapping[str, Any]] | None = None
-        #: The text of the round so far, and that of the last committed round that has shown one.
+        #: The text of the round so far, and the text of the last committed round with a text.
         self._text, self._last_text = "", ""
         self._finish_arguments, self._finish_answer = "", ""
 
     def needs_run(self, item: StreamItem) -> bool:
-        """Return whether the run has to be read for an item."""
+        """Return whether an item needs the run."""
         return item.type in (*LAST, "interrupted")
 
     def needs_results(self, item: StreamItem) -> bool:
-        """Return whether the history has to be read for an item: its round has called tools."""
+        """Return whether an item needs the history: its round called tools."""
         return item.type == "committed" and ("observation" in item.data or "did" in item.data)
 
     def take(
@@ -76,11 +77,11 @@ class UiResponse:
         run: Run | None = None,
         results: Sequence[ToolResult | CallRefused] = (),
     ) -> Iterator[UiEvent]:
-        """Yield the events for an item of the run's stream.
+        """Yield the events for a stream item.
 
         Args:
-            run: if ``needs_run``.
-            results: if ``needs_results``.
+            run: The run, if ``needs_run``.
+            results: The results of the round's tools, if ``needs_results``.
         """
         if (item.step, item.attempt) != self._place:
             self._place, self._parts = (item.step, item.attempt), 0
@@ -101,10 +102,12 @@ class UiResponse:
             yield from self.end(run, item)
 
     def end(self, run: Run, item: StreamItem | None = None) -> Iterator[UiEvent]:
-        """Yield the events that end the response, if the run has ended or asks a person.
+        """Yield the events that end the response.
+
+        It ends if the run has ended or asks a person.
 
         Args:
-            item: the event that says so. Its run may have gone on since.
+            item: the event of the end. Its run may have continued since.
         """
         pending = PendingInterrupt.of(run) if run.status is RunStatus.INTERRUPTED else None
         if item is not None and item.type == "interrupted":
@@ -127,7 +130,7 @@ class UiResponse:
             yield from self._writer.abort(str(run.details.get("stop_reason") or "stopped"))
 
     def lose(self) -> Iterator[UiEvent]:
-        """Yield the events that end the response of a run that was deleted."""
+        """Yield the ending events for a deleted run."""
         yield from self._leave_round()
         self.is_over = True
         yield from self._writer.fail(f"run {self._run_id} was deleted")
@@ -149,7 +152,7 @@ class UiResponse:
             yield from self._add_arguments(item.part, item.text)
 
     def _answer_in(self, text: str) -> str:
-        """Return what a piece of the arguments of ``finish`` adds to the answer in them."""
+        """Return the answer text that new arguments of ``finish`` add."""
         self._finish_arguments += text
         try:
             args = from_json(self._finish_arguments, allow_partial="trailing-strings")
@@ -194,7 +197,8 @@ class UiResponse:
         """End the calls whose arguments are complete.
 
         Args:
-            known: whether all are. Otherwise those that are JSON.
+            known: whether all arguments are complete. Otherwise only arguments that are JSON are
+                complete.
         """
         for tool, (call, text) in list(self._arguments.items()):
             args = arguments_of(text)
@@ -205,7 +209,10 @@ class UiResponse:
                 yield from self._writer.end_call(whole)
 
     def _leave_round(self) -> Iterator[UiEvent]:
-        """End what the round has begun. It may be void: then a retraction follows, or its text."""
+        """End the texts and calls of the round.
+
+        The round may be void: then a retraction or its text follows.
+        """
         if self._round is None:
             return
         yield from self._end_texts(list(self._texts))
@@ -217,7 +224,7 @@ class UiResponse:
 
     def _retract(self, item: StreamItem) -> Iterator[UiEvent]:
         if self._round is None or self._round[0] != item.step:
-            return  # Nothing of it was shown here.
+            return  # Nothing of the round was shown here.
         yield from self._end_texts(list(self._texts))
         yield from self._end_calls(known=True)
         _, attempt = self._round
@@ -235,7 +242,8 @@ class UiResponse:
             args = arguments_of(item.data.get("args"))
             if args is not None and item.data["command"] != FINISH and "calls" not in item.data:
                 yield from self._begin_call(str(item.data["command"]), args)
-        # Calls with the very arguments come first: the person may have changed those of the others.
+        # Calls with the same arguments come first: the person may have changed the arguments of the
+        # others.
         for name, arguments, result in sorted(results, key=lambda each: not self._is_shown(each)):
             call = self._call_of(name, arguments)
             if call is None and is_reply:
@@ -254,7 +262,7 @@ class UiResponse:
         yield from self._writer.end_call(call)
 
     def _note_question(self, data: Mapping[str, Any]) -> None:
-        """Remember about which call a workflow asks a person, if the event tells."""
+        """Remember the call about which a workflow asks, if the event names it."""
         approval, asks = data.get("approval"), data.get("asks")
         if not isinstance(approval, Mapping) or not isinstance(asks, str):
             return
@@ -263,7 +271,7 @@ class UiResponse:
         self._asked = asks, str(approval.get("command")), args
 
     def _refuse(self, refused: CallRefused) -> Iterator[UiEvent]:
-        """Write the result of a call that a person refused, and that was not carried out."""
+        """Write the result of a call that a person refused."""
         call = next((each for each in self._calls if each.approved is False), None)
         if call is None and self._asked is not None and self._asked[0] == refused.asked:
             _, name, args = self._asked
@@ -283,12 +291,14 @@ class UiResponse:
     def _call_of(
         self, name: str, args: Mapping[str, Any] | None, is_asked: bool = False
     ) -> UiToolCall | None:
-        """Return the call without a result that has this name, and these arguments if one does.
+        """Return the open call with this name.
 
-        A person may have changed the arguments, and the beginning of a stream may lack them.
+        It has these arguments, if such a call exists. A person may have changed the arguments, and
+        the beginning of a stream may lack them.
 
         Args:
-            is_asked: whether a person is asked about the call. One with a decision comes last.
+            is_asked: whether a person is asked about the call. Calls with a decision then come
+                last.
         """
         calls = [call for call in self._calls if call.name == name]
         if is_asked:
@@ -316,6 +326,6 @@ class UiResponse:
 
 
 def _is_next_call(so_far: str, text: str) -> bool:
-    """Return whether a piece of arguments belongs to another call of the same tool."""
+    """Return whether arguments belong to the tool's next call."""
     is_end = so_far.rstrip().endswith("}") and text.lstrip().startswith("{")
     return is_end and arguments_of(so_far) is not None

@@ -1,6 +1,6 @@
-"""The tools that a committed round has called, with whole arguments and results.
+"""The tools that a committed round has called.
 
-An event has only the beginning of them. The history has all.
+They have whole arguments and results. An event has only their beginning. The history has the whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.flows.core.summaries import digest, shown
 
 #: Kinds of a workflow's journal entries that are no call of a tool: an answer, a wait, a mark.
 NO_CALLS = frozenset({"ask", "sleep", "signal", "now", "patched", "listen"})
-#: Names of what the observation of a journal entry has.
+#: Keys of the observation of a journal entry.
 ENTRY = frozenset({"kind", "of", "result", "error", "artifact"})
 #: Steps in which the agent of another library asks its model. Its reply is text, not a result.
 MODEL_STEP = re.compile(r"(?:.+\.)?model(?:\.\d+)?")
@@ -29,11 +29,13 @@ ToolResult = tuple[str, Mapping[str, Any] | None, Any]
 
 
 class CallRefused(NamedTuple):
-    """A person's refusal of a call about which a workflow has asked. The call has no turn.
+    """A person's refusal of a workflow's call, without a turn.
+
+    The workflow has asked the person about the call.
 
     Attributes:
         asked: the name under which the workflow has asked.
-        words: why. Empty if the person did not say.
+        words: the reason. Empty if the person gave none.
     """
 
     asked: str
@@ -41,7 +43,7 @@ class CallRefused(NamedTuple):
 
 
 class ToolResults:
-    """Finds the turns of a run's history that an event tells of."""
+    """Finds the turns in a run's history that belong to events."""
 
     def __init__(self) -> None:
         #: The turn behind the last that was found.
@@ -50,13 +52,13 @@ class ToolResults:
     def of(
         self, data: Mapping[str, Any], turns: Sequence[Turn]
     ) -> list[ToolResult | CallRefused] | None:
-        """Return the tools that a committed round has called, or None if the history lacks them.
+        """Return a committed round's tools, or None.
 
-        Answers of people, waits of a workflow and an agent's requests to its model are no tools. A
-        refused call is there.
+        None means that the history lacks them. Answers of people, waits of a workflow and an
+        agent's requests to its model are no tools. A refused call is included.
 
         Args:
-            data: of the event ``committed``.
+            data: data of the event ``committed``.
             turns: the run's history.
         """
         for start in (self._next, 0):
@@ -70,14 +72,20 @@ class ToolResults:
 
 
 def told_by_event(data: Mapping[str, Any]) -> list[ToolResult]:
-    """Return the tool that a committed round has called, as far as its event tells."""
+    """Return a committed round's tool from its event.
+
+    The event may have only the beginning.
+    """
     if not data.get("command") or _is_model_request(str(data["command"]), data):
         return []
     return [(str(data["command"]), arguments_of(data.get("args")), data.get("observation"))]
 
 
 def _matching(data: Mapping[str, Any], turns: Sequence[Turn], place: int) -> Sequence[Turn]:
-    """Return the turns from a place on, if they are those of an event."""
+    """Return the turns of an event, from a place on.
+
+    Empty if the turns there belong to another event.
+    """
     steps = data.get("did")
     if isinstance(steps, list):
         found = turns[place : place + len(steps)]
@@ -102,7 +110,7 @@ def _matching(data: Mapping[str, Any], turns: Sequence[Turn], place: int) -> Seq
 
 
 def _told(turn: Turn, data: Mapping[str, Any]) -> ToolResult | CallRefused | None:
-    """Return the call that a turn is, or a person's refusal of one, or None if it is neither."""
+    """Return a turn's call or refusal, or None if it is neither."""
     if turn.command is None or not turn.command.name or _is_model_request(turn.command.name, data):
         return None
     entry = turn.observation
@@ -119,12 +127,15 @@ def _told(turn: Turn, data: Mapping[str, Any]) -> ToolResult | CallRefused | Non
 
 
 def _is_model_request(step: str, data: Mapping[str, Any]) -> bool:
-    """Return whether a step of a committed round is a request of an agent to its model."""
+    """Return whether a step is an agent's model request."""
     return "did" in data and "model" in data and MODEL_STEP.fullmatch(step) is not None
 
 
 def _result(turn: Turn, data: Mapping[str, Any]) -> Any:
-    """Return the result that a turn has. That of a workflow's step is within its observation."""
+    """Return a turn's result.
+
+    A workflow's step has the result within its observation.
+    """
     match turn.observation:
         case {"artifact": _} if "did" in data:
             return data.get("observation")
@@ -136,7 +147,10 @@ def _result(turn: Turn, data: Mapping[str, Any]) -> Any:
 
 
 def arguments_of(text: Any) -> Mapping[str, Any] | None:
-    """Return the arguments that a text has as JSON, or None if it is cut or is no JSON object."""
+    """Return a text's JSON object of arguments, or None.
+
+    None means that the text is cut or is no JSON object.
+    """
     try:
         args = json.loads(text)
     except (TypeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What the writers of the protocols have in common."""
+"""The common base of the protocols' writers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class UiToolCall:
         id: of the call, unique in the run.
         name: of the command, step or node.
         args: None until they are complete.
-        approved: what the client's message says of its approval. None: nothing, or no decision.
+        approved: the decision in the client's message. None: the message has no decision.
     """
 
     id: str
@@ -33,7 +33,9 @@ class UiToolCall:
 
 
 class UiWriter(ABC):
-    """Writes what happens in a run as events of a protocol. Each method yields the events.
+    """Writes a run's stream as events of a protocol.
+
+    Each method yields the events.
 
     Attributes:
         headers: of the response.
@@ -47,7 +49,7 @@ class UiWriter(ABC):
 
     @abstractmethod
     def begin_step(self, name: str) -> Iterator[UiEvent]:
-        """Begin the part of the response that one attempt at a step shows."""
+        """Begin the part of an attempt at a step."""
 
     @abstractmethod
     def end_step(self, name: str) -> Iterator[UiEvent]:
@@ -69,7 +71,7 @@ class UiWriter(ABC):
 
     @abstractmethod
     def add_data(self, kind: str, part: str, text: str) -> Iterator[UiEvent]:
-        """Write a piece of live text of a kind that the protocol does not have."""
+        """Write live text of a kind unknown to the protocol."""
 
     @abstractmethod
     def start_call(self, call: UiToolCall) -> Iterator[UiEvent]:
@@ -77,7 +79,7 @@ class UiWriter(ABC):
 
     @abstractmethod
     def add_arguments(self, call: UiToolCall, text: str) -> Iterator[UiEvent]:
-        """Add a piece of JSON to the arguments of a call that has begun."""
+        """Add a piece of JSON to an open call's arguments."""
 
     @abstractmethod
     def end_call(self, call: UiToolCall) -> Iterator[UiEvent]:
@@ -91,7 +93,10 @@ class UiWriter(ABC):
     def retract(
         self, step: int, attempt: int, part_ids: Sequence[str], calls: Sequence[UiToolCall]
     ) -> Iterator[UiEvent]:
-        """Take back the texts and the calls of an attempt that was given up. All have ended."""
+        """Take back the texts and calls of an attempt.
+
+        The attempt was given up, and all its texts and calls have ended.
+        """
 
     @abstractmethod
     def ask(self, pending: PendingInterrupt, call: UiToolCall | None) -> Iterator[UiEvent]:
@@ -106,7 +111,8 @@ class UiWriter(ABC):
         """End the response of a run that completed.
 
         Args:
-            answer: the run's answer, if no text has shown it. None: a text has, or it has none.
+            answer: the run's answer, if no text has shown it. None: a text has shown it, or the run
+                has no answer.
         """
 
     @abstractmethod
@@ -118,7 +124,7 @@ class UiWriter(ABC):
         """End the response of a run that was stopped."""
 
     def trailer(self) -> bytes:
-        """Return what follows the last event."""
+        """Return the bytes after the last event."""
         return b""
 
 
@@ -128,12 +134,15 @@ def encoded(event: UiEvent) -> str:
 
 
 def interrupt_ref(pending: PendingInterrupt) -> str:
-    """Return the name of a question for an answer that comes without the run in its path."""
+    """Return a question's name that includes its run.
+
+    An answer with this name needs no run in its path.
+    """
     return f"{pending.run_id}/{pending.id}"
 
 
 def error_of(result: Any) -> str | None:
-    """Return the error that a tool's result consists of, or None if it is not one."""
+    """Return the error in a tool's result, or None."""
     if isinstance(result, Mapping) and result.keys() in ({"error"}, {"error", "run"}):
         return str(result["error"])
     return None
