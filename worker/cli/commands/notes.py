@@ -130,7 +130,7 @@ def delete_command(
 
 
 def _unknown(client: ClientApi, namespace: str) -> str | None:
-    """Return a message for a namespace without notes. It names the nearest one that has some.
+    """Return a message for a namespace without notes. It names the nearest namespace with notes.
 
     Returns:
         None if the namespace has notes.

@@ -13,8 +13,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 def pause(ends: int) -> float:
     """Return the seconds to wait before the next restart.
 
-    There is no wait after the first end. Then it is one second, and doubles with each of the ``ends``
-    in a row, up to a minute.
+    There is no wait after the first end. Then it is one second, and doubles with each of the
+    ``ends`` in a row, up to a minute.
     """
     return 0.0 if ends <= 1 else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(ends - 2, 16))
 
