@@ -1,4 +1,7 @@
-"""Common parts of the sides whose workers report the ends of their runs themselves."""
+"""Common parts of sides whose workers report ends.
+
+The workers report the ends of their runs themselves.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ class Told(Session):
 
 
 def lacking(*modules: str) -> str | None:
-    """Return a sentence that names the modules of the extra that are not installed."""
+    """Return a sentence about missing modules of the extra.
+
+    The result is None if all are installed.
+    """
     absent = [name for name in modules if find_spec(name.split(".")[0]) is None]
     return f"not installed: {', '.join(absent)} (pip install 'perdure[bench]')" if absent else None
 
@@ -54,7 +60,7 @@ def number() -> int:
 
 
 def stay() -> None:
-    """Report that this worker is ready, and wait until it is killed."""
+    """Report that this worker is ready, and wait. It waits until it is killed."""
     tell_ready()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Event().wait()
