@@ -1,6 +1,6 @@
 """Fills a server with runs by the real scripts.
 
-It is as fast as the server accepts them. The runs are queued, wait for a person, or sleep.
+It sends them as fast as the server accepts them. The runs are queued, wait for a person, or sleep.
 """
 
 from __future__ import annotations

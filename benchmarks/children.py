@@ -88,7 +88,7 @@ def _ends(client: Client, listening: Tally, count: int) -> list[float]:
 
 
 def _one_round_runs(count: int) -> float:
-    """Return the one-round runs that end per second.
+    """Return the number of one-round runs that end a second.
 
     They were submitted before the workers came.
     """

@@ -156,9 +156,9 @@ def notes(real: Server) -> list[str]:
 
 
 def most_workers(one: Fleet, real: Server, share: float) -> int:
-    """Return the workers whose upkeep takes this share.
+    """Return the number of workers whose upkeep takes this share.
 
-    It is a number of such workers, and a share of the server's core.
+    The share is that of the server's core.
     """
     few, many = 1, 1_000_000
     while few < many:

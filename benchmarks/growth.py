@@ -137,7 +137,7 @@ class Runs:
     def _at(self, depth: int, rounds: int) -> tuple[str, int]:
         """Return a run with half of ``rounds`` left.
 
-        It then reaches the depth. Its number of rounds so far is returned, too. A long run is used
+        These take it to the depth. Its number of rounds so far is returned, too. A long run is used
         again.
         """
         if depth in self._long:

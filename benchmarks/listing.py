@@ -19,8 +19,8 @@ CALLS, QUICK_CALLS = 11, 3
 #: Greatest time of a page with the most runs, in milliseconds, and its greatest ratio to that with
 #: the fewest.
 AIM_MS, AIM_RATIO = 100.0, 1.5
-#: The requested pages. The flow has no runs: that page is the dearest, because it reads the most
-#: runs that one page may read.
+#: The requested pages. The rare flow has no runs. Its page is the dearest, because it reads the
+#: most runs that one page may read.
 PAGES = {
     "page of 50": "limit=50",
     "page of 50 that are queued": "limit=50&status=queued",

@@ -16,7 +16,7 @@ class Measure:
     """One figure.
 
     Attributes:
-        name: Unique in its report, such as ``rounds: Perdure, threads``.
+        name: The measured figure, unique in its report: ``rounds: Perdure, threads``.
         unit: Of the values.
         values: One for each pass, in the order of the passes.
         base: The name of the measure that this one is compared with, or None.
@@ -72,8 +72,10 @@ def ratio(measure: Measure, base: Measure) -> float:
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """Return the percentile of values: 0.5 is the median. ``part`` (0 to 1) of the values do not
-    exceed it."""
+    """Return a percentile of values: 0.5 is the median.
+
+    ``part`` (0 to 1) of the values do not exceed it.
+    """
     if not values:
         raise ValueError("a percentile of no values")
     return sorted(values)[max(0, math.ceil(part * len(values)) - 1)]

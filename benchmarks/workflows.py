@@ -1,5 +1,4 @@
-"""Workflows: the same order in Perdure, DBOS, Restate and Celery, and the cost of a step of
-Perdure.
+"""Workflows: an order in Perdure, DBOS, Restate and Celery, and the cost of a step in Perdure.
 
 An order has three steps (charge, ship, mail), each of which appends a row to a file. All systems
 play it in turns: many orders at once, lone orders, and an order whose worker is killed between the

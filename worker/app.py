@@ -68,7 +68,7 @@ def install(
     *,
     flows: Iterable[str | type[Flow] | Flow] = (),
 ) -> Celery:
-    """Add rounds, heartbeat and sweep to a Celery app.
+    """Add rounds, heartbeat and sweep to an existing Celery app.
 
     The app's own tasks and settings stay unchanged. A second call with equal settings does nothing.
 

@@ -1,6 +1,6 @@
 """Errors that clients can meet, all of them PerdureErrors.
 
-Each message names the run, says what was expected and what to do.
+Each message names the run, the expectation and the remedy.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class NotificationNotFound(PerdureError):
 
 
 class UnsupportedPart(InvalidInput):
-    """A run cannot take a part of a message. An example is the address of a file."""
+    """A message has a part that a run cannot take. An example is a file's address."""
 
     code = "unsupported-part"
     title = "A part of the message cannot be taken"
@@ -71,7 +71,7 @@ class RunFailed(PerdureError):
 
 
 class UnknownFlow(PerdureError):
-    """Neither client nor live workers know the flow."""
+    """Neither this client nor a live worker knows the flow."""
 
     code = "unknown-flow"
     title = "No such flow"
@@ -151,8 +151,7 @@ class InvalidTransition(PerdureError):
 
 
 class NotForkable(PerdureError):
-    """A run cannot be forked there: its flow has no forks, or the rounds before it are not
-    known."""
+    """A run cannot be forked there. Its flow has no forks, or its earlier rounds are not known."""
 
     code = "not-forkable"
     title = "The run cannot be forked there"
@@ -170,7 +169,7 @@ class Stale(PerdureError):
 
 
 class DamagedRun(PerdureError):
-    """A run's stored data is not the written data. Nothing was changed."""
+    """A run's stored data differs from the written data. Nothing was changed."""
 
     code = "damaged-run"
     title = "The run is damaged"

@@ -1,6 +1,6 @@
 """Forks of a worker's pool, and its background threads.
 
-A forked process copies every lock, including those that another thread holds at that moment. No
+A forked process copies every lock, also a lock that another thread holds at that moment. No
 thread of the new process releases such a copy. Modules under import, Python's ``cached_property``
 before 3.12 and connection pools have locks. So a fork waits until each background thread is between
 two pieces of work.

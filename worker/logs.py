@@ -31,9 +31,8 @@ ORDINARY = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 class about:  # noqa: N801 - used like a function
     """Context that adds facts to JSON log lines.
 
-    They are all lines written inside it, by any library.
-
-    A class, because a generator-based context takes three times as long and each round enters two.
+    They are the lines that any library writes inside it. It is a class, because a generator-based
+    context takes three times as long and each round enters two.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:

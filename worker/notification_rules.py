@@ -100,9 +100,9 @@ class NotificationRule(BaseModel):
         return frozenset(self.on) - {"ended"} | more
 
     def matches(self, flow: str, labels: Mapping[str, Any], submitter: str | None) -> bool:
-        """Return whether the rule is for such a run.
+        """Return whether the rule matches a run.
 
-        The run has this flow, these labels and this submitter.
+        The arguments are the run's flow, labels and submitter.
         """
         return (
             (not self.flow or any(fnmatchcase(flow, pattern) for pattern in self.flow))

@@ -252,7 +252,7 @@ class Settings(BaseSettings):
 
 
 def shown(urls: str | None) -> str | None:
-    """Return a server URL without its passwords. It can be shown.
+    """Return a server URL without its passwords. It is safe to show.
 
     Celery accepts several URLs, separated by semicolons. Each of them loses its password.
     """

@@ -115,7 +115,7 @@ def is_torn(url: str) -> bool:
 
 
 def place_of(url: str) -> str:
-    """Return a server's URL without its secrets. It can be shown.
+    """Return a server's URL without its secrets. It is safe to show.
 
     User, password and all query arguments except the database are left out.
     """

@@ -1,4 +1,4 @@
-"""Lines of a module's code, without blanks, comments, docstrings."""
+"""Lines of code of a module, without blank lines, comments and docstrings."""
 
 from __future__ import annotations
 

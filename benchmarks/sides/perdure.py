@@ -113,7 +113,7 @@ class PerdureSession(Session):
             self.client.submit("empty", "go", inputs)
 
     def ended(self) -> int:
-        """Ask the server for the ended runs.
+        """Ask the server how many runs have ended.
 
         The server knows of an end only once it is written. As long as few runs have ended, it is
         asked rarely, because each request is work.

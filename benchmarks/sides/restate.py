@@ -39,8 +39,7 @@ PROGRAM = "RESTATE_SERVER"
 
 @dataclass(frozen=True)
 class Restate(Side):
-    """Restate; ``handler`` names the invoked handler of restate_worker.py: one_round or
-    all_rounds."""
+    """Restate; ``handler`` is a handler of restate_worker.py: one_round or all_rounds."""
 
     handler: str = "all_rounds"
     share: ClassVar[float] = 0.5

@@ -60,7 +60,7 @@ def number() -> int:
 
 
 def stay() -> None:
-    """Report that this worker is ready, and wait. It waits until it is killed."""
+    """Report that this worker is ready. Wait until it is killed."""
     tell_ready()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Event().wait()

@@ -37,7 +37,7 @@ class AppCommands(Commands):
     }
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command after ``celery -A APP perdure``.
+        """Run the command typed after ``celery -A APP perdure``.
 
         An error is reported in one sentence, and the process exits with Perdure's exit code for it.
         """
@@ -54,7 +54,7 @@ class AppCommands(Commands):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command after ``celery -A APP perdure``.
+        """Return the command typed after ``celery -A APP perdure``.
 
         Raises:
             UsageError: The command does not exist, or is not available on the user's own Celery

@@ -113,7 +113,7 @@ def colour_of(status: str) -> str:
 
 
 def fields(pairs: Sequence[tuple[str, str]], whole: Sequence[str] = ()) -> None:
-    """Print an object's names and values, one per line.
+    """Print an object's fields, one name and value per line.
 
     On a terminal the values are aligned, and cut at MOST_SHOWN characters. Values whose names are
     in ``whole`` are never cut.

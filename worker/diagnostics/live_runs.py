@@ -23,8 +23,8 @@ from perdure.worker.presentation.text import waits_for_code, waits_for_provider
 def no_worker_runs_it(case: RunCase) -> Verdict | None:
     """Return the verdict that no worker runs the flow.
 
-    No live worker has the role, knows the flow, or has the flow enabled. The result is None if a
-    worker can run the next round.
+    No live worker has the role, none knows the flow, or none has the flow enabled. The result is
+    None if a worker can run the next round.
     """
     if not case.of_role:
         return case.no_worker("Its next round waits")

@@ -86,12 +86,12 @@ class RunCase:
 
     @property
     def time_of_first_failure(self) -> float | None:
-        """When the step first failed or awaited its provider. None if it did neither."""
+        """When the current step first failed or awaited its provider. None if it did neither."""
         return failing_since(self.fields)
 
     @property
     def time_of_first_misfit(self) -> float | None:
-        """Since when the step waits for code that fits. None if it does not."""
+        """Since when the current step waits for code that fits. None if it does not."""
         return failing_since(self.fields, MISFIT)
 
     def count(self, name: str) -> int:

@@ -73,7 +73,7 @@ def examine(process: AppConnection, local_time: Callable[[], float] = time.time)
 def own_flows_lacking() -> dict[str, str]:
     """Return the missing requirements of non-shipped flows, by name.
 
-    Flows without one are left out.
+    Flows that can run in this process are left out.
     """
     flows = {name: registry.make(name) for name in registry.registered()}
     return {

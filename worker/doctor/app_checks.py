@@ -1,4 +1,4 @@
-"""The doctor's checks of Celery app and this process.
+"""The doctor's checks of the Celery app and this process.
 
 They cover the app's settings, the broker that this process and the workers publish to, the server's
 contents, this process's flows, the API key for its model, and the sandbox of shell commands.
@@ -365,7 +365,7 @@ KEYS = {
 
 
 def model_key(settings: Settings) -> Finding:
-    """Check that the model's API key is set. It must be in the environment."""
+    """Check that the configured model's API key is set. It must be in the environment."""
     check = "model"
     if settings.model is None and settings.model_url is None:
         return ok(

@@ -111,9 +111,8 @@ def _ages(
 ) -> list[tuple[str, float]]:
     """Return each queue's role and its oldest message's age.
 
-    The age is the number of seconds for which that message's run has been queued.
-
-    A queue is left out if that run has moved on.
+    The age is the number of seconds for which that message's run has been queued. A queue is left
+    out if that run has moved on.
     """
     heads = [(role_of(queue), text) for queue, text in look.heads.items()]
     heads += [(line.role, line.next) for line in of_sets if line.next is not None]

@@ -165,7 +165,7 @@ def _yield_communication(counts: FlowCounts) -> Iterator[Metric]:
 
 
 def _counts(gathered: MetricsSnapshot) -> FlowCounts:
-    """Return the counts that Lua scripts keep of runs."""
+    """Return the counts that Lua scripts keep of runs and transitions."""
     counts = {}
     for name, text in gathered.look.queues.items():
         what, _, rest = name.partition(":")

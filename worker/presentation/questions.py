@@ -64,7 +64,7 @@ def attempt(waiting: PendingInterrupt) -> list[tuple[str, str]]:
     """Return facts about a command in doubt.
 
     They help a person to find out whether it has happened. They are pairs of name and value: the
-        idempotency key, and when and where the command began.
+    idempotency key, and when and where the command began.
     """
     by = f" by {plain(waiting.worker)}" if waiting.worker else ""
     began = (

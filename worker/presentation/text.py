@@ -164,7 +164,7 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-#: Characters that count as printable and show nothing: those that Unicode lets programs ignore
+#: Characters that count as printable and show nothing: the ones that Unicode lets programs ignore
 #: (Default_Ignorable_Code_Point), and blanks that are no spaces to Unicode. Bytes can hide in them.
 HIDDEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"

@@ -29,7 +29,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answers:
-    """One answer, or a function of the ``Question``."""
+    """One answer for all interrupts, or a function of ``Question``."""
 
     source: Any | Callable[[Question], Any] | Unset = UNSET
 

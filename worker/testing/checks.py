@@ -145,7 +145,7 @@ def _place(check: Check) -> str:
 
 
 def advice(story: Story, wrong: Violation) -> str:
-    """Return advice on how to mend the flow.
+    """Return advice on mending a flow after a violation.
 
     If only Perdure can cause the violation, the advice is to report a bug in Perdure.
     """

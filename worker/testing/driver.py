@@ -103,10 +103,10 @@ class Driver(ABC):
 
     @abstractmethod
     def _watched(self) -> Flow:
-        """Return a fresh flow that reports to the lab."""
+        """Return a fresh flow that reports its rounds."""
 
     def _play_out(self) -> None:
-        """Submit the run, play it, and record its events.
+        """Submit the run, play it out, and record its events.
 
         Afterwards, remove the run from the server.
         """
@@ -249,7 +249,7 @@ class Driver(ABC):
         return answer.given
 
     def _bring_signal(self, fields: Mapping[str, str]) -> None:
-        """Signal the parked run, or let time pass."""
+        """Send the parked run an awaited signal, or let time pass."""
         self._pass_parked()
         if self._fields()["phase"] != "parked":
             return  # stopped meanwhile by the fault
@@ -294,7 +294,7 @@ class Driver(ABC):
         return True
 
     def _wait(self, phase: str) -> None:
-        """Advance the clock to the due time, and sweep.
+        """Advance the clock to the run's due time, and sweep.
 
         While the run is leased, advance by half a lease at most.
         """

@@ -55,7 +55,7 @@ class Lab:
         only: str | None = None,
         limit: int | None = None,
     ) -> Report:
-        """Run a flow through every fault of the lab.
+        """Run a flow through every fault that the lab can inject.
 
         Args:
             flow: A registered flow's name, a class, an object, or a function that makes one. A

@@ -65,7 +65,7 @@ class Player(Driver):
 
     @contextmanager
     def _changed_rules(self) -> Iterator[None]:
-        """Switch off all rules in rounds after an answer."""
+        """Switch all rules off in rounds that a person answered."""
         is_needed = Approval.is_needed
 
         def changed(approval: Approval, args: Mapping[str, Any]) -> bool:
@@ -158,7 +158,7 @@ class Player(Driver):
         self.passed("played", label_of(node, outcome, calls))
 
     def settled(self, kind: str, word: str, detail: str, named: dict[str, Any]) -> None:
-        """Trace the state server's reply to a commit."""
+        """Record the state server's reply to a commit."""
         if word == "fenced":
             self._tell("its commit was refused: the round no longer belongs to this worker")
         elif word == "unread":

@@ -227,7 +227,7 @@ def waits_for(options: Mapping[str, Any]) -> str:
 
 
 def label_of(node: str, outcome: Outcome, calls: Sequence[Call]) -> str:
-    """Return a few words for the boundary ``after {label}``."""
+    """Return a few words on a round, for ``after {label}``."""
     if calls:
         return calls[-1].name
     if isinstance(outcome, Interrupt):

@@ -37,7 +37,7 @@ class AttemptSpan(RoundSpan):
         self._ended = False
 
     def played(self, context: RoundContext) -> None:
-        """Record a node's reports and the spent money."""
+        """Record a node's reports and costs in the round's span."""
         with SuppressTracingErrors("what a round used"):
             self._span.set_attributes(context.traced)
             if "money" in context.spent:
@@ -70,12 +70,12 @@ class AttemptSpan(RoundSpan):
         return {}
 
     def outcome(self, word: str) -> None:
-        """Record the outcome of a round's commit."""
+        """Record a commit's outcome in the round's span."""
         with SuppressTracingErrors("what a round came to"):
             self._span.set_attribute(attributes.OUTCOME, word)
 
     def raised(self, error: BaseException) -> None:
-        """Record that an exception ended the round."""
+        """Record in the span that an exception ended the round."""
         with SuppressTracingErrors("how a round was left"):
             self._fail(type_of(error))
 

@@ -98,4 +98,4 @@ class RoundSpan:
         return {}
 
     def outcome(self, word: str) -> None:
-        """Record the outcome of a round's commit."""
+        """Record a commit's outcome in the round's span."""

@@ -1,4 +1,4 @@
-"""The order in DBOS, and its process's start."""
+"""The order in DBOS, and the start of its process."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perdure.worker.domain.interrupt import PendingInterrupt
     from perdure.worker.domain.run import Run
 
-#: Seconds that the root has to complete after the bisecting agent.
+#: Seconds that the root has to complete once the bisecting agent has completed.
 ROOT_SECONDS = 30.0
 
 
@@ -137,7 +137,7 @@ def _check_commit(stage: DemoStage, run: Run) -> str:
 
 
 def _check_tree(stage: DemoStage, tree: Sequence[Run]) -> tuple[int, int]:
-    """Count committed steps, and agents hit by the kill.
+    """Return the numbers of a tree's committed steps, and of its agents hit by the kill.
 
     Raises:
         Failed: Not all runs completed, an agent was started twice or did not receive its message,

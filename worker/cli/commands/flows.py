@@ -97,8 +97,7 @@ def check_command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> 
 
 
 def _targets(file: str) -> list[str]:
-    """Return the targets of an argument of ``flows check``: itself, or the YAML files of a
-    directory.
+    """Return the targets of a ``flows check`` argument: itself, or a directory's YAML files.
 
     Raises:
         UsageError: The directory has no YAML file.
@@ -327,7 +326,7 @@ def flows_command(name: str | None, all_of_them: bool, as_json: bool, url: str |
 
 
 def enabled_here() -> tuple[str, ...]:
-    """Return the flows enabled by this machine's settings."""
+    """Return names of the flows that this machine's settings enable."""
     from perdure.worker.settings import load_settings
 
     return load_settings().enabled_flows

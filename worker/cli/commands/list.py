@@ -193,7 +193,7 @@ def _with_terms(line: str, labels: tuple[str, ...], thread_id: str | None, child
 
 
 def list_groups(line: str, flow: str | None, limit: int, as_json: bool, url: str | None) -> None:
-    """Print matching groups of errored runs. Print how to retry one of them."""
+    """Print groups of errored runs that match a query line, and how to retry one."""
     with reader_for(url) as client:
         found = client.error_groups(flow, query=line or None)
     shown = found.groups[:limit]

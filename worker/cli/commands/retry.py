@@ -101,7 +101,7 @@ def each(
 
 
 def print_matching(ids: Sequence[str], as_json: bool) -> None:
-    """Print the run ids of a command with --dry-run."""
+    """Print the ids of the runs on which a command with --dry-run would act."""
     if as_json:
         output.document(list(ids))
         return

@@ -213,7 +213,7 @@ def json_pairs(texts: Sequence[str], option: str) -> dict[str, Any]:
 
 
 def amounts(texts: Sequence[str], option: str) -> dict[str, float]:
-    """Parse an option's ``NAME=AMOUNT`` values into a dict.
+    """Parse an option's ``NAME=AMOUNT`` values into numbers by name.
 
     Raises:
         UsageError: A value has no name, a name occurs twice, or an amount is not a number.

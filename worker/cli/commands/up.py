@@ -69,7 +69,7 @@ class Dashboard(SupervisedChild):
         self._file.write_text(self.url)
 
     def close(self) -> None:
-        """Kill the dashboard, close its socket, remove its address."""
+        """Kill the dashboard, close its socket, remove its address file."""
         self.child.kill()
         self._listening.close()
         if read_address(self._file.parent) == self.url:
@@ -255,7 +255,7 @@ def _supervised(child: ChildProcess, reload: bool) -> SupervisedChild:
 
 
 def _warn_of_missing_key(model: str | None, model_url: str | None) -> None:
-    """Warn if the model's API key is missing."""
+    """Warn if the API key of `perdure up`'s model is missing."""
     from perdure.worker.doctor.app_checks import model_key
     from perdure.worker.domain.verdict import Level
     from perdure.worker.settings import load_settings

@@ -63,7 +63,7 @@ def watch_until_end(client: ReadApi, run_id: str, as_json: bool, url: str | None
 
 
 def view_for(as_json: bool) -> View:
-    """Return the view for a live run.
+    """Return the view that shows a run live.
 
     It is a redrawn display on a terminal, lines elsewhere, and JSON lines if ``as_json``.
     """

@@ -28,11 +28,11 @@ LATE_SECONDS = 1.5
 
 
 def alive_here(url: str | None) -> str:
-    """Return the name of a live worker here.
+    """Return the name of a live worker on this machine.
 
-    The worker runs on this machine and has sent a recent heartbeat. This is the health check of
-    ``perdure workers --alive``. Heartbeats show that the worker's sweeper runs and reaches the
-    server. They say nothing about the progress of rounds; ``why`` does.
+    The worker runs and has sent a recent heartbeat. This is the health check of ``perdure workers
+    --alive``. Heartbeats show that the worker's sweeper runs and reaches the server. They say
+    nothing about the progress of rounds; ``why`` does.
 
     Raises:
         Failed: No worker on this machine is alive. The message lists the silent ones.

@@ -205,7 +205,7 @@ class DemoStage:
         view.note(f"another worker claimed the step {self.recovered:.1f} s after the kill")
 
     def git_bisect(self) -> str:
-        """Return the first bad commit of ``git bisect run``.
+        """Return the first bad commit that ``git bisect run`` finds.
 
         Git works in a clone of the demo's repository.
         """

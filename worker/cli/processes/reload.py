@@ -85,7 +85,7 @@ class ReloadedWorker(SupervisedChild):
         self._waits_for_change = False
 
     def restart_if_ended(self) -> None:
-        """Restart the worker after a change or its end."""
+        """Restart the worker if its files changed or it ended."""
         changed = self._sources.changed()
         if changed:
             names = ", ".join(path.name for path in changed[:MOST_NAMED])

@@ -28,7 +28,7 @@ def no_pause(ends: int) -> float:
 
 
 class Restarts:
-    """A process's ends in a row, and next start.
+    """A process's ends in a row, and its next start.
 
     Args:
         settled: Seconds after which a process counts as stable. Its end then starts a new count.

@@ -19,10 +19,9 @@ FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 class Shutdown:
     """Handlers of SIGINT, SIGTERM and SIGQUIT that replace Celery's.
 
-    They are installed once Celery has set its own.
-
-    Celery exits with an error code on the first Ctrl-C. On the second it cannot end its threads,
-    raises, and lets the rounds of its child processes fail.
+    They are installed once Celery has set its own. Celery's handler exits with an error code on the
+    first Ctrl-C. On the second it cannot end the threads, raises, and lets the rounds of the child
+    processes fail.
 
     Any number of SIGTERMs counts as one Ctrl-C, since wrappers often send two. Only the first one
     reaches Celery: its handler takes a lock, and would deadlock if it interrupted itself.

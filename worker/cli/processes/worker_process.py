@@ -34,7 +34,7 @@ class WorkerProcess:
     as_json: bool
 
     def __call__(self, say_ready: Callable[[Ready], None], alone: bool = True) -> None:
-        """Run the Celery worker in this process until shutdown.
+        """Run the role's Celery worker in this process until shutdown.
 
         Args:
             say_ready: Called with the worker's description at the start, and again after each

@@ -117,7 +117,7 @@ def _milliseconds(at: str | None) -> float | None:
 def _describe_relations(
     run: Run, unread: Mapping[str, int], children: Mapping[str, int]
 ) -> list[tuple[str, str]]:
-    """Return signals, child runs, topic, model and parent."""
+    """Return a run's signals, child runs, topic, model and parent."""
     details = run.details
     pairs = []
     if unread:
