@@ -119,7 +119,7 @@ def waded(count: int, seconds: float) -> Waded:
         until(lambda: alive(client) == 1, "the worker")
 
         def claims() -> int:
-            """Return how many rounds have been claimed. The newest token counts them."""
+            """Return how many rounds have been claimed, by the newest token."""
             return int(server.redis.hget(store.keys.queues, "token") or 0)
 
         until(lambda: claims() > count // 10 or claims() > 200, "the first rounds")

@@ -53,9 +53,9 @@ def queue(server: RedisServer, ids: Sequence[str]) -> None:
 
 
 def sleep(server: RedisServer, ids: Sequence[str], until_time: float) -> None:
-    """Submit runs that start at this time.
+    """Submit runs with these ids that start at this time.
 
-    They have these ids and one round each. The time is in seconds since 1970.
+    Each has one round. The time is in seconds since 1970.
     """
     with closing(Client(settings=settings_of(server))) as client:
         calls = noted(client._store)
@@ -74,12 +74,12 @@ def sleep(server: RedisServer, ids: Sequence[str], until_time: float) -> None:
 
 
 def still_asleep(server: RedisServer, until_time: float) -> int:
-    """Count the runs that the sweep has not woken. They sleep until this time."""
+    """Count the runs that sleep until this time and are not woken yet."""
     return int(server.redis.zcount(Keys().due, 1000 * until_time - 100, 1000 * until_time + 100))
 
 
 def park(server: RedisServer, ids: Sequence[str]) -> None:
-    """Submit runs and play their first round. They have these ids, and then wait for a person."""
+    """Submit runs with these ids and play their first round. Then they wait for a person."""
     engine = engine_of(make_app(settings_of(server)))
     with closing(Client(settings=settings_of(server))) as client, closing(engine):
         submits, calls = noted(client._store), noted(engine.store)
@@ -112,7 +112,7 @@ def park(server: RedisServer, ids: Sequence[str]) -> None:
 
 
 def park_on_signal(server: RedisServer, ids: Sequence[str]) -> None:
-    """Submit runs and play them until they wait. They have these ids, and wait for a signal."""
+    """Submit runs with these ids, and play them until they wait for a signal."""
     engine = engine_of(make_app(settings_of(server)))
     with closing(Client(settings=settings_of(server))) as client, closing(engine):
         submits, calls = noted(client._store), noted(engine.store)
@@ -160,7 +160,7 @@ def settle(server: RedisServer) -> None:
 
 
 def names(first: int, count: int) -> list[str]:
-    """Return run ids, numbered from ``first``. They are as long as the recorded run's id."""
+    """Return run ids, numbered from ``first``. Each is as long as the recorded run's id."""
     return [f"filling-{place:08}" for place in range(first, first + count)]
 
 

@@ -72,7 +72,7 @@ def _parsers() -> list[str]:
 
 
 def _arguments(client: Client, run_id: str) -> dict[str, tuple[Sequence[str], Sequence[Any]]]:
-    """Return KEYS and ARGV of both transitions. They are as the store sends them."""
+    """Return KEYS and ARGV of both transitions, as the store sends them."""
     store, given = client._store, {}
 
     class Told:

@@ -40,7 +40,7 @@ YARDSTICK = "sweep of an unused prefix"
 
 
 def measure(options: Options) -> Report:
-    """Measure runs that wait for a person. They wait after their first round."""
+    """Measure runs that wait for a person after their first round."""
     return measure_filled(
         "parked", "Runs that wait for a person after their first round", park, options
     )

@@ -38,7 +38,7 @@ def plot(report: Report, options: Options) -> str:
 
 
 def _chart(pyplot: Any, report: Report) -> Any:
-    """Draw bars. Those of one unit are side by side."""
+    """Draw bars, with those of one unit side by side."""
     units = list(dict.fromkeys(measure.unit for measure in report.measures))
     groups = [[measure for measure in report.measures if measure.unit == unit] for unit in units]
     heights = [0.4 + 0.3 * len(group) for group in groups]

@@ -58,7 +58,7 @@ class Recording:
 
 
 def record(settings: Settings, flow: str, inputs: Mapping[str, Any]) -> Recording:
-    """Play a run's first rounds, once in each way. They are played in this process.
+    """Play a run's first rounds in this process, once in each way.
 
     Returns:
         The recorded calls.

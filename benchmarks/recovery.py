@@ -28,7 +28,7 @@ DEFAULTS = {
 
 
 def measure(options: Options) -> Report:
-    """Kill one worker in each pass. A second one is idle."""
+    """Kill one worker in each pass, while a second one is idle."""
     with redis_server() as server, closing(client_of(server)) as client:
         environment = worker_environment(server)
         with process(worker_command(), **environment) as standing_by:

@@ -89,7 +89,7 @@ class DrivenRun:
         )
 
     def stay(self, step: int, token: str, claim: str, next_claim: str) -> bytes:
-        """Commit it, and lease the run's next round. Both are one command."""
+        """Commit it, and lease the run's next round in one command."""
         place = step % 2
         return self._stays[place].fill(step=step, token=token, claim=claim, next_claim=next_claim)
 
@@ -104,7 +104,7 @@ class Leaving:
         self._turn, self._left = 0, 0.0
 
     def now(self) -> bool:
-        """Return whether this commit leaves the next message. Other workers can then take it."""
+        """Return whether this commit leaves the next message to others."""
         self._turn += 1
         if self._turn % SKIP_EVERY or time.monotonic() - self._left < SKIP_SECONDS:
             return False

@@ -46,7 +46,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Workers that are all alike. They have enough runs for every slot.
+    """Workers that are all alike, with enough runs for every slot.
 
     Attributes:
         slots: Rounds that one worker plays at once.

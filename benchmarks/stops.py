@@ -68,7 +68,7 @@ def _now(client: Client) -> tuple[float, float]:
 
 
 def _graceful(client: Client) -> float:
-    """Return the seconds to stop a busy run. Its rounds are empty."""
+    """Return the seconds until a run of empty rounds is stopped."""
     run = client.submit("empty", "go on", {"rounds": ENDLESS})
     until(lambda: client.get(run.id).state.step > 10, "a run on its way")
     began = time.perf_counter()

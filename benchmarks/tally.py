@@ -84,7 +84,7 @@ def tell_end(rounds: int) -> None:
 
 
 def stamp() -> None:
-    """Report the beginning of a round. Nothing is sent unless latency is measured."""
+    """Report the beginning of a round, if latency is measured."""
     if _stamping():
         _socket().send(b"began %.9f" % time.monotonic())
 

@@ -49,7 +49,7 @@ class Killed:
 
 
 def measure(options: Options) -> Report:
-    """Measure kills one after the other. Each is on a new server."""
+    """Measure kills one after the other, each on a new server."""
     kills = 1 if options.quick else KILLS * options.passes
     count = QUICK_SLEEPERS if options.quick else SLEEPERS
     prepared = QUICK_PREPARED if options.quick else PREPARED

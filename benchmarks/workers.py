@@ -20,7 +20,7 @@ SIDES = (
 
 
 def measure(options: Options) -> Report:
-    """Measure each side with each number of processes. The sides take turns."""
+    """Measure each side with each number of processes, in turns."""
     runs = QUICK_RUNS if options.quick else RUNS
     report = Report(
         "workers",

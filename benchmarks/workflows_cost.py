@@ -105,7 +105,7 @@ class StepCosts:
         self._figures.setdefault(name, _Figure(unit, base, aim)).values.append(value)
 
     def _measure_staying(self) -> None:
-        """Measure the gaps of each kind's lone runs. The kinds take turns."""
+        """Measure the gaps of each kind's lone runs, in turns."""
         kinds = {name: ("declared", idempotent) for idempotent, name in DECLARED.items()} | KINDS
         gaps: dict[str, list[float]] = {name: [] for name in kinds}
         with tally(stamping=True) as listening, redis_server("everysec") as server:

@@ -84,7 +84,7 @@ def check_link(template: str) -> None:
 
 
 def filled_link(template: str, values: Mapping[str, str]) -> str:
-    """Return a template's address with its values filled in. The values are encoded for a URL."""
+    """Return a template's address, with its values encoded for a URL."""
     for name in LINK_FIELDS:
         template = template.replace(f"{{{name}}}", quote(values.get(name, ""), safe=""))
     return template

@@ -57,11 +57,11 @@ class Receiver:
         return [Effect(int(number), step, int(at) / 1e9) for number, step, at in rows]
 
     def steps_of(self, number: int) -> list[str]:
-        """Return an order's steps that had their effect. They are in order."""
+        """Return an order's steps that had their effect, in order."""
         return [each.step for each in self.effects() if each.number == number]
 
     def arm(self) -> None:
-        """Make the next fatal step kill its process. It does so after its effect."""
+        """Make the next fatal step kill its process after its effect."""
         _trigger(self.path).touch()
 
     def is_armed(self) -> bool:

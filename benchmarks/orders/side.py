@@ -20,7 +20,7 @@ BROKER, VISIBILITY = "BENCH_BROKER", "BENCH_VISIBILITY"
 
 
 class Processes:
-    """Worker processes that are restarted when they end. A process manager does the same."""
+    """Worker processes that are restarted when they end, as a process manager does."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack

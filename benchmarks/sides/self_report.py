@@ -1,7 +1,4 @@
-"""Common parts of sides whose workers report ends.
-
-The workers report the ends of their runs themselves.
-"""
+"""Common parts of the sides whose workers report the ends of their runs themselves."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def table(
     nothing: str,
     spare: Sequence[str] = (),
 ) -> None:
-    """Print a table on a terminal, else tab-separated lines. The lines have no head.
+    """Print a table on a terminal, else tab-separated lines without a head.
 
     Args:
         columns: The heads of the columns.

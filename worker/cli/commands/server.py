@@ -109,7 +109,7 @@ def address_of_socket(listening: socket.socket) -> ListenAddress:
 
 
 def listen_from(port: int, tries: int = 100) -> socket.socket:
-    """Return a socket that listens on loopback. It listens at this port or the next free one.
+    """Return a socket on loopback, at this port or the next free one.
 
     Raises:
         Failed: None of ``tries`` ports is free.

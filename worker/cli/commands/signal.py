@@ -93,7 +93,7 @@ def signal_command(
 
 
 def _live(client: ClientApi, flow: str | None, labels: dict[str, str]) -> list[str]:
-    """Return the ids of the matching live runs. They are of this flow and have these labels."""
+    """Return the ids of a flow's live runs with these labels."""
     from perdure.worker.client.bulk import LIVE, matching_any
 
     return matching_any(client, LIVE, flow, labels=labels)

@@ -215,10 +215,7 @@ def _make_worker_options(
 def _print_start(
     server: EmbeddedServer, worker_pid: int, dashboard_url: str | None, as_json: bool
 ) -> None:
-    """Print the server and worker that `perdure up` uses.
-
-    The form is sentences or one JSON document.
-    """
+    """Print the server and worker of `perdure up`, as sentences or one JSON document."""
     if as_json:
         started = {
             "url": server.url,

@@ -79,7 +79,7 @@ class Slot:
 
 
 class Supervisor:
-    """A process that keeps ``count`` worker processes alive. It does so until it is shut down.
+    """A process that keeps ``count`` worker processes alive until it is shut down.
 
     Args:
         worker: The worker that each process runs.

@@ -142,7 +142,7 @@ class WorkerProcess:
         )
 
     def say_ready(self, ready: Ready, processes: Sequence[int] = ()) -> None:
-        """Print that the worker is ready. The form is a sentence or one JSON document.
+        """Print that the worker is ready, as a sentence or one JSON document.
 
         Args:
             ready: The worker's description, and the end of a sentence that names its brokers.
