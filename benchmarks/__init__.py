@@ -1,4 +1,4 @@
-"""Speed, measured side by side on this machine (``make bench``).
+"""Speed on this machine, side by side (``make bench``).
 
 Ratios hold on other machines, absolute figures do not.
 """

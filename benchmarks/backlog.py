@@ -1,4 +1,4 @@
-"""A queue of 100,000 runs: what it costs the worker that plays them, and the sweep."""
+"""A queue of 100,000 runs: its cost for the worker that plays them, and for the sweep."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GRACE_OVER = 3_000
 
 @dataclass(frozen=True)
 class Waded:
-    """What one worker did with a queue.
+    """One worker's result with a queue.
 
     Attributes:
         rate: Rounds a second.
@@ -47,7 +47,7 @@ class Waded:
 
 
 def measure(options: Options) -> Report:
-    """Measure a short queue and a long one in turns, each on its own server."""
+    """Measure a short and a long queue in turns. Each has its own server."""
     large, seconds = (QUICK_LARGE, QUICK_SECONDS) if options.quick else (LARGE, SECONDS)
     report = Report(
         "backlog",
@@ -90,7 +90,7 @@ def waded(count: int, seconds: float) -> Waded:
         now = store.time()
 
         def sweep(at: int) -> tuple[int, float]:
-            """Sweep at this time; return the number of runs it looked at, and its microseconds."""
+            """Sweep at this time. Return the number of examined runs, and the microseconds."""
             store.now = at
             before = server.work().script_us
             looked = len(

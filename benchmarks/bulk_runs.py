@@ -1,6 +1,6 @@
-"""Fills a server with runs, by the real scripts and as fast as it accepts them.
+"""Fills a server with runs by the real scripts.
 
-The runs are queued, wait for a person, or sleep.
+It sends them as fast as the server accepts them. The runs are queued, wait for a person, or sleep.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SUBMITTED, CLAIMED, PAUSED, PARKED = (
 
 
 def settings_of(server: RedisServer) -> Settings:
-    """Return the settings of programs that use the runs there."""
+    """Return the settings of programs for the server's runs."""
     return Settings(redis_url=server.url, flow_modules=(FLOWS,))
 
 
@@ -53,7 +53,10 @@ def queue(server: RedisServer, ids: Sequence[str]) -> None:
 
 
 def sleep(server: RedisServer, ids: Sequence[str], until_time: float) -> None:
-    """Submit runs with these ids that start at this time (seconds since 1970), one round each."""
+    """Submit runs with these ids that start at this time.
+
+    Each has one round. The time is in seconds since 1970.
+    """
     with closing(Client(settings=settings_of(server))) as client:
         calls = noted(client._store)
         _submit_one(client, inputs={"rounds": 1}, not_before=3600)
@@ -71,7 +74,7 @@ def sleep(server: RedisServer, ids: Sequence[str], until_time: float) -> None:
 
 
 def still_asleep(server: RedisServer, until_time: float) -> int:
-    """Return how many of the runs that sleep until this time the sweep has not woken."""
+    """Count the runs that sleep until this time and are not woken yet."""
     return int(server.redis.zcount(Keys().due, 1000 * until_time - 100, 1000 * until_time + 100))
 
 
@@ -109,7 +112,7 @@ def park(server: RedisServer, ids: Sequence[str]) -> None:
 
 
 def park_on_signal(server: RedisServer, ids: Sequence[str]) -> None:
-    """Submit runs with these ids, and play the round in which they wait for a signal."""
+    """Submit runs with these ids, and play them until they wait for a signal."""
     engine = engine_of(make_app(settings_of(server)))
     with closing(Client(settings=settings_of(server))) as client, closing(engine):
         submits, calls = noted(client._store), noted(engine.store)
@@ -157,7 +160,7 @@ def settle(server: RedisServer) -> None:
 
 
 def names(first: int, count: int) -> list[str]:
-    """Return ids of runs, numbered from ``first``, as long as the recorded run's id."""
+    """Return run ids, numbered from ``first``. Each is as long as the recorded run's id."""
     return [f"filling-{place:08}" for place in range(first, first + count)]
 
 
@@ -181,7 +184,7 @@ def _send(
     command: Callable[[str], bytes],
     answer: re.Pattern[bytes],
 ) -> bytes:
-    """Send a command for each run, in batches, and return the replies."""
+    """Send a command for each run, in batches. Return the replies."""
     heard: list[bytes] = []
     with closing(socket.socket(socket.AF_UNIX)) as connection:
         connection.connect(unquote(urlsplit(server.url).path))

@@ -1,4 +1,4 @@
-"""What a call of a transition costs its caller.
+"""The cost of a transition's call for its caller.
 
 It compares a kept connection, as the store uses it, with redis-py's client.
 """

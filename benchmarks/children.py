@@ -39,7 +39,7 @@ MEASURED = (
 
 
 def measure(options: Options) -> Report:
-    """Measure the three, one after the other, in each pass."""
+    """Measure the three in each pass, one by one."""
     report = Report(
         "children",
         "From the end of a lone child to its parent's node beside a hop of a lone run (ms), "
@@ -68,7 +68,7 @@ def measure(options: Options) -> Report:
 
 
 def _hops(client: Client, listening: Tally, count: int) -> list[float]:
-    """Return the seconds between the rounds of a lone run, whose worker keeps it."""
+    """Return the seconds between rounds of a lone run. Its worker keeps the run."""
     before = len(listening.began)
     client.wait(client.submit("empty", "go", {"rounds": count}).id, 120)
     until(lambda: len(listening.began) >= before + count, "the last stamp")
@@ -76,7 +76,10 @@ def _hops(client: Client, listening: Tally, count: int) -> list[float]:
 
 
 def _ends(client: Client, listening: Tally, count: int) -> list[float]:
-    """Return the seconds from the round of each lone child until its parent has its answer."""
+    """Return the seconds from children to their parent.
+
+    They count from the round of each lone child until its parent has its answer.
+    """
     before = len(listening.began)
     client.wait(client.submit("one-child", "go", {"rounds": count}).id, 120)
     until(lambda: len(listening.began) >= before + 2 * count, "the last stamp")
@@ -85,7 +88,10 @@ def _ends(client: Client, listening: Tally, count: int) -> list[float]:
 
 
 def _one_round_runs(count: int) -> float:
-    """Return how many one-round runs a second end that were submitted before the workers came."""
+    """Return the number of one-round runs that end a second.
+
+    They were submitted before the workers came.
+    """
     with redis_server("everysec") as server, closing(client_of(server)) as client:
         for _ in range(count):
             client.submit("empty", "go", {"rounds": 1, "bytes": 0})
@@ -100,7 +106,7 @@ def _completed(server: RedisServer) -> int:
 
 
 def _map(client: Client, items: int) -> float:
-    """Return how many children a second a wide parent has."""
+    """Return a wide parent's children per second."""
     began = time.monotonic()
     run = client.submit("wide", "go", {"items": items, "at_once": AT_ONCE})
     assert client.wait(run.id, 600).answer == items
@@ -108,7 +114,10 @@ def _map(client: Client, items: int) -> float:
 
 
 def _stop(client: Client, width: int, below: int) -> float:
-    """Return the seconds from a stop of a tree until its last run is stopped."""
+    """Return the seconds to stop a whole tree.
+
+    They count from the request until its last run is stopped.
+    """
     run = client.submit("tree", "go", {"widths": [width, below]})
     below_it = width * (1 + below)
     redis, live = client._store.redis, client._store.keys.index("live") + ":children"

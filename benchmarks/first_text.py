@@ -28,7 +28,7 @@ from perdure.flows.controllers.model import ModelController
 
 MODULE = "benchmarks.first_text"
 FLOW = "first_text"
-#: Pieces of the reply, and seconds between two of them.
+#: Pieces of the reply, and seconds between two pieces.
 PIECES, PAUSE = 50, 0.01
 
 
@@ -90,7 +90,10 @@ def main() -> None:
 
 
 async def ask(model_url: str) -> float:
-    """Return after how many seconds the model's server itself sends its first text."""
+    """Return the seconds until the model server's first text.
+
+    The benchmark asks that server itself.
+    """
     first = 0.0
     async with httpx2.AsyncClient(timeout=60) as http:
         began = time.monotonic()
@@ -103,7 +106,10 @@ async def ask(model_url: str) -> float:
 
 
 async def watch(client: Client, url: str, clients: int) -> list[tuple[str, float]]:
-    """Submit a run, and return for each client the whole text and when it had the first of it."""
+    """Submit a run.
+
+    For each client, return the whole text and the seconds until its first piece.
+    """
     limits = httpx2.Limits(max_connections=clients)
     async with httpx2.AsyncClient(timeout=60, limits=limits) as http:
         began = time.monotonic()
@@ -135,13 +141,13 @@ def free_port() -> int:
 
 
 def is_open(port: int) -> bool:
-    """Return whether a server listens on this port of loopback."""
+    """Return whether a server listens on this loopback port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def serve_model(port: int, delay: float) -> None:
-    """Serve OpenAI's protocol; each reply begins after a delay (seconds)."""
+    """Serve OpenAI's protocol. Each reply begins after a delay (seconds)."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

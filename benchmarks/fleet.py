@@ -30,7 +30,10 @@ SLOW_BEAT, SLOW_SWEEP = 5.0, 10.0
 
 
 def measure(options: Options) -> Report:
-    """Measure what a real server needs for each operation, and simulate a fleet with that."""
+    """Measure the server's needs, and simulate a fleet.
+
+    The needs are the times of each operation of a real server.
+    """
     name, binary = next(iter(binaries().items()))
     with server(binary) as running:
         real = needs(running, 0.3 if options.quick else DRIVEN, 40 if options.quick else CALLS)
@@ -62,7 +65,7 @@ def measure(options: Options) -> Report:
 
 
 def needs(running: Any, seconds: float, calls: int) -> Server:
-    """Return the CPU seconds of the server for each operation, with sockets and log."""
+    """Return the server's CPU seconds for each operation. Sockets and log are included."""
     one_round = carried(
         Driven(str(running.socket), mode=FETCHES), seconds
     )  # a round that waits for a model is longer than a run stays
@@ -122,7 +125,7 @@ def row(workers: int, latency: float, outcome: Outcome) -> tuple[str, ...]:
 
 
 def notes(real: Server) -> list[str]:
-    """Return where the limits are, and what would move them."""
+    """Return the limits, and the changes that move them."""
     beat, lease, alone, among = (
         number(1e6 * need) for need in (*real.beat, real.announce[0], 1_000 * real.announce[1])
     )
@@ -153,7 +156,10 @@ def notes(real: Server) -> list[str]:
 
 
 def most_workers(one: Fleet, real: Server, share: float) -> int:
-    """Return the number of such workers whose upkeep takes this share of the server's core."""
+    """Return the number of workers whose upkeep takes this share.
+
+    The share is that of the server's core.
+    """
     few, many = 1, 1_000_000
     while few < many:
         middle = (few + many) // 2
@@ -165,7 +171,7 @@ def most_workers(one: Fleet, real: Server, share: float) -> int:
 
 
 def _cost(running: RedisServer, call: Callable[[], object], calls: int) -> float:
-    """Return the CPU seconds of the server's thread for one call."""
+    """Return the server thread's CPU seconds for one call."""
     call()
     before = _cpu(running)
     for _ in range(calls):

@@ -1,4 +1,4 @@
-"""How the cost of a round grows with the rounds of its run.
+"""Growth of a round's cost with its run's rounds.
 
 It makes the same addition to the history in a run of 10 rounds and in one of 10,000.
 """
@@ -116,9 +116,9 @@ class Runs:
         self._engine.close()
 
     def cost(self, depth: int, rounds: int) -> Cost:
-        """Return the mean cost of ``rounds`` rounds at this depth.
+        """Return the mean cost of rounds at this depth.
 
-        In short runs, these are a few rounds of each of several runs.
+        In short runs, the ``rounds`` rounds are a few of each of several runs.
         """
         each = min(rounds, depth)
         total = [0.0] * len(UNITS)
@@ -135,9 +135,10 @@ class Runs:
         return Cost(*(value / (rounds // each * each) for value in total))
 
     def _at(self, depth: int, rounds: int) -> tuple[str, int]:
-        """Return a run that has half of ``rounds`` left to the depth, and its number of rounds.
+        """Return a run with half of ``rounds`` left.
 
-        A long run is used again.
+        These take it to the depth. Its number of rounds so far is returned, too. A long run is used
+        again.
         """
         if depth in self._long:
             return self._long[depth]

@@ -1,7 +1,7 @@
 """Joins: pieces of work whose results are joined, beside Celery's chord and while workers die.
 
 A chord counts the results of its header tasks on a Redis result backend, and then sends its body.
-Both sides have as many slots, and late acks, so that neither loses what a dying worker had taken.
+Both sides have as many slots, and late acks, so that neither loses the messages of a dying worker.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from benchmarks.sides.plain import QUIET
 from benchmarks.tally import tally
 from perdure.worker.app import broker_url
 
-#: Pieces of a join whose rate is measured, and how many of them Perdure plays at a time.
+#: Pieces of a join with a measured rate, and the number that Perdure plays at a time.
 PIECES, QUICK_PIECES, AT_ONCE = 1_000, 50, 100
 #: Joins in each of which a worker is killed, and their pieces and seconds a piece.
 JOINS, QUICK_JOINS = 50, 2
@@ -63,7 +63,10 @@ Join = Callable[[int, float, float], int | None]
 
 
 def measure(options: Options) -> Report:
-    """Measure the rates in each pass, and then the joins under kills once."""
+    """Measure the rates, then the joins under kills.
+
+    The rates are measured in each pass, the joins once.
+    """
     pieces = QUICK_PIECES if options.quick else PIECES
     found: dict[str, list[float]] = {name: [] for name, *_ in CHORD_SIDES} | {"Perdure": []}
     for _ in range(options.passes):
@@ -91,7 +94,7 @@ def measure(options: Options) -> Report:
 
 
 class Fleet:
-    """Two worker processes, of which one may be killed and replaced."""
+    """Two worker processes. One may be killed and replaced."""
 
     def __init__(self, stack: ExitStack, ready: Callable[[], int], start: Callable[[int], Any]):
         self._stack, self._ready, self._start = stack, ready, start
@@ -111,7 +114,7 @@ class Fleet:
         self._running.append(self._one())
 
     def at_full_strength(self) -> None:
-        """Wait until all workers that were started have been ready."""
+        """Wait until all started workers have been ready."""
         started = next(self._names)
         self._names = count(started)
         until(lambda: self._ready() >= started, "the workers")
@@ -119,7 +122,7 @@ class Fleet:
 
 @contextmanager
 def maps() -> Iterator[tuple[Join, Fleet]]:
-    """Yield a join as a map of Perdure, and its workers."""
+    """Yield a join by Perdure's map, and its workers."""
     with ExitStack() as stack:
         server = stack.enter_context(redis_server("everysec"))
         client = stack.enter_context(closing(client_of(server)))
@@ -144,7 +147,7 @@ def maps() -> Iterator[tuple[Join, Fleet]]:
 
 @contextmanager
 def chords(pool: str, prefetch: int) -> Iterator[tuple[Join, Fleet]]:
-    """Yield a join as a chord of Celery, and its workers."""
+    """Yield a join by Celery's chord, and its workers."""
     with ExitStack() as stack:
         server = stack.enter_context(redis_server("everysec"))
         listening = stack.enter_context(tally())
@@ -184,7 +187,10 @@ def _rate(join: Join, pieces: int) -> float:
 
 
 def _killed(name: str, up: Callable[[], Any], joins: int, patience: float) -> str:
-    """Play joins, kill a worker in each, and return how many of them ended with all pieces."""
+    """Play joins, and kill a worker in each.
+
+    Return a sentence on the joins that ended with all pieces.
+    """
     whole, seconds = 0, []
     with up() as (join, fleet):
         for _ in range(joins):

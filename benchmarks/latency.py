@@ -21,7 +21,7 @@ from benchmarks.tally import Tally, tally
 from benchmarks.work import Work
 
 #: Rounds of the single run, and runs that are submitted one after the other. A slow side plays its
-#: share of them.
+#: share.
 HOPS, SUBMITS = 300, 100
 QUICK_HOPS, QUICK_SUBMITS = 30, 5
 #: The sides that are measured. A single run needs no variants in how many rounds are taken at once.
@@ -82,7 +82,7 @@ def measure(options: Options) -> Report:
 
 
 def verdicts(report: Report) -> list[str]:
-    """Return the hop of a single run compared with plain Celery's.
+    """Return a run's hop compared with plain Celery's.
 
     It is compared with the setting that is the base of all comparisons, and with the fastest one.
     """
@@ -134,7 +134,7 @@ def _lone(session: Session, listening: Tally) -> None:
 
 
 def _first_round(session: Session, listening: Tally) -> float:
-    """Return the seconds from the submission of a run to the beginning of its first round."""
+    """Return the seconds from submission to first round."""
     before = len(listening.began)
     began = time.monotonic()
     session.start(1)

@@ -1,4 +1,4 @@
-"""What each lever of the fast path is worth alone.
+"""The value of each lever of the fast path.
 
 The same work is done with all levers, and with all but one, in turns.
 """
@@ -39,7 +39,7 @@ ALL = "all levers"
 
 @dataclass(frozen=True)
 class WithoutLever(Side):
-    """Perdure with one lever switched off; an empty one for none."""
+    """Perdure with one lever switched off. An empty name switches none off."""
 
     pool: str = "threads"
     lever: str = ""

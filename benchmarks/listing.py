@@ -1,4 +1,4 @@
-"""A page of the list of runs over HTTP, with a growing number of runs."""
+"""A page of the list of runs over HTTP. The number of runs grows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CALLS, QUICK_CALLS = 11, 3
 #: Greatest time of a page with the most runs, in milliseconds, and its greatest ratio to that with
 #: the fewest.
 AIM_MS, AIM_RATIO = 100.0, 1.5
-#: What is requested. The flow has no runs: that page is the dearest, because it reads the most runs
-#: that one page may read.
+#: The requested pages. The rare flow has no runs. Its page is the dearest, because it reads the
+#: most runs that one page may read.
 PAGES = {
     "page of 50": "limit=50",
     "page of 50 that are queued": "limit=50&status=queued",
@@ -29,7 +29,7 @@ PAGES = {
 
 
 def measure(options: Options) -> Report:
-    """Fill one server step by step, and request pages from one HTTP server on it."""
+    """Fill one server step by step, and request pages. One HTTP server serves them."""
     counts, calls = (QUICK_COUNTS, QUICK_CALLS) if options.quick else (COUNTS, CALLS)
     report = Report(
         "listing",
@@ -76,7 +76,7 @@ def measure(options: Options) -> Report:
 
 @contextmanager
 def control_room(server: RedisServer) -> Iterator[str]:
-    """Start an HTTP server for the runs in a thread; yield the address of its list."""
+    """Start an HTTP server in a thread. Yield the address of its list."""
     import socket
 
     import uvicorn

@@ -1,4 +1,4 @@
-"""Flows whose rounds add or wait for something, to measure how cost grows."""
+"""Flows with growing or waiting rounds. They measure how cost grows."""
 
 from __future__ import annotations
 

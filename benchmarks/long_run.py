@@ -1,4 +1,4 @@
-"""One run of 100,000 rounds that bounds its history and renews itself: memory and speed."""
+"""A run of 100,000 rounds: memory and speed. It bounds its history and renews itself."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ def measure(options: Options) -> Report:
 
 
 def _play(rounds: int) -> tuple[float, float, float, float]:
-    """Return the most and the last memory of the run's keys, and the rates at both ends."""
+    """Return the memory of the run's keys, and rates.
+
+    The memory is the most and the last, the rates are those of both ends.
+    """
     with ExitStack() as stack:
         server = stack.enter_context(redis_server())
         client = stack.enter_context(closing(client_of(server)))
@@ -74,7 +77,7 @@ def _play(rounds: int) -> tuple[float, float, float, float]:
 def _looks(
     server: RedisServer, keys: Keys, run_id: str, rounds: int
 ) -> Iterator[tuple[float, int, int]]:
-    """Yield the time, the step and the memory of the run's keys until it has ended."""
+    """Yield time, step and memory until the run ends. The memory is that of the run's keys."""
     names = (keys.run(run_id), keys.memory(run_id), keys.events(run_id), keys.artifacts(run_id))
     step = -1
     while step < rounds:
@@ -86,7 +89,7 @@ def _looks(
 
 
 def _rate(looks: list[tuple[float, int, int]], first: int, last: int) -> float:
-    """Return the rounds a second between two steps, as nearly as the looks tell."""
+    """Return the rounds a second between two steps. The looks limit the precision."""
     begin = max((look for look in looks if look[1] <= first), default=looks[0])
     end = min(look for look in looks if look[1] >= last)
     return (end[1] - begin[1]) / (end[0] - begin[0])

@@ -16,7 +16,7 @@ class Measure:
     """One figure.
 
     Attributes:
-        name: What was measured, unique in its report: ``rounds: Perdure, threads``.
+        name: The measured figure, unique in its report: ``rounds: Perdure, threads``.
         unit: Of the values.
         values: One for each pass, in the order of the passes.
         base: The name of the measure that this one is compared with, or None.
@@ -48,14 +48,14 @@ class Measure:
 
     @property
     def spread(self) -> float:
-        """Greatest minus least, as a part of the median; 0 for one pass."""
+        """Greatest minus least, as a part of the median. It is 0 for one pass."""
         return (self.high - self.low) / self.median if self.median else math.nan
 
 
 def ratio(measure: Measure, base: Measure) -> float:
-    """Return the median of the ratios of ``measure`` to ``base`` within each pass.
+    """Return the median ratio of ``measure`` to ``base``.
 
-    So changes of the machine between two passes do not matter.
+    Each ratio is within a pass, so changes of the machine between two passes do not matter.
 
     Raises:
         ValueError: They are not of the same passes.
@@ -72,7 +72,10 @@ def ratio(measure: Measure, base: Measure) -> float:
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """Return the value that ``part`` (0 to 1) of ``values`` do not exceed: 0.5 is the median."""
+    """Return a percentile of values: 0.5 is the median.
+
+    ``part`` (0 to 1) of the values do not exceed it.
+    """
     if not values:
         raise ValueError("a percentile of no values")
     return sorted(values)[max(0, math.ceil(part * len(values)) - 1)]

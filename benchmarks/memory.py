@@ -49,7 +49,7 @@ def measure(options: Options) -> Report:
 
 
 def _sizes(given: tuple[str, ...], played: tuple[int, ...]) -> dict[int, tuple[float, float]]:
-    """Return RSS and PSS in megabytes, by the number of rounds that the worker has played."""
+    """Return RSS and PSS in megabytes, by played rounds."""
     sizes = {}
     with ExitStack() as stack:
         server = stack.enter_context(redis_server())

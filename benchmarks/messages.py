@@ -1,4 +1,4 @@
-"""What a round's message costs: built by Celery, and filled into a template.
+"""The cost of a round's message: built by Celery, and filled into a template.
 
 In microseconds of one process; no message is sent.
 """

@@ -1,4 +1,4 @@
-"""A scrape of ``/metrics`` beside few runs and beside many."""
+"""A scrape of ``/metrics`` beside few and many runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AIM_MS, AIM_RATIO = 50, 1.1
 
 
 def measure(options: Options) -> Report:
-    """Scrape two servers in turns, one with few runs and one with many."""
+    """Scrape two servers in turns. One has few runs, the other many."""
     small, large = (QUICK_SMALL, QUICK_LARGE) if options.quick else (SMALL, LARGE)
     scrapes = QUICK_SCRAPES if options.quick else SCRAPES
     report = Report(

@@ -1,4 +1,4 @@
-"""First contentful paint of the dashboard's pages, in a Chromium on this machine."""
+"""First contentful paint of the dashboard's pages. A Chromium on this machine loads them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ NAME = "first contentful paint: "
 
 
 def pages(run_id: str, line: str) -> Mapping[str, str]:
-    """Return the path of each measured page by its name: that of a run, and a search by a line."""
+    """Return each measured page's path, by its name.
+
+    Among them are the page of a run, and a search by a line.
+    """
     names = ("overview", "runs", "inbox", "stuck", "fleet", "start", "notifications")
     return {
         **{name: f"/{name}" for name in names},
@@ -45,7 +48,7 @@ def pages(run_id: str, line: str) -> Mapping[str, str]:
 def measure_paints(
     report: Report, url: str, paths: Mapping[str, str], calls: int, passes: int
 ) -> None:
-    """Add the first contentful paint of each page to a report, with its aim.
+    """Add each page's first contentful paint to a report. The notes have its aim.
 
     Args:
         url: of the HTTP server, without a path.
@@ -95,7 +98,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def paint(browser: Browser, url: str) -> float:
-    """Load a page in a new tab, and return the milliseconds to its first contentful paint.
+    """Load a page in a new tab. Return the milliseconds to its first contentful paint.
 
     Raises:
         RuntimeError: The page is an error.

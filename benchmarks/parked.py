@@ -1,4 +1,4 @@
-"""Runs that wait for a person: the memory of each, and what they cost other runs."""
+"""Runs that wait for a person: the memory of each, and their cost for other runs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from perdure.worker.store import Claim, Store
 COUNTS, QUICK_COUNTS = (1_000, 100_000), (100, 1_000)
 #: Live rounds beside them: the heartbeat of one process extends their leases.
 LEASES = 16
-#: Calls of each kind in each pass, and how many of them on one server before the other has its
-#: turn. The turns are short because other work of the machine doubles and halves the time of a call
+#: Calls of each kind in each pass, and calls in a row on one server before the other has its turn.
+#: The turns are short because other work of the machine doubles and halves the time of a call
 #: within a second.
 CALLS, QUICK_CALLS = 400, 10
 TURN = 10
@@ -34,8 +34,8 @@ OWN = ("goal", "inputs", "labels", "internal_data")
 #: no change.
 LOOKS_SECONDS, STILL_BYTES = 0.3, 1_000
 LONG_LEASE = 24 * 3_600_000
-#: What is compared: the sweep of another prefix on the same server, without any runs. If this takes
-#: longer beside parked runs, every script does, because its memory lies among theirs.
+#: The base of comparison: the sweep of another prefix on the same server, without any runs. If this
+#: takes longer beside parked runs, every script does, because its memory lies among theirs.
 YARDSTICK = "sweep of an unused prefix"
 
 
@@ -49,7 +49,9 @@ def measure(options: Options) -> Report:
 def measure_filled(
     part: str, what: str, fill: Callable[[RedisServer, Sequence[str]], None], options: Options
 ) -> Report:
-    """Start two servers, one with runs at rest; make the calls on both in turns, a few on each.
+    """Start two servers, and make calls on both.
+
+    One has runs at rest. The calls go in turns, a few on each.
 
     Args:
         what: The runs, for the report.
@@ -122,16 +124,17 @@ def measure_filled(
 
 
 def in_turns(without: Others, beside: Others, name: str, calls: int) -> tuple[float, float]:
-    """Return the cost of a call on each server, in its unit: the median of the turns."""
+    """Return a call's cost on each server. It is the median of the turns, in the call's unit."""
     turns = [(without.cost(name, TURN), beside.cost(name, TURN)) for _ in range(calls // TURN)]
     return statistics.median(a for a, _ in turns), statistics.median(b for _, b in turns)
 
 
 def memory(server: RedisServer) -> int:
-    """Return the bytes of the server, without buffers of clients and of its log of writes.
+    """Return the server's bytes, without its buffers.
 
-    It is read when it no longer changes: the server counts the buffers of a client that has just
-    disconnected among the rest, until its next check.
+    The buffers are those of clients and of its log of writes. The memory is read when it no longer
+    changes: the server counts the buffers of a client that has just disconnected among the rest,
+    until its next check.
     """
     held = -STILL_BYTES
 
@@ -160,7 +163,7 @@ def own_state(server: RedisServer, run_id: str) -> int:
 
 
 def parts(server: RedisServer, run_id: str) -> str:
-    """Return a text with the size of each part of a run's keys."""
+    """Return the sizes of a run's keys as text."""
     with closing(Client(settings=settings_of(server))) as client:
         keys = client._store.keys
     sizes = {
@@ -205,9 +208,10 @@ class Others:
         self._elsewhere.close()
 
     def cost(self, name: str, calls: int) -> float:
-        """Return the mean cost of ``calls`` calls, in the call's unit.
+        """Return the mean cost of ``calls`` calls.
 
-        For scripts it is what the server counts, for a page the time by the clock.
+        It is in the call's unit. For scripts it is the server's own count, for a page the time by
+        the clock.
         """
         call = self._calls[name]
         call()

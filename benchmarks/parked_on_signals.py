@@ -1,4 +1,4 @@
-"""Runs that wait for a signal: the memory of each, and what they cost other runs."""
+"""Runs that wait for a signal: the memory of each, and their cost for other runs."""
 
 from __future__ import annotations
 

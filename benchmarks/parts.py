@@ -12,7 +12,7 @@ from typing import cast
 
 from benchmarks.report import Options, Report
 
-#: What each part measures, by its name. The module is ``benchmarks.NAME``.
+#: The subject of each part, by its name. The module is ``benchmarks.NAME``.
 PARTS = {
     "rounds": (
         "rounds a second beside plain Celery, DBOS, LangGraph and Restate, "

@@ -1,4 +1,4 @@
-"""Plots of a report, if matplotlib is installed (the extra ``bench``)."""
+"""Plots of a report, if matplotlib is installed. It is in the extra ``bench``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OURS, OTHERS = "#2a6f97", "#b8b8b8"
 
 
 def plot(report: Report, options: Options) -> str:
-    """Draw ``NAME.svg`` beside the figures, and return a word about it."""
+    """Draw ``NAME.svg`` beside the figures. Return a word about it."""
     if find_spec("matplotlib") is None:
         return "no plot: matplotlib is missing (pip install 'perdure[bench]')"
     if not report.measures:
@@ -55,7 +55,7 @@ def _chart(pyplot: Any, report: Report) -> Any:
 
 
 def bars(axis: Any, measures: Mapping[str, Measure], label: str) -> None:
-    """Draw one bar for each measure, with a line from the least to the greatest of its passes."""
+    """Draw one bar for each measure. A line goes from the least to the greatest of its passes."""
     several = list(measures.values())
     reach = [[one.median - one.low for one in several], [one.high - one.median for one in several]]
     colours = [OURS if "perdure" in name.lower() else OTHERS for name in measures]

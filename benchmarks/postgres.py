@@ -36,12 +36,12 @@ class Postgres:
     user: str
 
     def url(self, driver: str = "postgresql") -> str:
-        """Return the URL of the database that exists from the beginning."""
+        """Return the URL of the initial database."""
         return f"{driver}://{self.user}@/postgres?host={self.socket}"
 
 
 def missing() -> str | None:
-    """Return why PostgreSQL cannot be started, or None if it can."""
+    """Return why PostgreSQL cannot start. The result is None if it can."""
     if _programs() is None:
         return (
             "PostgreSQL is missing: neither initdb nor postgres is on PATH "
@@ -54,7 +54,7 @@ def missing() -> str | None:
 
 @contextmanager
 def postgres() -> Iterator[Postgres]:
-    """Start a new server, and stop and remove it afterwards."""
+    """Start a new server. Stop and remove it afterwards."""
     programs = _programs()
     assert programs is not None
     user = _other_user() if os.geteuid() == 0 else None
@@ -99,7 +99,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 def server() -> Path | None:
-    """Return the server's program, or None if it is not installed."""
+    """Return the server's program. The result is None if it is not installed."""
     programs = _programs()
     return programs / "postgres" if programs is not None else None
 

@@ -1,7 +1,7 @@
 """Processes of a benchmark, and their CPU time.
 
-Each is started in its own group and killed afterwards. Its CPU time includes all processes that it
-started.
+Each process is started in its own group and killed afterwards. Its CPU time includes all processes
+that it started.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNWANTED = ("PERDURE_", "CELERY_", "BENCH_", "PYTHONDONTWRITEBYTECODE")
 def process(
     command: Sequence[str | Path], user: str | None = None, **environment: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process in its own group, and kill the whole group afterwards.
+    """Start a process in its own group. Kill the whole group afterwards.
 
     Args:
         user: The user that it runs as; None for the present one.
@@ -72,7 +72,7 @@ def python(*arguments: str) -> list[str]:
 def until(
     holds: Callable[[], bool], what: str, seconds: float = 60.0, every: float = 0.005
 ) -> None:
-    """Wait until ``holds()`` is true, or raise TimeoutError with ``what`` if it takes too long."""
+    """Wait until ``holds()`` is true. Raise TimeoutError with ``what`` if it takes too long."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
@@ -99,9 +99,9 @@ def family(pids: Iterable[int]) -> set[int]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float | None:
-    """Return the CPU time of the processes and their descendants, ended ones included.
+    """Return the CPU time of processes and their descendants.
 
-    Its resolution is a hundredth of a second.
+    Ended processes are included. The resolution is a hundredth of a second.
 
     Returns:
         None without /proc.
@@ -124,7 +124,10 @@ def memory(pid: int) -> Mapping[str, int]:
 
 
 def _stats() -> Iterator[tuple[int, list[str]]]:
-    """Yield each process, and the fields of its stat after the name, beginning with the state."""
+    """Yield each process, with fields of its stat.
+
+    They are the fields after the name, beginning with the state.
+    """
     for place in PROC.glob("[0-9]*"):
         try:
             text = (place / "stat").read_text()
@@ -134,9 +137,9 @@ def _stats() -> Iterator[tuple[int, list[str]]]:
 
 
 def _kill(started: subprocess.Popen[bytes]) -> None:
-    """Kill the process's group, which no other process can have joined.
+    """Kill the process's group.
 
-    A process that has ended may have left children in it.
+    No other process can have joined it. A process that has ended may have left children in it.
     """
     with suppress(ProcessLookupError):
         os.killpg(started.pid, signal.SIGKILL)

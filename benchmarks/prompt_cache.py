@@ -26,7 +26,7 @@ FLOW = "long_agent"
 
 
 def main() -> None:
-    """Run the agent, and print what its input cost."""
+    """Run the agent, and print the cost of its input."""
     parser = argparse.ArgumentParser("python -m benchmarks.prompt_cache", description=__doc__)
     parser.add_argument("--rounds", type=int, default=50, help="replies of the model (default 50)")
     parser.add_argument(
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def price_of(counted: list[Counted]) -> float:
-    """Return the price of the input of all requests in US dollars."""
+    """Return all requests' input price in US dollars."""
     return sum(map(_price_of, counted))
 
 
@@ -63,7 +63,7 @@ def _price_of(counted: Counted) -> float:
 
 
 def run(rounds: int, tokens: int, cache: bool | None = None) -> list[Counted]:
-    """Run an agent to its end, and return the tokens of its requests.
+    """Run an agent to its end. Return its requests' tokens.
 
     Args:
         rounds: Number of the model's replies; the last one finishes.

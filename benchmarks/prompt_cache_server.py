@@ -1,4 +1,4 @@
-"""A server with Anthropic's protocol and its rules for prompt caches, whose model repeats a script.
+"""A server with Anthropic's protocol and prompt cache rules. Its model repeats a script.
 
 It reads a prompt's blocks in order: tools, system, messages. A request marks blocks
 (``cache_control``). The server looks for the longest prefix that it has stored, at a mark or at
@@ -46,7 +46,7 @@ class PromptCache:
     counted: list[Counted] = field(default_factory=list)
 
     def count(self, body: Mapping[str, Any]) -> Counted:
-        """Count the tokens of a request's prompt, and store its prefixes."""
+        """Count a prompt's tokens, and store its prefixes."""
         prefixes: list[tuple[str, int]] = []
         marks: list[int] = []
         digest, tokens = hashlib.sha256(), 0
@@ -83,7 +83,7 @@ def _blocks(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 @contextmanager
 def serving(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str, PromptCache]]:
-    """Yield the URL and the cache of a running server.
+    """Yield a running server's URL and cache.
 
     Args:
         calls: The tool and the arguments of each reply, in order. The last is repeated.

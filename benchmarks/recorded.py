@@ -1,7 +1,7 @@
-"""The commands of real rounds, recorded while a run is played in this process.
+"""The commands of real rounds, recorded in this process.
 
-The commands of any round of any run can be made from them. So script_driver.py sends what a worker
-would, without a worker's own work.
+A run is played for that. The commands of any round of any run can be made from them. So
+script_driver.py sends the commands of a worker, without a worker's own work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perdure.worker.store.wire import packed
 
 #: The run that is recorded. Its id is as long as those of the runs that are driven.
 RECORDED_RUN = "recorded-run-000"
-#: Rounds before those whose commands are kept, because the first ones differ.
+#: Rounds before the recorded ones, because the first ones differ.
 WARM_UP = 2
 
 
@@ -40,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Recording:
-    """What the submission and the rounds of a run sent.
+    """The calls of a run's submission and rounds.
 
     Of each kind of call there is one of a controller's round and one of an executor's.
 
@@ -58,10 +58,10 @@ class Recording:
 
 
 def record(settings: Settings, flow: str, inputs: Mapping[str, Any]) -> Recording:
-    """Play the first rounds of a run of ``flow`` in this process, once in each way.
+    """Play a run's first rounds in this process, once in each way.
 
     Returns:
-        What was sent.
+        The recorded calls.
     """
     apart = _played(settings, flow, inputs, fetch=False)
     fetching, staying = (
@@ -80,7 +80,7 @@ def record(settings: Settings, flow: str, inputs: Mapping[str, Any]) -> Recordin
 def _played(
     settings: Settings, flow: str, inputs: Mapping[str, Any], fetch: bool, stay: bool = False
 ) -> Mapping[str, list[Call]]:
-    """Return what was called, by transition."""
+    """Return the calls, by transition."""
     engine, client = engine_of(make_app(settings)), Client(settings=settings)
     submits, calls = noted(client._store), noted(engine.store)
     keys = client._store.keys
@@ -111,7 +111,7 @@ def _played(
 
 
 def noted(store: Any) -> list[Call]:
-    """Record the transitions that this store calls from now on."""
+    """Record this store's calls of transitions from now on."""
     calls: list[Call] = []
     real: Callable[..., Any] = store._call
 
@@ -132,7 +132,7 @@ def noted(store: Any) -> list[Call]:
 
 
 class Packed:
-    """A call as it is sent, for another run, with blanks for some of its arguments."""
+    """A call ready to send for another run. Some of its arguments are blanks."""
 
     def __init__(self, call: Call, run_id: str, blanks: Sequence[str] = ()) -> None:
         named = {
@@ -166,7 +166,10 @@ class Packed:
 
 
 class Messages:
-    """Messages of rounds that are like the recorded round with the message ``text``."""
+    """Messages like the recorded one, for other rounds.
+
+    ``text`` is the message of the recorded round.
+    """
 
     def __init__(self, text: str, epoch: int, step: int) -> None:
         told = json.loads(text)

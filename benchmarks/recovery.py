@@ -20,7 +20,7 @@ from benchmarks.sides.perdure import client_of, worker_command, worker_environme
 from perdure.worker.client import Client
 from perdure.worker.settings import Settings
 
-#: What the seconds depend on.
+#: Settings that the seconds depend on.
 DEFAULTS = {
     name: Settings.model_fields[name].default
     for name in ("lease_seconds", "heartbeat_seconds", "sweep_seconds")
@@ -42,7 +42,10 @@ def measure(options: Options) -> Report:
 
 
 def _killed(client: Client, standing_by: int, environment: dict[str, str]) -> float:
-    """Return the seconds until the idle worker has the round of the killed one."""
+    """Return the seconds until the idle worker takes over.
+
+    It then has the round of the killed one.
+    """
     with process(worker_command(), **environment) as doomed:
         until(
             lambda: (
@@ -61,9 +64,9 @@ def _killed(client: Client, standing_by: int, environment: dict[str, str]) -> fl
 
 
 def spread(seconds: Sequence[float], aim: float) -> str:
-    """Return a sentence about the seconds after each of many kills.
+    """Return a sentence about the seconds of many kills.
 
-    With fewer than 100 of them, p99 is the greatest.
+    They are the seconds after each kill. With fewer than 100 kills, p99 is the greatest.
     """
     p99 = percentile(seconds, 0.99)
     return (
@@ -74,7 +77,7 @@ def spread(seconds: Sequence[float], aim: float) -> str:
 
 
 def claimed(client: Client, pid: int) -> str:
-    """Return a run whose round this process has just begun."""
+    """Return a run whose round this process just began."""
     while True:
         run_id = client.submit("sleeper", "sleep", {"seconds": 30}).id
         if _owned(client, run_id) == pid:

@@ -30,11 +30,11 @@ class RedisServer:
         self.pid: int = self.redis.info("server")["process_id"]
 
     def database(self, number: int) -> str:
-        """Return the URL of another database of the same server."""
+        """Return the URL of another database of the server."""
         return self.url.replace("db=0", f"db={number}")
 
     def work(self) -> Work:
-        """Return what it has done since its start."""
+        """Return its work since its start."""
         info: dict[str, Any] = self.redis.info("everything")
         commands = {
             name.removeprefix("cmdstat_"): value
@@ -60,7 +60,7 @@ class RedisServer:
 
 @dataclass(frozen=True)
 class Work:
-    """What a server has done.
+    """The work of a server.
 
     It has CPU seconds, calls by command (also those inside scripts), scripts with their
     microseconds, and bytes over its connections.
@@ -89,9 +89,10 @@ class Work:
 
 
 def log_size(info: Mapping[str, Any]) -> int:
-    """Return the bytes in a server's log of writes, from the reply of ``INFO everything``.
+    """Return the bytes in a server's log of writes.
 
-    While an earlier sync of the log is still in progress, the server keeps new writes in a buffer.
+    They are from the reply of ``INFO everything``. While an earlier sync of the log is still in
+    progress, the server keeps new writes in a buffer.
     """
     size: int = info["aof_current_size"] + info["aof_buffer_length"]
     return size
@@ -99,7 +100,7 @@ def log_size(info: Mapping[str, Any]) -> int:
 
 @contextmanager
 def redis_server(appendfsync: Fsync = "everysec") -> Iterator[RedisServer]:
-    """Start a new server, and stop and remove it afterwards.
+    """Start a new server. Stop and remove it afterwards.
 
     Its log of writes is synced every second, which is Redis's default.
     """

@@ -1,4 +1,4 @@
-"""Reports: what a part of the benchmarks found, as a JSON file and as a table."""
+"""Reports: the results of a part of the benchmarks, as a JSON file and as a table."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller wants.
+    """The caller's choices.
 
     Attributes:
         passes: How often everything is measured, in turns.
         quick: Do only enough work to show that everything runs; such figures mean nothing.
-        only: Names of the sides to measure, or patterns of them, if a part has several; empty for
-            all.
+        only: Names or patterns of the sides to measure, if a part has several. Empty for all.
         into: The directory for the results.
     """
 
@@ -43,7 +42,7 @@ class Options:
     into: Path = RESULTS
 
     def wants(self, name: str) -> bool:
-        """Return whether the side of this name is to be measured."""
+        """Return whether to measure the side of this name."""
         return not self.only or any(
             fnmatchcase(name.lower(), pattern.lower()) for pattern in self.only
         )
@@ -51,15 +50,15 @@ class Options:
 
 @dataclass
 class Report:
-    """What a part found.
+    """The result of a part.
 
     Attributes:
         name: Of the part.
-        about: One sentence on what was measured and how.
+        about: One sentence on the measured work and the method.
         measures: The figures.
-        missing: What could not be measured, and why.
-        settings: What else the figures depend on, as JSON values.
-        notes: Sentences for people: what a figure shows, or its reason.
+        missing: Why a side or a figure was not measured, by its name.
+        settings: Other facts that the figures depend on, as JSON values.
+        notes: Sentences for people: the meaning of a figure, or its reason.
         shown: The table for people, if one line for each measure is not the best form.
         draw: Draws its plot on a matplotlib figure, if bars are not the best form.
     """
@@ -81,7 +80,7 @@ class Report:
         raise KeyError(name)
 
     def ratio_of(self, measure: Measure) -> float | None:
-        """Return the ratio of the measure to its base, pass by pass.
+        """Return the measure's ratio to its base, by passes.
 
         Returns:
             None if it has no base, or if the base was not measured.
@@ -90,7 +89,7 @@ class Report:
         return ratio(measure, bases[0]) if bases else None
 
     def as_json(self, options: Options) -> dict[str, Any]:
-        """Return the report with the machine and the time; it contains no paths."""
+        """Return the report with machine and time. It contains no paths."""
         return {
             "name": self.name,
             "about": self.about,
@@ -166,7 +165,7 @@ def number(value: float) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Return aligned lines; the columns in ``right`` are aligned to the right."""
+    """Return aligned lines. The columns in ``right`` are right-aligned."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(
@@ -213,5 +212,8 @@ def _plain(measure: Measure, compared: float | None) -> dict[str, Any]:
 
 
 def _short(value: float) -> float | None:
-    """Round to five digits, more than these machines can measure; JSON has no NaN."""
+    """Round to five digits, more than these machines measure.
+
+    NaN becomes None, since JSON has no NaN.
+    """
     return float(f"{value:.5g}") if not math.isnan(value) else None

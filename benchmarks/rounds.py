@@ -36,7 +36,7 @@ MAIN = {
     "Restate, steps", "Restate, queued", "LangGraph, sync", "DBOS, queued", "DBOS, steps",
 }  # fmt: skip
 
-#: What is measured of each side, with its unit; as attributes of a pass.
+#: The figures of each side: the unit, and the value of a pass.
 FIGURES: dict[str, tuple[str, Callable[[Played], float | None]]] = {
     "rounds": ("rounds/s", lambda played: played.rate),
     "all CPU": ("us/round", lambda played: played.all_cpu),
@@ -84,7 +84,7 @@ def measure(options: Options) -> Report:
 
 
 def tell(report: Report, found: dict[int, dict[str, list[Played]]]) -> None:
-    """Put what was found so far into the report."""
+    """Put the results so far into the report."""
     report.measures, shown = [], [report.about]
     for size, of_sides in found.items():
         whole = {name: passes for name, passes in of_sides.items() if name not in report.missing}
@@ -95,7 +95,7 @@ def tell(report: Report, found: dict[int, dict[str, list[Played]]]) -> None:
 
 
 def present(options: Options, report: Report) -> list[Side]:
-    """Return the sides that are wanted and available; the report says why others are not."""
+    """Return the sides that are wanted and available. The report says why others are not."""
     wanted = [side for side in sides() if options.wants(side.name)]
     report.missing |= {side.name: why for side in wanted if (why := side.missing()) is not None}
     return [side for side in wanted if side.name not in report.missing]
@@ -104,7 +104,7 @@ def present(options: Options, report: Report) -> list[Side]:
 def one_pass(
     there: Sequence[Side], work: Work, found: dict[str, list[Played]], report: Report
 ) -> None:
-    """Add what each side needed. A side that fails is left out from then on, and reported."""
+    """Add each side's figures. A side that fails is left out from then on, and reported."""
     for side in there:
         if side.name in report.missing:
             continue
@@ -127,7 +127,10 @@ def one_pass(
 def measures(
     found: dict[str, list[Played]], size: str, figures: Iterable[str] = FIGURES
 ) -> list[Measure]:
-    """Return every figure of every side as a measure, compared with the base if there is one."""
+    """Return every figure of every side as a measure.
+
+    It is compared with the base if there is one.
+    """
     made = []
     for figure in figures:
         unit, of = FIGURES[figure]
@@ -176,7 +179,7 @@ def _told(compared: float | None) -> str:
     return "" if compared is None else f"{compared:.2f}"
 
 
-#: What a reader of the figures must know.
+#: Facts that readers of the figures must know.
 DISKS = (
     "Redis syncs its log to the disk every second, its own default, except if a side is called "
     "synced. "
@@ -199,7 +202,7 @@ AIMS = (
 
 
 def verdicts(report: Report, size: str) -> list[str]:
-    """Return each goal with what was found."""
+    """Return each goal with its result."""
     rates, cpus = rates_of(report, size), rates_of(report, size, "all CPU")
     said = []
     for ours, theirs, least in AIMS:
@@ -216,7 +219,7 @@ def verdicts(report: Report, size: str) -> list[str]:
 
 
 def _cpu(cpus: dict[str, Measure], ours: str, theirs: str) -> str:
-    """Return how much more CPU time the other side needs."""
+    """Return the other side's CPU time, compared with ours."""
     return (
         f"; {ratio(cpus[theirs], cpus[ours]):.2f} x by CPU time"
         if {ours, theirs} <= set(cpus)
@@ -235,7 +238,7 @@ def rates_of(report: Report, size: str, figure: str = "rounds") -> dict[str, Mea
 
 
 def chart(report: Report, figure: Any) -> None:
-    """Draw rounds a second, with one row of bars for each size."""
+    """Draw rounds a second, one plot for each size."""
     figure.set_size_inches(14, 8)
     plots = figure.subplots(1, len(SIZES), sharey=True)
     for axis, size in zip(plots, SIZES, strict=True):

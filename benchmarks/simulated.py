@@ -26,7 +26,7 @@ def varied(chance: random.Random, mean: float) -> float:
 
 @dataclass(frozen=True)
 class Server:
-    """What the server needs for each operation, in seconds of its one core.
+    """The seconds of the server's core for each operation.
 
     Attributes:
         round: One round, everything included.
@@ -66,7 +66,7 @@ class Fleet:
 
     @property
     def ideal(self) -> float:
-        """Rounds a second with a server that takes no time."""
+        """Rounds a second with an infinitely fast server."""
         return self.workers * min(self.slots / (self.latency + self.own), 1 / self.own)
 
 
@@ -92,9 +92,9 @@ class Outcome:
 
 
 def upkeep(fleet: Fleet, server: Server, leases: float) -> float:
-    """Return the share of the server's core that this fleet takes without playing a round.
+    """Return the upkeep's share of the server's core.
 
-    Each worker holds ``leases`` leases.
+    Upkeep is everything but rounds. Each worker holds ``leases`` leases.
     """
     beat = server.beat[0] + leases * server.beat[1] if leases else 0.0
     announce = server.announce[0] + fleet.workers * server.announce[1]

@@ -1,4 +1,4 @@
-"""A server that responds to every client after a number of seconds, as a model would."""
+"""A server with the latency of a model. It responds to every client after a number of seconds."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Answering:
 
 @contextmanager
 def answering(seconds: float) -> Iterator[Answering]:
-    """Start a server that responds after ``seconds``, and stop it afterwards."""
+    """Start a server that responds after ``seconds``. Stop it afterwards."""
     server = Answering(seconds)
     server.start()
     try:

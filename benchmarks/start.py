@@ -63,7 +63,7 @@ def measure(options: Options) -> Report:
 
 
 def perdure() -> list[str]:
-    """Return the installed console command, or the same as a module."""
+    """Return the installed console command, or the module."""
     installed = Path(sys.executable).with_name("perdure")
     return [str(installed)] if installed.exists() else python("-m", "perdure")
 
@@ -78,7 +78,10 @@ def _command(*command: str) -> float:
 
 
 def _worker(server: RedisServer) -> float:
-    """Return the time until a worker has played a round that was queued before it started."""
+    """Return the time until a worker plays a round.
+
+    The round was queued before the worker started.
+    """
     with closing(client_of(server)) as client, tally(stamping=True) as listening:
         run_id = client.submit("empty", "wait for a worker", {"rounds": 1}).id
         began = time.monotonic()

@@ -53,7 +53,10 @@ def _is_there(client: Client, pid: int) -> bool:
 
 
 def _now(client: Client) -> tuple[float, float]:
-    """Return the seconds until the call has returned, and until another run has used the slot."""
+    """Return the seconds of the call and the slot.
+
+    They count until the call has returned, and until another run has used the slot.
+    """
     run = client.submit("sleeper", "sleep")
     until(lambda: client.get(run.id).phase == "leased", "a round under way")
     began = time.perf_counter()

@@ -44,7 +44,7 @@ RESENT_WITHIN = 2 * RESEND + 2
 class Busy:
     """Seconds after a kill until runs were queued again.
 
-    The runs whose rounds were claimed are separate from those that only lost their message.
+    Runs with a claimed round are separate from runs that only lost their message.
     """
 
     lost: list[float]
@@ -52,7 +52,7 @@ class Busy:
 
 
 def measure(options: Options) -> Report:
-    """Kill each process of several supervisors, first with one round and then with short rounds."""
+    """Kill each process of several supervisors. First they play one round, then short rounds."""
     supervisors = 1 if options.quick else SUPERVISORS * options.passes
     lone = [seconds for _ in range(supervisors) for seconds in _lone_kills()]
     busy = [found for _ in range(supervisors) for found in _busy_kills()]
@@ -87,7 +87,7 @@ def measure(options: Options) -> Report:
 
 @contextmanager
 def _supervised() -> Iterator[tuple[RedisServer, Client, list[int]]]:
-    """Start a server, a client, and the ready processes of a supervisor."""
+    """Start a server, a client and a supervisor's processes. The processes are ready."""
     with (
         redis_server() as server,
         closing(client_of(server)) as client,

@@ -63,7 +63,7 @@ class Tally:
 
 @contextmanager
 def tally(stamping: bool = False) -> Iterator[Tally]:
-    """Start a tally with its own socket; with ``stamping``, rounds report their beginning."""
+    """Start a tally with its own socket. With ``stamping``, rounds report their beginning."""
     directory = Path(tempfile.mkdtemp(prefix="hf-"))
     listening = Tally(directory / "tally", stamping)
     try:
@@ -79,7 +79,7 @@ def tell_ready() -> None:
 
 
 def tell_end(rounds: int) -> None:
-    """Report the end of a run that had ``rounds`` rounds."""
+    """Report the end of a run with ``rounds`` rounds."""
     _socket().send(b"%d" % rounds)
 
 

@@ -1,4 +1,4 @@
-"""One trial: a side does the work once, and what that took."""
+"""One trial: a side does the work once, and is measured."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WATCHED = 4
 
 @dataclass(frozen=True)
 class Played:
-    """What one side needed in one pass; per round where this makes sense.
+    """One side's needs in one pass. They are per round where this makes sense.
 
     Attributes:
         rate: Rounds a second.
         worker_cpu, server_cpu: Microseconds a round, or None if this system does not report them.
-        redis: What a Redis reported, by name: script calls, microseconds in scripts, bytes received
+        redis: A Redis's own figures, by name: script calls, microseconds in scripts, bytes received
             and sent, all per round.
-        commands: What clients sent to Redis, per round.
+        commands: Commands of clients to Redis, per round.
     """
 
     rate: float
@@ -54,7 +54,7 @@ class Played:
 
 
 def play(side: Side, work: Work, watch: bool = False) -> Played:
-    """Start the side, let it warm up, do the work, and stop it.
+    """Start the side, do the work, and stop it. It warms up first.
 
     Args:
         watch: Also count the commands, after the clock has stopped.
@@ -112,7 +112,7 @@ def _each(before: float | None, after: float | None, rounds: int) -> float | Non
 
 
 def _watched(session: Session, server: RedisServer, ended: int, work: Work) -> dict[str, float]:
-    """Return the commands that a round costs, as the server sees them.
+    """Return a round's commands, as the server sees them.
 
     Commands inside scripts are not counted.
     """

@@ -115,7 +115,7 @@ def waited(count: int, answer: float, seconds: float) -> Waited:
 
 
 def longest_silence(server: RedisServer, ids: list[str]) -> float:
-    """Return the seconds since the oldest heartbeat (or claim) among the present leases."""
+    """Return the seconds since the oldest heartbeat or claim. Only present leases count."""
     pipeline = server.redis.pipeline(transaction=False)
     pipeline.time()
     for run_id in ids:
@@ -129,7 +129,7 @@ def longest_silence(server: RedisServer, ids: list[str]) -> float:
 
 
 def errors(server: RedisServer, ids: list[str]) -> int:
-    """Return the events of these runs that report any failure."""
+    """Count the events of these runs that report failures."""
     pipeline = server.redis.pipeline(transaction=False)
     for run_id in ids:
         pipeline.xrange(Keys().events(run_id))
@@ -140,7 +140,7 @@ def errors(server: RedisServer, ids: list[str]) -> int:
 
 
 def verdicts(found: dict[tuple[int, float], list[Waited]]) -> list[str]:
-    """Return the goals with what was found for the most rounds."""
+    """Return the goals' results for the most rounds."""
     most = max(count for count, _ in found)
     said = []
     for (count, answer), passes in found.items():

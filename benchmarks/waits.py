@@ -36,7 +36,7 @@ KILLS = 1.0
 
 
 def measure(options: Options) -> Report:
-    """Measure the three, one after the other, in each pass."""
+    """Measure the three in each pass, one by one."""
     report = Report(
         "waits",
         "From a signal to its node beside a hop of a lone run (ms), how late a sleep of a second "
@@ -74,7 +74,7 @@ def measure(options: Options) -> Report:
 
 @contextmanager
 def fleet(listening: Tally) -> Iterator[Client]:
-    """Start a server and a worker for each core; yield a client."""
+    """Start a server and a worker for each core. Yield a client."""
     with (
         redis_server("everysec") as server,
         closing(client_of(server)) as client,
@@ -85,7 +85,7 @@ def fleet(listening: Tally) -> Iterator[Client]:
 
 @contextmanager
 def workers(server: RedisServer, client: Client, **environment: str) -> Iterator[None]:
-    """Start a worker for each core, and wait until they are there."""
+    """Start a worker for each core. Wait until all are alive."""
     processes = os.cpu_count() or 1
     command = worker_command("--pool", "threads", "--processes", str(processes))
     with process(command, **worker_environment(server), **environment):
@@ -94,7 +94,7 @@ def workers(server: RedisServer, client: Client, **environment: str) -> Iterator
 
 
 def hops_over_queue(client: Client, listening: Tally, count: int) -> list[float]:
-    """Return the seconds between the rounds of a lone run that goes through its queue each time."""
+    """Return the seconds between a lone run's rounds. The run goes through its queue each time."""
     run = client.submit("waiter", "go", {"signals": count})
     for number in range(count):
         client.signal(run.id, "paid", number)  # all are there before the node waits for them
@@ -104,7 +104,7 @@ def hops_over_queue(client: Client, listening: Tally, count: int) -> list[float]
 
 
 def _signals(client: Client, listening: Tally, count: int) -> list[float]:
-    """Return the seconds from each signal to a parked run until its node has it."""
+    """Return the seconds from each signal to its node. The run is parked."""
     run = client.submit("waiter", "go", {"signals": count})
     seconds = []
     for number in range(count):
@@ -119,13 +119,13 @@ def _signals(client: Client, listening: Tally, count: int) -> list[float]:
 
 
 def _late(client: Client, listening: Tally, together: int) -> tuple[list[float], list[float]]:
-    """Return the seconds by which sleeps end late; negative if one ends early.
+    """Return the seconds by which sleeps end late. They are negative if a sleep ends early.
 
     Returns:
         Until the node is played, and until the run is queued for that.
     """
     before = len(listening.began)
-    # A run that is submitted when a sweep has woken the one before would end just behind a sweep.
+    # A run that is submitted when a sweep has woken the previous run would end just behind a sweep.
     ends = time.time() + max(2.0, together / SUBMITTED) + random.random()
     offset = time.time() - time.monotonic()
     runs = [
@@ -144,7 +144,10 @@ def _late(client: Client, listening: Tally, together: int) -> tuple[list[float],
 
 
 def _delivered(quick: bool) -> str:
-    """Send many signals twice each to runs whose workers are killed; return what the runs took."""
+    """Send many signals twice to runs with killed workers.
+
+    Return a sentence on the signals that the runs took.
+    """
     runs, each = (QUICK_RUNS, QUICK_EACH) if quick else (RUNS, EACH)
     expected = SENDERS * each
     with redis_server("everysec") as server, closing(client_of(server)) as client:

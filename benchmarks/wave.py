@@ -2,7 +2,7 @@
 
 The time is from ``kill -9`` of the worker to the next claim of its round. There are two workers
 with 16 threads each. The kills are spread, so that leases lapse before, during and after the time
-in which the sweep wakes the sleepers. The remaining worker plays all of them.
+in which the sweep wakes the sleepers. The remaining worker plays all sleepers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AIM = 5.0
 
 @dataclass(frozen=True)
 class Killed:
-    """What followed a kill.
+    """The times after a kill.
 
     It has the seconds until the lease lapsed, until the sweep queued the round again, and until it
     was claimed. It also has the number of sleepers that had not been woken when the lease lapsed.
@@ -92,7 +92,7 @@ def measure(options: Options) -> Report:
 
 
 def _killed(count: int, prepared: float, offset: float) -> Killed | None:
-    """Kill the worker that plays a round, ``offset`` seconds after the wave begins.
+    """Kill the worker that plays a round. The kill is ``offset`` seconds after the wave begins.
 
     Returns:
         None if the wave came before everything was ready.

@@ -1,7 +1,7 @@
-"""``perdure`` with one lever of the fast path switched off.
+"""``perdure`` with one lever of the fast path off.
 
 Use: ``python -m benchmarks.without LEVER worker ...``. Each lever is taken out of a process that
-has all others, by replacing what installs it.
+has all others, by replacing its installer.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 
 def no_prefetch() -> None:
-    """Pop no message in a commit, and lease no round; affinity needs that too."""
+    """Pop no message and lease no round in commits. Affinity needs that too."""
     from perdure.worker.engine.fast import handoff
 
     handoff.FastRounds.prefetch_request = lambda self: None  # type: ignore[method-assign]
 
 
 def no_affinity() -> None:
-    """Send a run back to its queue after each round."""
+    """Requeue a run after each round."""
     from perdure.worker.engine.fast import handoff
 
     handoff.STAY_SECONDS = 0.0
@@ -57,7 +57,7 @@ def no_thread_pool() -> None:
 
 
 def no_fast_continue() -> None:
-    """Write a commit that another round follows with the general functions."""
+    """Write each continued commit with the general functions."""
     from perdure.worker.store import scripts
 
     whole = scripts.source
@@ -72,7 +72,7 @@ def no_fast_continue() -> None:
     scripts.source = source  # type: ignore[assignment]
 
 
-#: What takes each lever out.
+#: Functions that switch each lever off.
 LEVERS: dict[str, Callable[[], Any]] = {
     "prefetch": no_prefetch,
     "affinity": no_affinity,

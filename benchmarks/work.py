@@ -15,7 +15,7 @@ THREADS = 16
 
 @dataclass(frozen=True)
 class Work:
-    """What one side does in one pass.
+    """One side's work in one pass.
 
     Attributes:
         runs: Started one after the other, as fast as the side's own client can.

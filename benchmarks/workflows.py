@@ -1,4 +1,4 @@
-"""Workflows: the same order in Perdure, DBOS, Restate and Celery, and what a step of Perdure costs.
+"""Workflows: an order in Perdure, DBOS, Restate and Celery, and the cost of a step in Perdure.
 
 An order has three steps (charge, ship, mail), each of which appends a row to a file. All systems
 play it in turns: many orders at once, lone orders, and an order whose worker is killed between the
@@ -34,10 +34,10 @@ ORDERS, QUICK_ORDERS = 1_000, 4
 WARM_UP = 20
 #: Orders that are placed alone, one after the other.
 LONE, QUICK_LONE = 50, 3
-#: Passes in which workers are killed, because some systems need minutes to notice.
+#: Passes with killed workers. They are few, because some systems need minutes to notice.
 KILLS = 3
-#: Seconds that a killed system gets to come to an end. kombu looks for messages to deliver again
-#: every 100 seconds.
+#: Seconds that a killed system gets to end. kombu looks for messages to deliver again every 100
+#: seconds.
 PATIENCE = 300.0
 #: Seconds after which Celery's broker delivers the message of a killed worker again. The default of
 #: an hour would be waited for in vain.
@@ -59,7 +59,7 @@ NOTES = (
         f"that were not acknowledged again after {VISIBILITY:g} s, instead of an hour."
     ),
 )
-#: The name by which ``--only`` selects what a step of Perdure costs.
+#: The name by which ``--only`` selects the costs of a step of Perdure.
 COSTS = "step costs"
 RATE, PLACED, CPU, LATENCY, LINES, EFFECTS = (
     "steps",
@@ -73,24 +73,24 @@ RATE, PLACED, CPU, LATENCY, LINES, EFFECTS = (
 
 @dataclass
 class PlayedOrders:
-    """What was measured of one system, pass by pass.
+    """The figures of one system, pass by pass.
 
     Attributes:
         values: The values of each figure.
-        fates: What happened after each kill.
+        fates: The outcome after each kill.
     """
 
     values: dict[str, list[float]] = field(default_factory=dict)
     fates: list[str] = field(default_factory=list)
 
     def add(self, figure: str, value: float | None) -> None:
-        """Add the value of a pass, if this system reports it."""
+        """Add a pass's value, if this system reports it."""
         if value is not None:
             self.values.setdefault(figure, []).append(value)
 
 
 def measure(options: Options) -> Report:
-    """Measure every system in turns, and what a step of Perdure costs."""
+    """Measure every system in turns, and the step costs."""
     orders = QUICK_ORDERS if options.quick else ORDERS
     lone = QUICK_LONE if options.quick else LONE
     cores = os.cpu_count() or 1
@@ -125,7 +125,7 @@ def _one_pass(
     kills: bool,
     report: Report,
 ) -> None:
-    """Add what one system needed. If it fails, it is left out from then on, and reported."""
+    """Add one system's figures. If it fails, it is left out from then on, and reported."""
     orders, lone, processes = size
     began = time.monotonic()
     try:
@@ -153,7 +153,7 @@ def _tell(
     found: dict[str, PlayedOrders],
     costs: StepCosts | None,
 ) -> None:
-    """Put what was found so far into the report."""
+    """Put the results so far into the report."""
     report.measures, report.notes = [], list(NOTES)
     for name, unit in (
         (RATE, "steps/s"),
@@ -192,9 +192,10 @@ def _chart(report: Report, figure: Any) -> None:
 
 
 def play_many(side: OrderSide, processes: int, count: int) -> tuple[float, float, float | None]:
-    """Submit many orders while the workers stand still, and let them play all of them.
+    """Submit many orders, then let the workers play them.
 
-    So the speed of the one client that places them does not limit the workers.
+    The workers stand still meanwhile. So the speed of the one client that places the orders does
+    not limit them.
 
     Returns:
         Orders placed a second, steps a second, and microseconds of CPU time that a step takes the
@@ -227,7 +228,10 @@ def play_many(side: OrderSide, processes: int, count: int) -> tuple[float, float
 
 
 def latency(side: OrderSide, processes: int, count: int) -> float:
-    """Return the seconds from the effect of a step to that of the next, of lone orders (p50)."""
+    """Return the seconds between two effects of lone orders.
+
+    It is the median (p50) from one step to the next.
+    """
     with (
         tally() as listening,
         side.up(Work(1, processes=processes, rounds=len(STEPS)), listening) as session,
@@ -245,10 +249,10 @@ def latency(side: OrderSide, processes: int, count: int) -> float:
 
 
 def kill(side: OrderSide, processes: int) -> tuple[int, str]:
-    """Kill the process of a step after its effect, and before the system knows of it.
+    """Kill a step's process between its effect and record.
 
     Returns:
-        How often the step had its effect, and what the system did.
+        How often the step had its effect, and the reaction of the system.
     """
     side = replace(side, visibility=VISIBILITY)
     with (
@@ -274,7 +278,7 @@ def kill(side: OrderSide, processes: int) -> tuple[int, str]:
 
 
 def _await_fate(session: OrderSession, number: int) -> str:
-    """Return what the system does with an order whose worker was killed."""
+    """Return the fate of an order after the kill."""
     ends = time.monotonic() + PATIENCE
     while time.monotonic() < ends:
         session.processes.restart_ended()

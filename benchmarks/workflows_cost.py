@@ -1,10 +1,10 @@
-"""What a step of a workflow costs beside a round of a declared flow, for the part ``workflows``.
+"""A workflow step's cost, compared with a declared round. It belongs to the part ``workflows``.
 
 - A step over a round: the time from one step of a lone run to the next, where the run stays with
   its worker, minus that of a declared flow whose rounds append the same turns. A step that is not
   idempotent is compared with a command of a declared flow: both record an intent first.
-- A replay: a round whose journal has 300 entries minus one whose journal has 10. Two engines in
-  this process take turns with the rounds, so that no round finds what its run has kept in memory.
+- A replay: a round with a journal of 300 entries minus a round with 10. Two runtimes in this
+  process take turns with the rounds, so that no round finds its run's data in memory.
 - Growth: the bytes that round 1,000 sends to the server, and adds to its log, beside round 10.
 """
 
@@ -35,9 +35,9 @@ KINDS = {
     "steps": ("empty-steps", False),
     "steps, coroutine": ("async-empty-steps", False),
 }
-#: What they are compared with, by whether the steps are idempotent.
+#: The base of comparison, by whether the steps are idempotent.
 DECLARED = {True: "round of a declared flow", False: "round of a declared flow with an intent"}
-#: Kinds whose journal is measured. An intent has nothing to do with the journal.
+#: Kinds with a measured journal. An intent has nothing to do with the journal.
 REPLAYED = ("idempotent steps", "idempotent steps, coroutine")
 #: Rounds of a lone run, and such runs in a pass.
 ROUNDS, RUNS, QUICK_RUNS = 30, 30, 2
@@ -77,7 +77,10 @@ class StepCosts:
                 self._measure_depths(kind, runs)
 
     def tell(self, report: Report) -> None:
-        """Add the measures to the report, with each aim and whether it is reached."""
+        """Add the measures to the report, with their aims.
+
+        Each note says whether the aim is reached.
+        """
         for name, figure in self._figures.items():
             measure = Measure(name, figure.unit, tuple(figure.values), figure.base)
             report.measures.append(measure)
@@ -102,7 +105,7 @@ class StepCosts:
         self._figures.setdefault(name, _Figure(unit, base, aim)).values.append(value)
 
     def _measure_staying(self) -> None:
-        """Measure the gaps of lone runs of each kind, in turns."""
+        """Measure the gaps of each kind's lone runs, in turns."""
         kinds = {name: ("declared", idempotent) for idempotent, name in DECLARED.items()} | KINDS
         gaps: dict[str, list[float]] = {name: [] for name in kinds}
         with tally(stamping=True) as listening, redis_server("everysec") as server:
@@ -122,7 +125,7 @@ class StepCosts:
             self._add(f"over a {DECLARED[idempotent]}: {name}", "ms", over, aim=STEP_AIM)
 
     def _measure_depths(self, kind: str, runs: LocalRuns) -> None:
-        """Measure the rounds of a run that never stays, at each depth."""
+        """Measure rounds at each depth, without affinity. They belong to a run that never stays."""
         flow, idempotent = KINDS[kind]
         inputs = {"rounds": self._depths[-1] + AROUND, "idempotent": idempotent}
         run_id, done, costs = runs.submit(flow, inputs), 0, []
@@ -143,7 +146,7 @@ class StepCosts:
 
 
 class LocalRuns:
-    """Runs that are played in this process by two engines, as by two worker processes."""
+    """Runs that two runtimes play in this process. They stand for two worker processes."""
 
     def __init__(self, server: RedisServer) -> None:
         self._server = server
@@ -162,15 +165,15 @@ class LocalRuns:
         return self._client.submit(flow, "go", inputs).id
 
     def play(self, run_id: str, start: int, stop: int) -> None:
-        """Play the rounds from ``start``, without ``stop``, all by the first engine."""
+        """Play the rounds from ``start``, without ``stop``. The first runtime plays all of them."""
         for step in range(start, stop):
             self._play(0, run_id, step)
 
     def cost(self, run_id: str, start: int, rounds: int) -> dict[str, float]:
-        """Return the median times and bytes of rounds that the engines play in turns.
+        """Return the median times and bytes of rounds.
 
-        Every few seconds a process adds its metrics to what it sends with a round. The median
-        leaves that round out.
+        The runtimes play them in turns. Every few seconds a process sends its metrics with a round.
+        The median leaves that round out.
         """
         before, seen = self._look(), self._look()
         looking = {name: seen[name] - before[name] for name in BYTES}
@@ -198,7 +201,7 @@ class LocalRuns:
 
 @contextmanager
 def _worker(server: RedisServer, client: Client, listening: Tally) -> Iterator[None]:
-    """Start one worker process, and wait until it is there."""
+    """Start one worker process. Wait until it is alive."""
     environment = {
         "PERDURE_REDIS_URL": server.url,
         "PERDURE_FLOW_MODULES": FLOWS,
@@ -210,7 +213,7 @@ def _worker(server: RedisServer, client: Client, listening: Tally) -> Iterator[N
 
 
 def _gaps(client: Client, listening: Tally, flow: str, inputs: dict[str, Any]) -> Sequence[float]:
-    """Return the seconds between the rounds of a lone run, without the first."""
+    """Return the seconds between a lone run's rounds. The first round is left out."""
     before = len(listening.began)
     client.wait(client.submit(flow, "go", inputs).id, 60)
     until(lambda: len(listening.began) >= before + ROUNDS, "the last stamp")

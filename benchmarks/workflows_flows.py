@@ -1,4 +1,4 @@
-"""Workflows of empty steps, and the declared flow that they are compared with."""
+"""Workflows of empty steps, and a declared flow. The flow is their base of comparison."""
 
 from __future__ import annotations
 

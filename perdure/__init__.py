@@ -273,7 +273,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name of ``perdure`` from its module when the name is first used."""
+    """Import a public name when it is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Celery:
-    """Return Perdure's Celery app, which is created when Celery's command line asks for it.
+    """Return Perdure's Celery app, created on first use.
 
     So importing this module reads no settings.
     """

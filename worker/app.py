@@ -53,7 +53,10 @@ def _make_again(settings: Settings, name: str, worker_pid: int | None) -> Celery
 
 
 def make_app(settings: Settings) -> Celery:
-    """Return Perdure's own Celery app, with the tasks that run rounds and Perdure's worker step."""
+    """Return Perdure's own Celery app.
+
+    It has the tasks that run rounds, and Perdure's worker step.
+    """
     app = celery_app(settings, PerdureApp)
     _install(app, Runtime(app, settings, owns_app=True))
     return app
@@ -72,7 +75,8 @@ def install(
     Args:
         celery_app: The app whose workers run rounds. Without ``-Q`` they consume the queues
             ``PREFIX.controller`` and ``PREFIX.executor`` beside the app's own. With it they consume
-            exactly what it names, and for each of these two a queue of their set of flows.
+            exactly the queues that it names, and for each of these two a queue of their set of
+            flows.
         settings: None for those of this process. Without a ``redis_url`` the state lives in the
             app's broker, if that is a Redis.
         flows: Flows, or names of modules that register flows. A module ``perdure_flows`` is also
@@ -108,10 +112,11 @@ def _install(app: Celery, engine: Runtime) -> None:
 
 
 def _add_submit_task(app: Celery) -> None:
-    """Register the Celery task ``perdure.submit``, which submits a run, on a Celery app.
+    """Register the Celery task ``perdure.submit`` on an app.
 
-    Celery beat and canvas can use the task. It takes the arguments of ``Client.submit`` and returns
-    the run's id. A message that is delivered twice, or retried, submits once.
+    It submits a run. Celery beat and canvas can use the task. It takes the arguments of
+    ``Client.submit`` and returns the run's id. A message that is delivered twice, or retried,
+    submits once.
     """
 
     @cache
@@ -128,7 +133,7 @@ def _add_submit_task(app: Celery) -> None:
 
 
 def __getattr__(name: str) -> Celery:
-    """Create and return Perdure's Celery app when Celery's command line asks for it.
+    """Return Perdure's Celery app, created on first use.
 
     So importing this module reads no settings.
     """

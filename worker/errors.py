@@ -1,6 +1,6 @@
 """Errors that clients can meet, all of them PerdureErrors.
 
-Each message names the run, says what was expected and what to do.
+Each message names the run, the expectation and the remedy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from perdure.flows.core.errors import InvalidInput, PerdureError, UnstorableValu
 
 
 class RunNotFound(PerdureError):
-    """No run has this id, or it ended longer ago than the retention time."""
+    """No run has this id. It may have ended longer ago than the retention time."""
 
     code = "run-not-found"
     title = "No such run"
@@ -29,7 +29,7 @@ class ArtifactNotFound(PerdureError):
 
 
 class ValueNotFound(PerdureError):
-    """No round of the run has returned a value of this name."""
+    """No round has returned a value of this name."""
 
     code = "value-not-found"
     title = "No such value"
@@ -47,7 +47,7 @@ class NotificationNotFound(PerdureError):
 
 
 class UnsupportedPart(InvalidInput):
-    """A message has a part that a run cannot take, such as the address of a file."""
+    """A message has a part that a run cannot take. An example is a file's address."""
 
     code = "unsupported-part"
     title = "A part of the message cannot be taken"
@@ -71,7 +71,7 @@ class RunFailed(PerdureError):
 
 
 class UnknownFlow(PerdureError):
-    """Neither this client nor any live worker knows a flow of this name."""
+    """Neither this client nor a live worker knows the flow."""
 
     code = "unknown-flow"
     title = "No such flow"
@@ -89,7 +89,7 @@ class RunExists(PerdureError):
 
 
 class Conflict(PerdureError):
-    """The idempotency key was already used for a submission with different content."""
+    """The idempotency key was used for different content."""
 
     code = "conflict"
     title = "The idempotency key was used for another request"
@@ -115,7 +115,7 @@ class Taken(PerdureError):
 
 
 class MailboxFull(PerdureError):
-    """The run, or the topic, has as many unread signals as it may have. This one was not stored."""
+    """The run's or topic's mailbox is full. This signal was not stored."""
 
     code = "mailbox-full"
     title = "The mailbox is full"
@@ -133,7 +133,7 @@ class UnknownCaller(PerdureError):
 
 
 class Forbidden(PerdureError):
-    """The caller is authenticated but has no permission for this request."""
+    """The authenticated caller has no permission for this request."""
 
     code = "forbidden"
     title = "Permission denied"
@@ -151,7 +151,7 @@ class InvalidTransition(PerdureError):
 
 
 class NotForkable(PerdureError):
-    """A run cannot be forked there: its flow has no forks, or what came before is not known."""
+    """A run cannot be forked there. Its flow has no forks, or its earlier rounds are not known."""
 
     code = "not-forkable"
     title = "The run cannot be forked there"
@@ -169,7 +169,7 @@ class Stale(PerdureError):
 
 
 class DamagedRun(PerdureError):
-    """The stored data of a run does not match what was written. Nothing was changed."""
+    """A run's stored data differs from the written data. Nothing was changed."""
 
     code = "damaged-run"
     title = "The run is damaged"
@@ -192,13 +192,13 @@ class TokenNotFound(PerdureError):
 
 
 class DamagedToken(PerdureError):
-    """The stored record of a token cannot be read, so the token grants no access."""
+    """A token's stored record cannot be read. The token grants no access."""
 
     code = "damaged-token"
 
 
 class UnsafeServer(PerdureError):
-    """The state server could lose runs that it acknowledged, so nothing was stored.
+    """The state server could lose acknowledged runs. Nothing was stored.
 
     ``perdure doctor`` explains what to change on the server.
     """
@@ -210,7 +210,10 @@ class UnsafeServer(PerdureError):
 
 
 class StoreUnavailable(PerdureError, ConnectionError):
-    """The state server does not answer, or refuses (full, read-only, loading). Try again later."""
+    """The state server does not answer, or refuses.
+
+    It may be full, read-only or loading. Try again later.
+    """
 
     code = "no-server"
     title = "The state server does not answer"
@@ -229,7 +232,7 @@ class ServerFull(StoreUnavailable):
 class AccessDenied(StoreUnavailable):
     """The state server refuses this user: a wrong login, or a command or key outside its ACL.
 
-    docs/operations/security.md lists what each role may do.
+    docs/operations/security.md lists the permissions of each role.
     """
 
     code = "access-denied"
@@ -238,7 +241,7 @@ class AccessDenied(StoreUnavailable):
 
 
 class NotReplicated(PerdureError):
-    """The operation was done, but too few replicas have it. A failover now could undo it.
+    """The operation was done, but not on enough replicas. A failover now could undo it.
 
     The message names the run.
     """
@@ -292,7 +295,7 @@ __all__ = [
 
 
 def http_class(cls: type[PerdureError]) -> type[PerdureError]:
-    """Return the error class whose code the HTTP API reports for an error of class ``cls``.
+    """Return the error class that HTTP reports for ``cls``.
 
     It is ``cls`` itself, or its nearest base class that has an HTTP status.
     """
@@ -308,7 +311,7 @@ HTTP_ERRORS: dict[str, type[PerdureError]] = {
 
 
 def type_of(error: BaseException) -> str:
-    """Return the name of an exception's type, with its module unless it is a Python builtin."""
+    """Return an exception's type name, with its module. A Python builtin has none."""
     kind = type(error)
     return (
         kind.__qualname__

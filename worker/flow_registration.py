@@ -1,4 +1,7 @@
-"""Registration of a process's flows, from the modules and the YAML files that its settings name."""
+"""Registration of a process's flows.
+
+They come from the modules and the YAML files that its settings name.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Background threads of a worker, and the processes that its pool forks meanwhile.
+"""Forks of a worker's pool, and its background threads.
 
-A forked process copies every lock, including those that another thread holds at that moment. No
+A forked process copies every lock, also a lock that another thread holds at that moment. No
 thread of the new process releases such a copy. Modules under import, Python's ``cached_property``
 before 3.12 and connection pools have locks. So a fork waits until each background thread is between
 two pieces of work.
@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 1.0
 
 
 class ForkGate:
-    """A context manager for a piece of work of a background thread, in which no process is forked.
+    """A context manager that delays forks. It encloses a piece of work of a background thread.
 
     Each thread has its own gate: threads do not wait for one another.
     """

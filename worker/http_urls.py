@@ -1,4 +1,4 @@
-"""Addresses of HTTP servers, and the templates of links to them."""
+"""Addresses of HTTP servers, and templates of links."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parse_http(url: object, path: str) -> HttpAddress | None:
 
     Args:
         url: The URL.
-        path: Where the API is if the URL names no path.
+        path: The API's path if the URL names none.
 
     Returns:
         The server's address, or None if ``url`` is not the URL of an HTTP server.
@@ -55,14 +55,14 @@ def parse_http(url: object, path: str) -> HttpAddress | None:
     )
 
 
-#: What an address of ``log_url`` or ``trace_url`` may contain in braces.
+#: Fields in braces of ``log_url`` and ``trace_url``.
 LINK_FIELDS = ("run_id", "trace_id")
 
 
 def check_link(template: str) -> None:
-    """Raise ValueError if a template is no HTTP address with a fixed host.
+    """Raise ValueError unless a template has a fixed host.
 
-    Only ``{run_id}`` and ``{trace_id}`` may be in braces.
+    It must be an HTTP address. Only ``{run_id}`` and ``{trace_id}`` may be in braces.
     """
     bare = template
     for name in LINK_FIELDS:
@@ -74,7 +74,7 @@ def check_link(template: str) -> None:
     begin = template.partition("{")[0]
     try:
         parts = urlsplit(bare)
-        # A value may not become a part of the host, so the path begins before the first of them.
+        # A value may not become a part of the host, so the path begins before the first value.
         is_fixed = "/" in begin.partition("://")[2] or begin == template
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and is_fixed
     except ValueError:
@@ -84,7 +84,7 @@ def check_link(template: str) -> None:
 
 
 def filled_link(template: str, values: Mapping[str, str]) -> str:
-    """Return the address of a template, with its values encoded for a URL."""
+    """Return a template's address, with its values encoded for a URL."""
     for name in LINK_FIELDS:
         template = template.replace(f"{{{name}}}", quote(values.get(name, ""), safe=""))
     return template

@@ -1,4 +1,4 @@
-"""Ids of runs, names of worker processes (``HOST:PID``), and random ids.
+"""Ids of runs, worker names (``HOST:PID``), and random ids.
 
 Claims and loss events have the names. Random ids are needed several times per round.
 
@@ -29,7 +29,7 @@ def new_digits(count: int) -> str:
 
 
 def process_name(pid: int | None = None) -> str:
-    """Return the name ``HOST:PID`` of a process on this machine; None means this process."""
+    """Return a process's name ``HOST:PID`` on this machine. None means this process."""
     return f"{_host()}:{os.getpid() if pid is None else pid}"
 
 

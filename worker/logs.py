@@ -29,9 +29,10 @@ ORDINARY = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 class about:  # noqa: N801 - used like a function
-    """Context that adds facts to every JSON log line written inside it, by any library.
+    """Context that adds facts to JSON log lines.
 
-    A class, because a generator-based context takes three times as long and each round enters two.
+    They are the lines that any library writes inside it. It is a class, because a generator-based
+    context takes three times as long and each round enters two.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
@@ -50,15 +51,15 @@ class RoundLogger(logging.LoggerAdapter[logging.Logger]):
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
-        """Add the round's facts (run, step, ...) to the ``extra`` of a logging call.
+        """Add the round's facts to a logging call's ``extra``.
 
-        An entry that the call itself passes wins.
+        The facts are run, step and so on. An entry that the call itself passes wins.
         """
         return msg, {**kwargs, "extra": {**(self.extra or {}), **(kwargs.get("extra") or {})}}
 
 
 def round_logger() -> RoundLogger:
-    """Return a logger for the flow whose round runs in this thread.
+    """Return a logger for the round in this thread.
 
     Its lines carry the round's run id, step, attempt, node and worker.
     """
@@ -78,7 +79,10 @@ class TextFormatter(logging.Formatter):
         )
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a log record as text that can neither forge log lines nor control the terminal."""
+        """Return a log record as harmless text.
+
+        It can neither forge log lines nor control the terminal.
+        """
         return _harmless(super().format(_without_needless_traceback(record)))
 
 
@@ -142,10 +146,10 @@ def set_up_logging(
 
 
 def _harmless(text: str) -> str:
-    """Return a log text with all lines but the first indented, and control characters visible.
+    """Return a log text with visible control characters.
 
-    A goal or an error may hold line breaks and escape sequences. It must neither forge log lines
-    nor control the terminal.
+    All lines but the first are indented. A goal or an error may hold line breaks and escape
+    sequences. It must neither forge log lines nor control the terminal.
     """
     first, *more = (_visible(line) for line in text.splitlines() or [""])
     return "\n".join([first, *(f"    {line}" for line in more)])
@@ -160,9 +164,10 @@ def _visible(line: str) -> str:
 
 
 def _without_needless_traceback(record: logging.LogRecord) -> logging.LogRecord:
-    """Return the log record, without its traceback if it reports that a server is unreachable.
+    """Return the record, without a needless traceback.
 
-    That is an expected condition, and the first line of the record says it.
+    The traceback is needless if the record reports that a server is unreachable. That is an
+    expected condition, and the first line of the record says it.
     """
     if record.name.startswith("celery.worker.consumer"):
         record.exc_info = record.exc_text = None

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from perdure.flows.core.durations import as_seconds, is_duration
 from perdure.flows.core.secrets import is_reference
 
-#: What a rule may wait for. ``ended`` stands for completed, errored and stopped.
+#: Events that a rule may name. ``ended`` stands for completed, errored and stopped.
 Event = Literal["waiting", "in_doubt", "errored", "completed", "stopped", "ended"]
 #: Name of a rule: it is part of a key's name in Redis.
 RULE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
@@ -22,7 +22,7 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-#: One text, or a list of them.
+#: One text or a list of texts.
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 RuleSeconds = Annotated[
     float,
@@ -46,7 +46,7 @@ class NotificationRule(BaseModel):
     flow: Texts = ()
     #: Labels that the run must have.
     labels: Mapping[str, str] = Field(default_factory=dict)
-    #: Names of submitters. Empty: all of them, and runs without one.
+    #: Names of submitters. Empty: every run, also without a submitter.
     submitter: Texts = ()
     #: URL that gets a signed POST, or ``env:NAME``, a variable of the worker that holds it.
     webhook: str | None = None
@@ -95,12 +95,15 @@ class NotificationRule(BaseModel):
 
     @property
     def events(self) -> frozenset[str]:
-        """The events of the rule, with the three that ``ended`` stands for."""
+        """The events of the rule, with ``ended`` resolved."""
         more = {"completed", "errored", "stopped"} if "ended" in self.on else set()
         return frozenset(self.on) - {"ended"} | more
 
     def matches(self, flow: str, labels: Mapping[str, Any], submitter: str | None) -> bool:
-        """Return whether the rule is for runs of this flow, with these labels and submitter."""
+        """Return whether the rule matches a run.
+
+        The arguments are the run's flow, labels and submitter.
+        """
         return (
             (not self.flow or any(fnmatchcase(flow, pattern) for pattern in self.flow))
             and all(labels.get(name) == text for name, text in self.labels.items())
@@ -109,7 +112,7 @@ class NotificationRule(BaseModel):
 
 
 def check_webhook_url(url: str) -> None:
-    """Raise ValueError unless a webhook can be sent to the URL. The message does not show it."""
+    """Raise ValueError unless the URL can receive a webhook. The message does not show the URL."""
     try:
         parts = urlsplit(url)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

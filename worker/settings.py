@@ -49,7 +49,7 @@ URLS = ("redis_url", "broker_url", "model_url")
 #: Settings whose value is never shown, because users may write the secret itself instead of its
 #: name.
 NEVER_SHOWN = ("model_key", "notify")
-#: ``strict`` accepts only a server that keeps what it acknowledged. ``relaxed`` accepts any server,
+#: ``strict`` accepts only a server that keeps acknowledged writes. ``relaxed`` accepts any server,
 #: and runs may be lost.
 Durability = Literal["strict", "relaxed"]
 Names = Annotated[tuple[str, ...], NoDecode]
@@ -131,7 +131,7 @@ class Settings(BaseSettings):
     #: Time limit of one round. None if it has none. A flow may set its own.
     round_timeout_seconds: Seconds | None = Field(default=None, gt=0)
     #: Rounds that one worker process runs concurrently. They mostly wait (for models, tools,
-    #: tests), so there may be more of them than cores.
+    #: tests), so there may be more rounds than cores.
     concurrency: int = Field(default=16, ge=1)
 
     #: Whether a round's commit also claims and returns the worker's next message, or lets the run
@@ -156,7 +156,7 @@ class Settings(BaseSettings):
     #: Log format of a worker: text for people, or json with one object per line that has run, step
     #: and attempt.
     log_format: LogFormat = "text"
-    #: Whether spans have what the rounds said and were told: prompts, replies, arguments, results.
+    #: Whether spans contain the content of rounds: prompts, replies, arguments, results.
     trace_content: bool = False
 
     max_goal_bytes: int = Field(default=64 * 1024, ge=1)
@@ -252,7 +252,7 @@ class Settings(BaseSettings):
 
 
 def shown(urls: str | None) -> str | None:
-    """Return a server URL from the settings without its passwords, so that it can be shown.
+    """Return a server URL without its passwords. It is safe to show.
 
     Celery accepts several URLs, separated by semicolons. Each of them loses its password.
     """
@@ -308,9 +308,10 @@ LIKE = 0.8
 
 
 def _own(from_file: dict[str, Any], setting_names: list[str]) -> dict[str, Any]:
-    """Return the settings of ``config/worker.toml``, or none if it is another program's file.
+    """Return the settings of ``config/worker.toml``.
 
-    It is another program's if no key is a setting, or nearly one. The log says that it is ignored.
+    The result is empty if it is another program's file: no key is a setting, or nearly one. The log
+    says that it is ignored.
     """
     if not from_file or any(
         difflib.get_close_matches(key, setting_names, n=1, cutoff=LIKE) for key in from_file
@@ -326,7 +327,7 @@ def _own(from_file: dict[str, Any], setting_names: list[str]) -> dict[str, Any]:
 
 
 def _describe_fault(fault: Any) -> str:
-    """Return the text of one error that pydantic found in the settings.
+    """Return the text of one error in the settings.
 
     The text shows the setting's value only if it cannot hold a password.
     """
@@ -336,8 +337,8 @@ def _describe_fault(fault: Any) -> str:
     return f"{name or 'together'}: {fault['msg']}{received}"
 
 
-#: Variables with the prefix that are no settings. Tests, tools and commands that talk to a control
-#: room read them.
+#: Variables with the prefix that are no settings. Tests, tools and commands that talk to an HTTP
+#: server read them.
 OTHER_VARIABLES = {"debug", "server_url", "test_url", "token"}
 
 
@@ -357,15 +358,15 @@ def _toml(path: Path) -> dict[str, Any]:
 
 @cache
 def current() -> Settings:
-    """Return the settings of this process, which are loaded once."""
+    """Return this process's settings, loaded once."""
     return load_settings()
 
 
 def with_server(settings: Settings) -> Settings:
-    """Fill the URL of the server that ``perdure up`` runs into settings that name no server.
+    """Fill in the URL of the server of ``perdure up``.
 
-    Settings that name a server are returned unchanged. If no such server runs, ``redis_url`` stays
-    None, which stands for localhost.
+    Settings that name a server are returned unchanged. If no server of ``perdure up`` runs,
+    ``redis_url`` stays None, which stands for localhost.
     """
     if settings.redis_url is not None:
         return settings

@@ -1,4 +1,4 @@
-"""URLs of servers: what they say, whether they can be right, and how they are shown and spelled.
+"""URLs of servers: parts, validity, redaction and spelling.
 
 The state server's URL begins with redis://, rediss:// or unix://, as redis-py spells it. A service
 of Sentinels has a URL too. Most Python programs that accept such a URL use this spelling:
@@ -10,8 +10,8 @@ are the server's. The Sentinels' own are the arguments ``sentinel_username`` and
 ``sentinel_password``. After the ``?``, only these and redis-py's ``ssl_...`` arguments are
 accepted.
 
-A broker's URL is one of these, or amqp:// or amqps:// for RabbitMQ. kombu spells a Redis in its own
-way (``broker_url``, ``redis_url``). An HTTP server's URL begins with http:// or https://.
+A broker's URL is one of these, or amqp:// or amqps:// for RabbitMQ. kombu spells a Redis
+differently (``broker_url``, ``redis_url``). An HTTP server's URL begins with http:// or https://.
 
 A redacted URL is the address of a server without the secrets in its URL (``place_of``). Nothing
 here connects, and nothing here raises with a secret in the message.
@@ -51,31 +51,31 @@ SENTINEL_EXAMPLE = "redis+sentinel://host1:26379,host2:26379,host3:26379/mymaste
 TORN = "its host or port cannot be parsed (in a password, write # as %23, / as %2F, ? as %3F)"
 
 
-# What any URL says.
+# Parts of any URL.
 
 
 def scheme_of(url: str) -> str:
-    """Return the URL's scheme, or an empty text if it has none."""
+    """Return the URL's scheme. The text is empty if it has none."""
     return urlsplit(url).scheme
 
 
 def host_of(url: str) -> str | None:
-    """Return the host that the URL names, or None if it names none."""
+    """Return the URL's host. The result is None if it names none."""
     return urlsplit(url).hostname
 
 
 def query_of(url: str) -> dict[str, str]:
-    """Return the query arguments of a URL by name, without the empty ones."""
+    """Return a URL's query arguments by name. Empty ones are left out."""
     return dict(parse_qsl(urlsplit(url).query))
 
 
 def is_sentinel(url: str) -> bool:
-    """Return whether a URL names a service of Redis Sentinels, instead of one Redis server."""
+    """Return whether a URL names a Sentinel service."""
     return url.partition("://")[0] in SENTINEL_SCHEMES
 
 
 def is_amqp(urls: str | Sequence[str] | None) -> bool:
-    """Return whether the broker URL in Celery's settings is that of RabbitMQ.
+    """Return whether Celery's broker URL is RabbitMQ's.
 
     Celery's settings may name several brokers to fail over between, all of one kind.
     """
@@ -84,24 +84,25 @@ def is_amqp(urls: str | Sequence[str] | None) -> bool:
 
 
 def is_http(url: str | None) -> bool:
-    """Return whether a URL is that of an HTTP server, and not of a state server (Redis)."""
+    """Return whether a URL is an HTTP server's. A state server's (Redis) is not."""
     return url is not None and url.partition("://")[0].lower() in ("http", "https")
 
 
 def hosts_of(url: str) -> list[str]:
-    """Return the hosts in a Redis or broker URL, or ``localhost`` if it names none."""
+    """Return the hosts in a Redis or broker URL. It is ``localhost`` if the URL names none."""
     if is_sentinel(url):
         return [host for host, _ in parse_sentinels(url).sentinels]
     return [host_of(url) or "localhost"]
 
 
-# What may be shown.
+# Redacted URLs.
 
 
 def is_torn(url: str) -> bool:
-    """Return whether an unescaped ``#``, ``?`` or ``/`` in the password broke the URL's parsing.
+    """Return whether the password broke the URL's parsing.
 
-    What looks like the port or the path is then part of the password, and must not be shown.
+    An unescaped ``#``, ``?`` or ``/`` in it does so. The apparent port or path is then part of the
+    password, and must not be shown.
     """
     if is_sentinel(url):
         return _is_torn_list(url)
@@ -114,7 +115,7 @@ def is_torn(url: str) -> bool:
 
 
 def place_of(url: str) -> str:
-    """Return a server's URL without its secrets, so that it can be shown.
+    """Return a server's URL without its secrets. It is safe to show.
 
     User, password and all query arguments except the database are left out.
     """
@@ -130,7 +131,7 @@ def place_of(url: str) -> str:
 
 
 def user_of(url: str) -> str:
-    """Return the user that a Redis URL logs in as, or ``default`` if it names none."""
+    """Return the user in a Redis URL. It is ``default`` if the URL names none."""
     if is_torn(url):
         return "default"
     if is_sentinel(url):
@@ -142,9 +143,10 @@ def user_of(url: str) -> str:
 
 
 def state_fault(url: str) -> str | None:
-    """Return why a text cannot be a state server's URL, or None if its form is right.
+    """Return the fault of a state server's URL.
 
-    The result repeats no part of the URL, because it may hold secrets.
+    The result is None if the form is right. It repeats no part of the URL, because it may hold
+    secrets.
     """
     if is_torn(url):
         return TORN
@@ -169,7 +171,7 @@ def state_fault(url: str) -> str | None:
 
 @dataclass(frozen=True)
 class SentinelUrl:
-    """The parts of the URL of a service of Sentinels. Its ``repr`` leaves out the secrets."""
+    """The parts of a Sentinel service's URL. Its ``repr`` leaves out the secrets."""
 
     sentinels: tuple[tuple[str, int], ...]
     master: str
@@ -183,7 +185,7 @@ class SentinelUrl:
     ssl: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return the whole URL of the Sentinel service, including its secrets."""
+        """Return the service's whole URL, including its secrets."""
         hosts = ",".join(f"{_bracketed(host)}:{port}" for host, port in self.sentinels)
         own = {
             "sentinel_username": self.sentinel_username,
@@ -196,7 +198,7 @@ class SentinelUrl:
 
     @property
     def kombu_url(self) -> str:
-        """The Sentinel service's URL as kombu spells it, with the first Sentinel only."""
+        """The service's URL in kombu's spelling. It names the first Sentinel only."""
         host, port = self.sentinels[0]
         arguments = "?" + urlencode(self.ssl) if self.ssl else ""
         return f"sentinel://{self._user}{_bracketed(host)}:{port}/{self.database}{arguments}"
@@ -209,11 +211,11 @@ class SentinelUrl:
 
 
 def parse_sentinels(url: str) -> SentinelUrl:
-    """Parse the URL of a service of Redis Sentinels into its parts.
+    """Parse the URL of a service of Sentinels.
 
     Raises:
-        ValueError: The URL is malformed. The message repeats no part of it, because it may hold
-            secrets.
+        ValueError: The URL is malformed. The message repeats no part of the URL, because it may
+            hold secrets.
     """
     path, _, query = url.partition("://")[2].partition("/")[2].partition("?")
     master, _, database = path.strip("/").partition("/")
@@ -250,11 +252,11 @@ def parse_sentinels(url: str) -> SentinelUrl:
 
 
 def broker_url(url: str) -> str:
-    """Return the URL of a state server or broker as kombu spells it.
+    """Return a server's URL in kombu's spelling.
 
-    In the URL of a unix socket, kombu expects user and password only before the path. Of several
-    Sentinels the URL names the first. Our transport gets the others as an option
-    (worker/messaging/transports/sentinel.py).
+    The server is a state server or a broker. In the URL of a unix socket, kombu expects user and
+    password only before the path. Of several Sentinels the URL names the first. Our transport gets
+    the others as an option (worker/messaging/transports/sentinel.py).
     """
     if is_sentinel(url):
         return parse_sentinels(url).kombu_url
@@ -278,7 +280,7 @@ def broker_url(url: str) -> str:
 
 
 def redis_url(broker: str) -> str:
-    """Convert the URL of a Redis broker from kombu's spelling to redis-py's."""
+    """Convert kombu's URL of a Redis to redis-py's."""
     parts = urlsplit(broker)
     query = {KOMBU_PARAMETERS.get(name, name): value for name, value in parse_qsl(parts.query)}
     if "ssl_cert_reqs" in query:
@@ -289,10 +291,10 @@ def redis_url(broker: str) -> str:
 
 
 def sentinels_of_broker(urls: str, options: Mapping[str, Any]) -> SentinelUrl | None:
-    """Return the Sentinel service that Celery's broker URL names, or None if it names none.
+    """Return the Sentinel service of Celery's broker URL.
 
-    Such a URL is ``sentinel://host;sentinel://host/DATABASE``. kombu's transport options name the
-    master.
+    The result is None if the URL names none. Such a URL is
+    ``sentinel://host;sentinel://host/DATABASE``. kombu's transport options name the master.
     """
     try:
         parts = [urlsplit(url) for url in urls.split(";")]
@@ -319,7 +321,7 @@ def sentinels_of_broker(urls: str, options: Mapping[str, Any]) -> SentinelUrl | 
 
 
 def is_same_database(state_url: str, urls: str, options: Mapping[str, Any]) -> bool:
-    """Return whether a state server's URL and a broker's URL name the same Redis database.
+    """Return whether both URLs name the same Redis database.
 
     Args:
         state_url: The state server's URL, as redis-py spells it.
@@ -342,15 +344,15 @@ def _netloc(url: str) -> str:
 
 
 def _host_list(url: str) -> str:
-    """Return the hosts and ports in a Sentinel URL as one text, without user and password."""
+    """Return a Sentinel URL's hosts and ports as text. User and password are left out."""
     return _netloc(url).rpartition("@")[2]
 
 
 def _addresses(hosts: str) -> tuple[tuple[str, int], ...]:
-    """Return the hosts and ports in a text like ``host:port,host:port``.
+    """Return the hosts and ports in ``host:port,host:port``.
 
     Raises:
-        ValueError: One of them is not an address.
+        ValueError: A part is not an address.
     """
     pairs = []
     for text in hosts.split(","):
@@ -366,10 +368,10 @@ def _bracketed(host: str) -> str:
 
 
 def _is_torn_list(url: str) -> bool:
-    """Return whether an unescaped character in the password broke a Sentinel URL's parsing.
+    """Return whether the password broke a Sentinel URL's parsing.
 
-    ``urlsplit`` cannot decide it: it rejects any list of hosts, because it takes the hosts for a
-    port.
+    The cause is an unescaped character. ``urlsplit`` cannot decide it: it rejects any list of
+    hosts, because it takes the hosts for a port.
     """
     try:
         _addresses(_host_list(url))
@@ -380,10 +382,10 @@ def _is_torn_list(url: str) -> bool:
 
 
 def _identities(service: SentinelUrl) -> set[tuple[str, ...]]:
-    """Return keys that identify the database of a Sentinel service, to compare services.
+    """Return keys that identify a Sentinel service's database.
 
-    Each Sentinel gives one key, because any Sentinel knows only one master of a name. Services that
-    share a key have the same database.
+    They serve to compare services. Each Sentinel gives one key, because any Sentinel knows only one
+    master of a name. Services that share a key have the same database.
     """
     return {
         ("sentinel", _one_name(host), str(port), service.master, str(service.database))
@@ -392,9 +394,9 @@ def _identities(service: SentinelUrl) -> set[tuple[str, ...]]:
 
 
 def _databases(urls: str, options: Mapping[str, Any]) -> set[tuple[str, ...]]:
-    """Return keys that identify the Redis database of a broker URL in kombu's spelling.
+    """Return keys that identify a broker URL's Redis database.
 
-    The set is empty if the URL names no Redis database.
+    The URL is in kombu's spelling. The set is empty if it names no Redis database.
     """
     if urls.startswith("sentinel://"):
         service = sentinels_of_broker(urls, options)

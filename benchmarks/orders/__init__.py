@@ -1,5 +1,5 @@
-"""The same order as a workflow of each system, for the part ``workflows``, and what plays them.
+"""The same order as each system's workflow.
 
-A module in ``examples`` is what a user of that system writes. ``benchmarks.workflows`` counts its
-lines.
+Sessions and processes play it for the part ``workflows``. A module in ``examples`` is the code of a
+user of that system. ``benchmarks.workflows`` counts its lines.
 """

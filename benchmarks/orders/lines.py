@@ -16,14 +16,14 @@ EMPTY = {
 
 
 def lines_of_module(name: str) -> int:
-    """Return the lines of code of a module, by its name."""
+    """Count the lines of code of a named module."""
     spec = find_spec(name)
     assert spec is not None and spec.origin is not None, f"no module {name}"
     return count_lines(Path(spec.origin).read_text("utf-8"))
 
 
 def count_lines(source: str) -> int:
-    """Return the lines of a source text that have code."""
+    """Count the lines of a source text with code."""
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in EMPTY:

@@ -44,7 +44,7 @@ class Receiver:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variable by which a worker finds the file."""
+        """The variable that names the file to a worker."""
         return {VARIABLE: str(self.path)}
 
     def count(self) -> int:
@@ -57,7 +57,7 @@ class Receiver:
         return [Effect(int(number), step, int(at) / 1e9) for number, step, at in rows]
 
     def steps_of(self, number: int) -> list[str]:
-        """Return the steps of one order that had their effect, in order."""
+        """Return an order's steps that had their effect, in order."""
         return [each.step for each in self.effects() if each.number == number]
 
     def arm(self) -> None:

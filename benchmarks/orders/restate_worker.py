@@ -1,7 +1,7 @@
-"""One process that serves the orders of Restate; the argument is its port.
+"""One process that serves Restate's orders. The argument is its port.
 
-It gives the user's service a name of its own, since Restate would call all processes of one service
-over one connection, and so only one of them.
+It gives the user's service a separate name, since Restate would call all processes of one service
+over one connection, and so only one process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the systems that play orders have in common: sessions, and processes that are restarted."""
+"""Common parts of the systems that play orders: sessions, and processes that are restarted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BROKER, VISIBILITY = "BENCH_BROKER", "BENCH_VISIBILITY"
 
 
 class Processes:
-    """Worker processes that are started again if they end, as a process manager does."""
+    """Worker processes that are restarted when they end, as a process manager does."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -38,11 +38,11 @@ class Processes:
         self._running.append(self._stack.enter_context(process(command, **environment)))
 
     def pause(self) -> None:
-        """Stop the processes and all that they started, until ``resume``."""
+        """Stop the processes and their descendants, until ``resume``."""
         self._send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continue what was paused."""
+        """Continue the paused processes."""
         self._send(signal.SIGCONT)
 
     def _send(self, number: signal.Signals) -> None:
@@ -50,7 +50,7 @@ class Processes:
             os.kill(pid, number)
 
     def restart_ended(self) -> None:
-        """Start those that have ended again, with their command and their environment."""
+        """Start ended processes again, with their command and environment."""
         for place, running in enumerate(self._running):
             if running.poll() is not None:
                 command, environment = self._commands[place]
@@ -59,7 +59,7 @@ class Processes:
 
 @dataclass(kw_only=True)
 class OrderSession(Session):
-    """A system that is ready for orders, whose effects the receiver has.
+    """A system that is ready for orders. The receiver has their effects.
 
     Attributes:
         receiver: Gets the effects.
@@ -92,7 +92,7 @@ class OrderSession(Session):
         return self.receiver.count()
 
     def is_asking(self, number: int) -> bool:
-        """Return whether the system asks a person about this order. None but Perdure can."""
+        """Return whether the system asks about this order. Only Perdure can ask a person."""
         return False
 
     def tell_done(self, number: int) -> None:
@@ -100,11 +100,11 @@ class OrderSession(Session):
         raise NotImplementedError
 
     def is_lost(self) -> bool:
-        """Return whether the system holds nothing that it could still play."""
+        """Return whether the system has nothing left to play."""
         return False
 
     def settle(self) -> None:
-        """Wait until nothing is left that could still repeat an effect."""
+        """Wait until no effect can be repeated any more."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class OrderSide(Side):
     """A system that plays orders.
 
     Attributes:
-        example: The module with what its user writes.
+        example: The module with its user's code.
         visibility: For a broker that delivers unacknowledged messages again: after how many
             seconds. None for the default.
     """

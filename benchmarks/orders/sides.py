@@ -1,4 +1,4 @@
-"""The systems that play orders, each with its servers and its worker processes.
+"""The systems that play orders, with servers and workers.
 
 - Perdure: ``perdure worker --processes N`` with its defaults. Runs and messages are in one Redis,
   whose log is synced every second, or (synced) before each reply.
@@ -158,7 +158,7 @@ class DbosOrders(OrderSide):
 
 
 def dbos_database() -> str:
-    """Return the name of the database that DBOS uses here."""
+    """Return the name of DBOS's database here."""
     return "PostgreSQL" if postgres.missing() is None else "SQLite"
 
 
@@ -289,7 +289,10 @@ class CeleryOrderSession(OrderSession):
         self.place_order(number)
 
     def is_lost(self) -> bool:
-        """Return whether neither the queue nor the list of unacknowledged messages has any."""
+        """Return whether the broker is empty for EMPTY_FOR seconds.
+
+        Neither its queue nor its list of unacknowledged messages then has a message.
+        """
         assert self.redis is not None
         redis: Any = self.redis.redis
         if redis.llen("celery") or redis.hlen("unacked"):
@@ -300,5 +303,5 @@ class CeleryOrderSession(OrderSession):
         return now - self.empty_since > EMPTY_FOR
 
     def settle(self) -> None:
-        """Wait for messages that are delivered again although their order has ended."""
+        """Wait for messages that are delivered again. Their order has ended already."""
         until(self.is_lost, "an empty broker", 60.0, every=0.05)

@@ -24,7 +24,7 @@ def make_app(broker: str, settings: dict[str, Any]) -> Celery:
 
     @app.task(name=ROUND, shared=False)  # type: ignore[untyped-decorator]
     def play(state: str, done: int, rounds: int) -> None:
-        """Play one empty round, whose message carries the state, as in code without an engine."""
+        """Play one empty round. Its message carries the state, as in code without an engine."""
         stamp()
         done += 1
         if done < rounds:

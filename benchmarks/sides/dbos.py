@@ -35,7 +35,7 @@ POLLING = 0.05
 
 @dataclass(frozen=True)
 class Dbos(Side):
-    """DBOS; ``workflow`` names what is enqueued, of dbos_worker.py: one_round or all_rounds."""
+    """DBOS; ``workflow`` names the enqueued workflow of dbos_worker.py: one_round or all_rounds."""
 
     workflow: str = "one_round"
     share: ClassVar[float] = 0.3

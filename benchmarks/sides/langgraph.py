@@ -38,7 +38,7 @@ THREADS = 4
 
 @dataclass(frozen=True)
 class LangGraph(Side):
-    """LangGraph; ``durability`` is its own word: sync or async."""
+    """LangGraph; ``durability`` is LangGraph's setting: sync or async."""
 
     durability: str = "sync"
     share: ClassVar[float] = 0.5

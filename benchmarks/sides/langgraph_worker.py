@@ -1,4 +1,4 @@
-"""One worker process of LangGraph, which plays a requested number of runs."""
+"""One worker process of LangGraph. It plays a requested number of runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def play(state: State) -> State:
 
 
 def main() -> None:
-    """Play what is requested, until killed."""
+    """Play the requested runs, until killed."""
     rounds, size, durability = (
         int(os.environ[ROUNDS]),
         int(os.environ[SIZE]),

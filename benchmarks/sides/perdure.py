@@ -1,6 +1,6 @@
 """Perdure: ``perdure worker`` with its defaults, 16 threads and the log level included.
 
-Runs and messages are in one Redis, or messages in another database of it (outbox). A round is the
+Runs and messages are in one Redis, or messages in another of its databases (outbox). A round is the
 commit of one node. The client submits the runs.
 
 - threads: as many processes as cores (``--processes``), with 16 threads each; or one.
@@ -43,7 +43,7 @@ class Perdure(Side):
     Attributes:
         pool: threads, solo or prefork.
         single: One process, even if the work asks for more.
-        more: Processes in addition to those that the work asks for.
+        more: Processes in addition to the number of the work.
         fetch: Whether the commit prefetches; None for the default.
         outbox: Messages go through another database than the runs.
         fsync: How the server syncs its log of writes; ``everysec`` as for plain Celery.
@@ -113,9 +113,10 @@ class PerdureSession(Session):
             self.client.submit("empty", "go", inputs)
 
     def ended(self) -> int:
-        """Ask the server, which knows of an end only once it is written.
+        """Ask the server how many runs have ended.
 
-        As long as few runs have ended, it is asked rarely, because each request is work.
+        The server knows of an end only once it is written. As long as few runs have ended, it is
+        asked rarely, because each request is work.
         """
         assert self.redis is not None
         if self.seen >= NEARLY_ALL * self.started or time.perf_counter() - self.looked > SELDOM:
@@ -140,7 +141,7 @@ def can_fetch() -> bool:
 
 
 def has_supervisor() -> bool:
-    """Return whether this version starts several processes under one supervisor."""
+    """Return whether this version supervises several processes (``--processes``)."""
     from perdure.worker.cli.commands.worker import worker_command
 
     return any(option.name == "processes" for option in worker_command.params)
@@ -152,7 +153,7 @@ def worker_command(*options: str) -> list[str]:
 
 
 def worker_environment(server: RedisServer) -> dict[str, str]:
-    """Return the variables by which a worker finds the server and the flows."""
+    """Return a worker's variables for server and flows."""
     return {"PERDURE_REDIS_URL": server.url, "PERDURE_FLOW_MODULES": FLOWS}
 
 

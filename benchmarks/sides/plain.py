@@ -1,9 +1,9 @@
 """Plain Celery: a task that enqueues the next round by itself, with its state in the message.
 
-Only its message stores a run. With early acks, what a dying worker had taken is lost. With late
+Only its message stores a run. With early acks, the message of a dying worker is lost. With late
 acks it comes again after the visibility timeout (an hour).
 
-The settings are those that people use, as far as a comparison is fair:
+The settings are common ones that allow a fair comparison:
 
 - prefork (Celery's default) with as many processes as cores, and with one more.
 - solo workers in the same numbers.
@@ -47,7 +47,7 @@ class Plain(Side):
         prefetch: Celery's worker_prefetch_multiplier.
         results: Whether each task's result is stored in Redis.
         single: One process, even if the work asks for more.
-        more: Processes in addition to those that the work asks for.
+        more: Processes in addition to the number of the work.
     """
 
     pool: str = "prefork"

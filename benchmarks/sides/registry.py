@@ -21,7 +21,7 @@ BASE = "Celery, prefork, late acks"
 
 
 def servers() -> dict[str, str]:
-    """Return the versions of the servers' programs that are installed."""
+    """Return the versions of the installed server programs."""
     programs = {
         "Redis": find_binary(),
         "PostgreSQL": postgres.server(),

@@ -1,6 +1,6 @@
 """Restate: its server (a Rust program from npm) with its defaults, its Python SDK under hypercorn.
 
-- steps: a run is one invocation, and each round a durable step (ctx.run) of it.
+- steps: a run is one invocation, and each round a durable step (ctx.run) in it.
 - queued: each round is an invocation that sends the next one.
 
 There are as many SDK processes as cores. Each is a separate deployment with a separate service, and
@@ -39,7 +39,7 @@ PROGRAM = "RESTATE_SERVER"
 
 @dataclass(frozen=True)
 class Restate(Side):
-    """Restate; ``handler`` names what is invoked, of restate_worker.py: one_round or all_rounds."""
+    """Restate; ``handler`` is a handler of restate_worker.py: one_round or all_rounds."""
 
     handler: str = "all_rounds"
     share: ClassVar[float] = 0.5
@@ -77,7 +77,10 @@ class Restate(Side):
 
 
 def missing_parts() -> str | None:
-    """Return what of Restate is not installed, or None if all is."""
+    """Return the missing part of Restate, as a sentence.
+
+    The result is None if nothing is missing.
+    """
     if program() is None:
         return (
             "restate-server is missing: neither on PATH nor in .venv/npm "
@@ -119,7 +122,7 @@ class RestateServer:
 
 @contextmanager
 def restate_server() -> Iterator[RestateServer]:
-    """Start the server with its defaults, in a directory of its own, and stop it afterwards."""
+    """Start a server with defaults, and stop it afterwards. It has its own directory."""
     with ExitStack() as stack:
         directory = tempfile.mkdtemp(prefix="restate-")
         stack.callback(shutil.rmtree, directory)
@@ -145,7 +148,10 @@ def restate_server() -> Iterator[RestateServer]:
 
 
 async def serve_restate(app: Any, port: int) -> None:
-    """Serve an app of Restate's SDK at a port until killed, and report that it is ready."""
+    """Serve an app of Restate's SDK until killed.
+
+    It listens at ``port``, and reports that it is ready.
+    """
     from hypercorn.asyncio import serve
     from hypercorn.config import Config
 
@@ -203,7 +209,7 @@ def answers(port: int, path: str) -> bool:
 
 
 def registered(admin: int, port: int) -> bool:
-    """Return whether the server knows the service at ``port`` now."""
+    """Return whether the server knows the service at ``port``."""
     return _asked(
         admin, "POST", "/deployments", json.dumps({"uri": f"http://127.0.0.1:{port}"})
     ) in (200, 201)

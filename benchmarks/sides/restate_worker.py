@@ -1,4 +1,4 @@
-"""One process of Restate's SDK, with a separate service; the argument is its port."""
+"""One process of Restate's SDK, with a separate service. The argument is its port."""
 
 from __future__ import annotations
 

@@ -43,7 +43,10 @@ class Told(Session):
 
 
 def lacking(*modules: str) -> str | None:
-    """Return a sentence that names the modules of the extra that are not installed."""
+    """Return a sentence about missing modules of the extra.
+
+    The result is None if all are installed.
+    """
     absent = [name for name in modules if find_spec(name.split(".")[0]) is None]
     return f"not installed: {', '.join(absent)} (pip install 'perdure[bench]')" if absent else None
 
@@ -54,7 +57,7 @@ def number() -> int:
 
 
 def stay() -> None:
-    """Report that this worker is ready, and wait until it is killed."""
+    """Report that this worker is ready. Wait until it is killed."""
     tell_ready()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Event().wait()

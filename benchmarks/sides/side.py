@@ -35,13 +35,13 @@ class Session(ABC):
 
     @abstractmethod
     def ended(self) -> int:
-        """Return how many runs have ended since the side was up."""
+        """Count the runs that have ended since the start."""
 
     @abstractmethod
     def rounds(self) -> int:
-        """Return how many rounds the ended runs really had, counted where they happened.
+        """Count the rounds that the ended runs really had.
 
-        It is called after the clock has stopped.
+        They are counted where they happened. It is called after the clock has stopped.
         """
 
 
@@ -59,8 +59,8 @@ class Side(ABC):
 
     @abstractmethod
     def missing(self) -> str | None:
-        """Return why it cannot be measured here, or None if it can."""
+        """Return why it cannot be measured here. The result is None if it can."""
 
     @abstractmethod
     def up(self, work: Work, tally: Tally) -> AbstractContextManager[Session]:
-        """Start servers and workers, which report to the tally; stop them afterwards."""
+        """Start servers and workers. They report to the tally, and are stopped afterwards."""

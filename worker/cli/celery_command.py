@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: The key in click's context that holds the app's ``Runtime`` while a command runs.
 ENGINE = "perdure.engine"
-#: Commands that are not offered on an app, and what to do instead.
+#: Commands that are not offered on an app, each with the alternative.
 ELSEWHERE = {
     "worker": "celery -A {app} worker runs rounds beside the app's own tasks",
     "up": "the app has a server; start a worker with: celery -A {app} worker",
@@ -37,7 +37,7 @@ class AppCommands(Commands):
     }
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that the user typed after ``celery -A APP perdure``.
+        """Run the command typed after ``celery -A APP perdure``.
 
         An error is reported in one sentence, and the process exits with Perdure's exit code for it.
         """
@@ -54,7 +54,7 @@ class AppCommands(Commands):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the user named after ``celery -A APP perdure``.
+        """Return the command typed after ``celery -A APP perdure``.
 
         Raises:
             UsageError: The command does not exist, or is not available on the user's own Celery
@@ -86,7 +86,7 @@ def perdure_on_app(ctx: click.Context) -> None:
 
 
 def engine_here() -> Runtime | None:
-    """Return the ``Runtime`` of the Celery app that ``celery -A`` names.
+    """Return the ``Runtime`` of the app of ``celery -A``.
 
     Returns:
         The runtime, or None in the command ``perdure``.

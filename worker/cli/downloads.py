@@ -1,4 +1,4 @@
-"""What commands write to a file of the user, or to standard output as it is."""
+"""Output of commands to files and standard output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(content: bytes, file: Path) -> None:
 
 
 def write_file(run_id: str, file: File, target: Path | None, as_json: bool) -> None:
-    """Write a file of a run to a file, or to standard output.
+    """Write a run's file to disk or standard output.
 
     Raises:
         Failed: The file cannot be written, or its bytes would be shown by a terminal.

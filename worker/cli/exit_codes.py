@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from perdure.flows.core.errors import PerdureError
 
-#: What commands end with. Errors have these numbers as their ``exit_code``.
+#: Exit codes of commands. Errors have these numbers as their ``exit_code``.
 DONE, INTERNAL, USAGE, NOT_FOUND, NO_SERVER, NOT_POSSIBLE = 0, 1, 2, 3, 7, 8
 INTERRUPTED_BY_USER = 130
 #: The run's end, as `watch`, `wait` and `submit --watch` report it. A run that used up its cycles
@@ -49,7 +49,7 @@ class NoServer(Failed):
 
 
 def report_error(error: BaseException) -> int:
-    """Print on stderr why a CLI command failed, and return its exit code.
+    """Print a command's error on stderr. Return the exit code.
 
     The report is one sentence. With ``PERDURE_DEBUG`` set, the traceback comes before it.
     """
@@ -72,7 +72,7 @@ def report_error(error: BaseException) -> int:
 
 
 def code_of(error: BaseException) -> int:
-    """Return the exit code with which a CLI command ends after this error."""
+    """Return a command's exit code for this error."""
     return error.exit_code if _is_ours(error) else INTERNAL
 
 

@@ -1,8 +1,8 @@
 """Signals that end a command: each raises KeyboardInterrupt, and none is lost.
 
-Python drops an exception that is raised in a finalizer, and only prints it. Until 3.11 it raises
-RuntimeError in its place if it came from ``__set_name__``, while a class is made. A Ctrl-C in that
-moment would be lost, or be an internal error. So it is raised right after such a function.
+Python only prints an exception from a finalizer, and drops it. Until 3.11 it replaces an exception
+from ``__set_name__``, while a class is made, by RuntimeError. A Ctrl-C at that moment would be
+lost, or reported as an internal error. So KeyboardInterrupt is raised right after such a function.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from types import FrameType
 AGAIN = 0.01
 #: Names of methods out of which Python lets no KeyboardInterrupt.
 CLOSED = ("__del__", "__set_name__")
-#: Modules whose functions run when an object is gone.
+#: Modules whose functions are finalizers.
 OF_FINALIZERS = ("weakref", "_weakrefset")
 
 
 def raise_on(*numbers: int) -> None:
-    """Make signals raise KeyboardInterrupt in the main thread, but none that is ignored."""
+    """Make signals raise KeyboardInterrupt in the main thread. Ignored signals stay ignored."""
     for number in numbers:
         # A shell has background jobs ignore Ctrl-C.
         if signal.getsignal(number) is not signal.SIG_IGN:

@@ -1,4 +1,4 @@
-"""The console command ``perdure`` and its group, which imports a command only when it runs.
+"""The console command ``perdure``. Its group imports a command only when it runs.
 
 This module imports click and nothing else that is slow.
 """
@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-#: Names that other tools have for what a command does, by the hint with the right command.
+#: Names that other tools use for a command, by the hint with the right command.
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "To see a run: perdure show RUN. All runs: perdure list. Why it waits: perdure why RUN": (
         "status", "state", "get", "info", "describe", "inspect", "view", "result", "results",
@@ -105,7 +105,7 @@ HINTS = {name: hint for hint, names in SYNONYMS.items() for name in names}
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Pause Python's garbage collector while a command imports its modules.
+    """Pause Python's garbage collector while modules are imported.
 
     The collector would search them again and again, and find nothing. That is a tenth of the CPU
     time of ``perdure list`` (``python -m benchmarks start``). Afterwards all objects count as old,
@@ -134,7 +134,7 @@ class Commands(click.Group):
     hints_here: ClassVar[Mapping[str, str]] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the CLI commands in the order in which the help lists them."""
+        """Return command names in the order of the help."""
         return list(self.commands_here)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -174,7 +174,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of CLI commands into the help text, without importing their modules."""
+        """Write the list of commands into the help text, without importing their modules."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self.commands_here.items()])
 
@@ -199,7 +199,7 @@ def perdure() -> None:
 
 
 def main() -> NoReturn:
-    """Run the CLI command that this process was started with, and exit with its exit code."""
+    """Run the CLI command, and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
         # A goal may contain characters that the terminal's encoding lacks; printing must not fail.
         if hasattr(stream, "reconfigure"):

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the parsers of their values."""
+"""Shared options of commands, and parsers of their values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ run_argument = click.argument("run_id", metavar="RUN")
 
 
 def _count(value: str | int) -> int:
-    """Parse the value of ``--processes``, which is a number of processes or ``auto``.
+    """Parse ``--processes``: a number of processes or ``auto``.
 
     ``auto`` means one process for each CPU that this process may use.
 
@@ -70,7 +70,9 @@ def model_options(command: _F) -> _F:
 
 
 def seconds(_ctx: click.Context, _option: click.Parameter, text: str | None) -> float | None:
-    """Parse an option's duration (``90s``, ``10m``, ``7d``, ``PT10M`` or seconds) into seconds.
+    """Parse an option's duration into seconds.
+
+    It is ``90s``, ``10m``, ``7d``, ``PT10M`` or a number of seconds.
 
     Raises:
         BadParameter: The text is not a duration.
@@ -86,9 +88,9 @@ def seconds(_ctx: click.Context, _option: click.Parameter, text: str | None) -> 
 def when(
     _ctx: click.Context, _option: click.Parameter, text: str | None
 ) -> datetime | timedelta | None:
-    """Parse the value of an option that takes an ISO 8601 time or a duration from now.
+    """Parse an ISO 8601 time or a duration.
 
-    A time without a zone is local time.
+    The duration counts from now. A time without a zone is local time.
 
     Raises:
         BadParameter: The text is neither, or the date is out of range.

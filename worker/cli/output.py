@@ -36,7 +36,7 @@ LEAST = 8
 
 
 def document(value: Any) -> None:
-    """Print the result of a command as one JSON document.
+    """Print a command's result as one JSON document.
 
     It is indented on a terminal, and on one line elsewhere. Lone surrogates are escaped.
     """
@@ -50,13 +50,13 @@ def table(
     nothing: str,
     spare: Sequence[str] = (),
 ) -> None:
-    """Print a table on a terminal, and tab-separated lines without a head elsewhere.
+    """Print a table on a terminal, else tab-separated lines without a head.
 
     Args:
         columns: The heads of the columns.
         rows: The cells of each row.
         wide: The column that shrinks when the terminal is narrow.
-        nothing: What to print on a terminal if there are no rows.
+        nothing: The text for a terminal if there are no rows.
         spare: Columns to leave out, in this order, when the terminal is narrower still.
     """
     if not sys.stdout.isatty():
@@ -79,7 +79,7 @@ def drawn(
     spare: Sequence[str],
     width: int,
 ) -> Table:
-    """Return a table, as a rich object, that fits a terminal of this width.
+    """Return a rich table that fits a terminal's width.
 
     The column ``wide`` shrinks first. If that is not enough, the ``spare`` columns are left out.
     """
@@ -108,12 +108,12 @@ def drawn(
 
 
 def colour_of(status: str) -> str:
-    """Return the terminal colour for a run's status text, or '' for any other text."""
+    """Return the terminal colour of a run's status text. Other texts have none (``''``)."""
     return UNFINISHED_COLOUR if UNFINISHED.fullmatch(status) else COLOURS.get(status, "")
 
 
 def fields(pairs: Sequence[tuple[str, str]], whole: Sequence[str] = ()) -> None:
-    """Print the names and values that describe an object such as a run, one per line.
+    """Print an object's fields, one name and value per line.
 
     On a terminal the values are aligned, and cut at MOST_SHOWN characters. Values whose names are
     in ``whole`` are never cut.
@@ -131,7 +131,7 @@ def fields(pairs: Sequence[tuple[str, str]], whole: Sequence[str] = ()) -> None:
 
 
 def follow_hint(run_id: str, url: str | None) -> str:
-    """Return the ``perdure watch`` command with which a user can watch this run live.
+    """Return the ``perdure watch`` command for this run.
 
     The server's URL in it has no user and no password.
     """

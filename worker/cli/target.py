@@ -1,4 +1,4 @@
-"""What a command works on: the server it talks to, and the run that a shortened id names.
+"""Target of a command: its server, and the run with a shortened id.
 
 ``--url`` or the settings name the server. The default is the server of `perdure up`, else a safe
 one on localhost. A command that needs only the client's public API can also talk to an HTTP server
@@ -34,11 +34,11 @@ SERVER_URL, TOKEN = "PERDURE_SERVER_URL", "PERDURE_TOKEN"
 
 
 def settings_for(url: str | None, **overrides: Any) -> Settings:
-    """Return the settings in force, with the URL of the state server that a command uses.
+    """Return the settings in force, with the command's server.
 
     Args:
-        url: The value of ``--url``. None means the server that the settings name, else the one of
-            `perdure up`, else a safe one on localhost.
+        url: The value of ``--url``. None means the server of the settings, else that of `perdure
+            up`, else a safe one on localhost.
         overrides: Settings that override those of files and environment.
 
     Raises:
@@ -76,7 +76,7 @@ def settings_for(url: str | None, **overrides: Any) -> Settings:
 
 @contextmanager
 def client_for(url: str | None) -> Iterator[ClientApi]:
-    """Yield a client for a CLI command, and close it afterwards.
+    """Yield a client for a CLI command. Close it afterwards.
 
     It is a client of the HTTP server that ``--url`` or PERDURE_SERVER_URL names, else of the state
     server.
@@ -94,7 +94,7 @@ def client_for(url: str | None) -> Iterator[ClientApi]:
 
 @contextmanager
 def reader_for(url: str | None) -> Iterator[ReadApi]:
-    """Yield a client for a CLI command that only reads runs, and close it afterwards.
+    """Yield a client that only reads runs. Close it afterwards.
 
     The command starts faster than with ``client_for``, and talks to the same server.
     """
@@ -112,7 +112,7 @@ def reader_for(url: str | None) -> Iterator[ReadApi]:
 
 @contextmanager
 def state_client_for(url: str | None, **options: Any) -> Iterator[Client]:
-    """Yield a client of the state server, and close it afterwards.
+    """Yield a client of the state server. Close it afterwards.
 
     Commands that an HTTP server does not offer use it. ``options`` are passed to the client; a
     client of the user's own Celery app has that app's options instead.
@@ -126,7 +126,10 @@ def state_client_for(url: str | None, **options: Any) -> Iterator[Client]:
 
 
 def _connected(kind: type[_C], url: str | None, settings: Settings, **options: Any) -> _C:
-    """Return a client of this class for the state server, or for the user's own Celery app."""
+    """Return a client of this class.
+
+    Its server is that of the settings, or of the user's own Celery app.
+    """
     engine = engine_here()
     if engine is None or url is not None:
         return kind(settings=settings, **options)
@@ -134,9 +137,9 @@ def _connected(kind: type[_C], url: str | None, settings: Settings, **options: A
 
 
 def _http_server(url: str | None) -> str | None:
-    """Return the URL of the HTTP server that a command uses instead of the state server.
+    """Return the URL of the command's HTTP server.
 
-    With the user's own Celery app, only ``--url`` can name an HTTP server: the app has its own
+    With the user's own Celery app, only ``--url`` can name an HTTP server: the app already has a
     state server.
 
     Returns:
@@ -148,7 +151,7 @@ def _http_server(url: str | None) -> str | None:
 
 
 def _find_server(settings: Settings) -> Settings:
-    """Find a state server for a user who names none, and return the settings with its URL.
+    """Find a state server when none is named. Return the settings with its URL.
 
     It is the server of `perdure up`, else the one on localhost if that is safe.
 
@@ -181,7 +184,7 @@ SHOWN = 5
 
 
 def known_id(client: ReadApi, text: str) -> str:
-    """Return the full id of the run that a user named by the beginning of its id.
+    """Return a run's full id from its beginning.
 
     Returns:
         The id, or ``text`` itself if it is a full id or too short, or if no run matches.

@@ -21,9 +21,10 @@ from perdure.worker.presentation.text import waits_for_code, waits_for_provider
 
 
 def no_worker_runs_it(case: RunCase) -> Verdict | None:
-    """Return the verdict that no live worker can run a run's next round, or None if one can.
+    """Return the verdict that no worker runs the flow.
 
-    No worker has the role, none knows the flow, or none has the flow enabled.
+    No live worker has the role, none knows the flow, or none has the flow enabled. The result is
+    None if a worker can run the next round.
     """
     if not case.of_role:
         return case.no_worker("Its next round waits")
@@ -65,9 +66,10 @@ def no_worker_runs_it(case: RunCase) -> Verdict | None:
 
 
 def message_lost(case: RunCase) -> Verdict | None:
-    """Return the verdict that a run's message seems to be lost, or None if it does not.
+    """Return the verdict that the message seems lost.
 
-    The sweep did not find the message. It checks once more before it sends the message again.
+    The sweep did not find the message. It checks once more before it sends the message again. The
+    result is None if no message is missing.
     """
     if case.fields.get("looked") != "1":
         return None
@@ -83,9 +85,10 @@ def message_lost(case: RunCase) -> Verdict | None:
 
 
 def broker_silent(case: RunCase) -> Verdict | None:
-    """Return the verdict that the broker does not reply, or None if it does.
+    """Return the verdict that the broker does not reply.
 
-    This is known only of a broker on another server than the runs.
+    The result is None if it replies. This is known only of a broker on another server than the
+    runs.
     """
     if case.standing.length is not None:
         return None
@@ -101,10 +104,10 @@ def broker_silent(case: RunCase) -> Verdict | None:
 
 
 def in_line(case: RunCase) -> Verdict:
-    """Return the verdict on a run whose message waits in a queue: its position there.
+    """Return the verdict on a message in a queue.
 
-    The position is exact among the next messages. Further back it is estimated by the message's
-    number.
+    It gives the message's position. The position is exact among the next messages. Further back it
+    is estimated by the message's number.
     """
     standing, number_of_run = case.standing, case.count("number")
     cursor, pushed = (
@@ -154,13 +157,14 @@ def in_line(case: RunCase) -> Verdict:
 
 
 def silent(case: RunCase) -> Verdict | None:
-    """Return the verdict that the state server or all workers stand still, or did until just now.
+    """Return the verdict that server or workers stand still.
 
-    Either no worker sweeps although some were alive just now, or none did until just now and the
-    round's worker has sent no heartbeat since.
+    The state server or all workers stand still, or did until just now. Either no worker sweeps
+    although some were alive just now, or none did until just now and the round's worker has sent no
+    heartbeat since.
 
     Returns:
-        None if neither is so.
+        The verdict, or None if neither is so.
     """
     queues = case.standing.queues
     swept, begin, end = (
@@ -199,9 +203,9 @@ def silent(case: RunCase) -> Verdict | None:
 
 
 def leased(case: RunCase) -> Verdict:
-    """Return the verdict on a run whose round a worker has claimed.
+    """Return the verdict on a round in flight.
 
-    The worker runs the round, or has gone silent.
+    A worker has claimed the round, and runs it or has gone silent.
     """
     until = case.time("lease_until") or 0.0
     head = (
@@ -239,9 +243,10 @@ def leased(case: RunCase) -> Verdict:
 
 
 def flow_paused(case: RunCase) -> Verdict | None:
-    """Return the verdict that a run's flow is paused, or None if it is not.
+    """Return the verdict that the run's flow is paused.
 
-    The run is held already, or will be when its message is claimed.
+    The run is held already, or will be when its message is claimed. The result is None if the flow
+    is not paused.
     """
     if case.standing.paused is None:
         return None
@@ -263,9 +268,9 @@ def flow_paused(case: RunCase) -> Verdict | None:
 
 
 def waiting(case: RunCase) -> Verdict:
-    """Return the verdict on a run that waits for a time: why, and until when.
+    """Return the verdict on a timed wait: why, and until when.
 
-    It waits for a retry, for its start time or for a model provider, for example.
+    The run waits for a retry, for its start time or for a model provider, for example.
     """
     reason, until = case.fields.get("waiting_for", ""), case.time("waiting_until")
     if reason == "flow":
@@ -303,7 +308,7 @@ def waiting(case: RunCase) -> Verdict:
 
 
 def fitting(case: RunCase) -> Sequence[WorkerInfo]:
-    """Return the live workers whose code made the run's last commit."""
+    """Return live workers with the last commit's code."""
     build = case.fields.get(BUILD)
     return [
         worker

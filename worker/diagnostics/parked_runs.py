@@ -1,4 +1,4 @@
-"""Reasons why a run rests that waits for a time, a signal or its child runs."""
+"""Verdicts on parked runs: they wait for a time, a signal or child runs."""
 
 from __future__ import annotations
 

@@ -19,20 +19,21 @@ from perdure.worker.presentation.usage import amount
 #: Maximum characters of a flow's own text in a sentence. The advice comes after it and must be
 #: visible.
 MAX_TEXT = 300
-#: Phases in which the engine must move the run, so that it must be in the due set.
+#: Phases in which the runtime must move the run. Such a run must be in the due set.
 LIVE = ("queued", "leased", "waiting")
 PHASES = (*LIVE, "parked", "interrupted", "stopped", "completed", "errored")
 
 
 def quarantined(case: RunCase) -> Verdict | None:
-    """Return the verdict that a run's stored data is damaged, or None if it is sound.
+    """Return the verdict that the stored data is damaged.
 
-    A worker or the sweep has found the damage before, or this function finds it.
+    A worker or the sweep has found the damage before, or this function finds it. The result is None
+    if the data is sound.
     """
     damage = case.fields.get("error", "") if "quarantined" in case.fields else _damage(case)
     if damage is None:
         return None
-    # As far as the scripts can tell, the run could continue. A stop prevents that.
+    # By the checks of the scripts, the run could continue. A stop prevents that.
     can_go_on = case.standing.damage is None and case.phase in (*LIVE, "parked", "interrupted")
     remove = f"{f'perdure stop {case.id} and ' if can_go_on else ''}perdure delete {case.id}"
     return case.say(
@@ -69,7 +70,7 @@ def _damage(case: RunCase) -> str | None:
 
 
 def ended(case: RunCase) -> Verdict:
-    """Return the verdict on a completed, errored or stopped run: nothing more happens by itself."""
+    """Return the verdict on an ended or stopped run: nothing more happens by itself."""
     fields = case.fields
     match case.phase:
         case "completed" if UNFINISHED in fields:
@@ -112,7 +113,7 @@ def ended(case: RunCase) -> Verdict:
 
 
 def waiting_for_a_person(case: RunCase) -> Verdict:
-    """Return the verdict on an interrupted run: what it asks a person, and how to answer.
+    """Return the verdict on an interrupted run: its question, and how to answer.
 
     If it has a deadline, its default answer is taken then.
     """
@@ -144,7 +145,7 @@ def _waiting(case: RunCase) -> PendingInterrupt | None:
 
 
 def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[str, str]:
-    """Return what an interrupted run asks a person, and the CLI commands that answer it."""
+    """Return an interrupted run's question and the answering commands."""
     question = safe_text(reason, MAX_TEXT)
     match waiting.kind if waiting else "question":
         case "approval":
@@ -190,7 +191,7 @@ def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[
 
 
 def _whose(data: Mapping[str, Any]) -> str:
-    """Return whose budget is used up, as the beginning of a sentence."""
+    """Return the name of a used-up budget. It is the beginning of a sentence."""
     if "of" not in data:
         return "Its budget"
     return f"The budget that it shares with all runs below run {safe_text(data['of'], 40)}"

@@ -17,7 +17,7 @@ YEAR_10000 = 253_402_300_800_000
 
 
 class RunCase:
-    """Everything that was read of a run, with derived facts.
+    """A run's stored data, with derived facts.
 
     Times are in ms of the server's clock.
     """
@@ -51,10 +51,12 @@ class RunCase:
         return Verdict(code, sentence, moment, {"run": self.id, "phase": self.phase, **details})
 
     def no_worker(self, head: str) -> Verdict:
-        """Return the verdict that no live worker runs rounds of the role that a run needs.
+        """Return the verdict that the role lacks live workers.
+
+        The run's next round needs this role.
 
         Args:
-            head: The beginning of the sentence, which says what waits for such a worker.
+            head: The beginning of the sentence. It says that something waits for such a worker.
         """
         gone = [
             worker
@@ -76,30 +78,36 @@ class RunCase:
         )
 
     def time(self, name: str) -> float | None:
-        """Return a field of the run's hash as a time (ms), or None if it is absent or malformed."""
+        """Return a time field of the run's hash (ms).
+
+        The result is None if the field is absent or malformed.
+        """
         return number(self.fields.get(name))
 
     @property
     def time_of_first_failure(self) -> float | None:
-        """When the run's current step first failed or first waited for its provider, or None."""
+        """When the current step first failed or awaited its provider. None if it did neither."""
         return failing_since(self.fields)
 
     @property
     def time_of_first_misfit(self) -> float | None:
-        """Since when the run's current step has waited for code that fits, or None."""
+        """Since when the current step waits for code that fits. None if it does not."""
         return failing_since(self.fields, MISFIT)
 
     def count(self, name: str) -> int:
-        """Return a field of the run's hash as a number, or 0 if it is absent or malformed."""
+        """Return a number field of the run's hash.
+
+        The result is 0 if the field is absent or malformed.
+        """
         return int(number(self.fields.get(name)) or 0)
 
     @property
     def since_phase(self) -> float | None:
-        """The time since which a run is in its phase.
+        """The time at which the run's phase began.
 
         For a queued run, it is the time at which its message was published. A run that has never
-        begun may have been offered several times, to workers that lack its flow for example: for
-        it, it is the time from which it could begin.
+        begun may have been offered several times, to workers that lack its flow for example. For
+        such a run, it is the time from which it could begin.
         """
         if self.phase not in ("queued", "waiting"):
             return self.time("updated_at")
@@ -110,17 +118,17 @@ class RunCase:
 
     @property
     def beat(self) -> float:
-        """The last sign of life of the round in flight, in ms: its claim or a later heartbeat."""
+        """The round's claim or last heartbeat, in ms."""
         return max(self.time("claimed_at") or 0.0, self.time("beat_at") or 0.0)
 
     def ago(self, time: float) -> str:
-        """Return how long ago a time of the server's clock was, as in ``5.0 s``."""
+        """Return how long ago a server time was: ``5.0 s``."""
         return duration((self.now - time) / 1000)
 
     def soon(self, time: float | None) -> str:
-        """Return when a time of the server's clock comes, as in ``in 5.0 s``.
+        """Return when a server time comes: ``in 5.0 s``.
 
-        For a time that is over or unknown it is ``at the next sweep``.
+        For a time that is over or unknown, the text is ``at the next sweep``.
         """
         if time is None or time <= self.now:
             return "at the next sweep"
@@ -128,24 +136,24 @@ class RunCase:
 
     @property
     def due(self) -> str:
-        """When the sweeper checks the run next, as in ``in 5.0 s``."""
+        """When the sweeper checks the run next: ``in 5.0 s``."""
         return self.soon(self.standing.due)
 
 
 def names(workers: Sequence[WorkerInfo], shown: int = 3) -> str:
     """Return the names of several workers as one text.
 
-    If they are more than ``shown``, the text has the first of them, and how many more follow.
+    If there are more than ``shown``, the text has the first names and the number of the others.
     """
     more = f" and {len(workers) - shown} more" if len(workers) > shown else ""
     return ", ".join(worker.name for worker in workers[:shown]) + more
 
 
 def number(text: str | None) -> float | None:
-    """Return the number of a count or a time that a Lua script has written as text.
+    """Return the number in a Lua script's text.
 
     Returns:
-        The number, or None if the text is not one or is a time beyond the year 10,000.
+        The count or time, or None if the text is not a number or is a time beyond the year 10,000.
     """
     return (
         float(text)
@@ -155,5 +163,5 @@ def number(text: str | None) -> float | None:
 
 
 def iso(ms: float | None) -> str | None:
-    """Return a time in ms as ISO 8601 text, or None for None."""
+    """Return a time in ms as ISO 8601 text. None stays None."""
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat()

@@ -24,9 +24,10 @@ from perdure.worker.settings import Settings
 
 
 def verdict_of(standing: RunSnapshot, settings: Settings) -> Verdict:
-    """Return why a run is in its current state, as ``perdure why`` shows it.
+    """Return why a run is in its current state.
 
-    Conditions that no worker can repair come first. Conditions that repair themselves come last.
+    ``perdure why`` shows it. Conditions that no worker can repair come first. Conditions that
+    repair themselves come last.
     """
     case = RunCase(standing, settings)
     damage = quarantined(case)
@@ -59,11 +60,11 @@ def verdict_of(standing: RunSnapshot, settings: Settings) -> Verdict:
 
 
 def while_refused(verdict: Verdict, reply: str, remedy: str) -> Verdict:
-    """Return the verdict on a run while the state server refuses all writes.
+    """Return a run's verdict while the server refuses writes.
 
     Args:
         verdict: The verdict without the refusal.
-        reply: What the server replies, such as ``MISCONF`` with its reason.
+        reply: The server's reply, such as ``MISCONF`` with its reason.
         remedy: What to do.
     """
     return Verdict(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def examine(process: AppConnection, local_time: Callable[[], float] = time.time) -> list[Finding]:
-    """Run all checks of ``perdure doctor``, and return their findings.
+    """Run all checks of ``perdure doctor``. Return their findings.
 
     They concern the state server, the Celery app and the flows of this process.
 
@@ -71,7 +71,10 @@ def examine(process: AppConnection, local_time: Callable[[], float] = time.time)
 
 
 def own_flows_lacking() -> dict[str, str]:
-    """Return what the flows that do not come with Perdure lack in this process, by name."""
+    """Return the missing requirements of non-shipped flows, by name.
+
+    Flows that can run in this process are left out.
+    """
     flows = {name: registry.make(name) for name in registry.registered()}
     return {
         name: flow.missing
@@ -81,7 +84,7 @@ def own_flows_lacking() -> dict[str, str]:
 
 
 def server_findings(inspection: Inspection, settings: Settings) -> list[Finding]:
-    """Run the doctor's checks of the state server itself, and return their findings."""
+    """Run the checks of the state server. Return the findings."""
     return [
         version(inspection),
         cluster(inspection),
@@ -96,7 +99,7 @@ def server_findings(inspection: Inspection, settings: Settings) -> list[Finding]
 
 
 def refusals(findings: list[Finding]) -> list[Finding]:
-    """Return those findings of the doctor that keep workers from running rounds."""
+    """Return the findings that keep workers from running rounds."""
     return [finding for finding in findings if finding.level is Level.REFUSED]
 
 

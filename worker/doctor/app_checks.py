@@ -1,4 +1,4 @@
-"""The doctor's checks of the Celery app and of this process.
+"""The doctor's checks of the Celery app and this process.
 
 They cover the app's settings, the broker that this process and the workers publish to, the server's
 contents, this process's flows, the API key for its model, and the sandbox of shell commands.
@@ -30,7 +30,7 @@ PICKLE = {"pickle", "application/x-python-serialize"}
 
 
 def app_findings(app: Celery, own: bool) -> list[Finding]:
-    """Run the doctor's checks of a Celery app's settings, and return their findings.
+    """Run the checks of a Celery app's settings. Return the findings.
 
     Args:
         own: whether it is Perdure's own app. For another app, most findings are only warnings,
@@ -49,7 +49,7 @@ def app_findings(app: Celery, own: bool) -> list[Finding]:
 
 
 def _content(app: Celery) -> Finding:
-    """Check that the Celery app's workers accept JSON, the format of every round's message."""
+    """Check that the app's workers accept JSON. Every round's message is JSON."""
     check, accepted = "accept-content", set(app.conf.accept_content or ())
     if not accepted & JSON:
         return refused(
@@ -62,9 +62,9 @@ def _content(app: Celery) -> Finding:
 
 
 def _queue_names(app: Celery) -> Finding:
-    """Check that the app's kombu options give the Redis lists the names of their queues.
+    """Check that Redis lists have their queues' names.
 
-    Messages of rounds are pushed to lists of these names.
+    The app's kombu options decide that. Messages of rounds are pushed to lists of these names.
     """
     check, options = "queue-names", app.conf.broker_transport_options or {}
     if options.get("global_keyprefix"):
@@ -82,7 +82,7 @@ def _queue_names(app: Celery) -> Finding:
 
 
 def _pickle(app: Celery, level: Level) -> Finding:
-    """Check that the Celery app's workers accept no messages in pickle format."""
+    """Check that the app's workers accept no pickle."""
     check, accepted = "pickle", PICKLE & set(app.conf.accept_content or ())
     if accepted:
         return Finding(
@@ -111,7 +111,7 @@ def _prefetch(app: Celery, level: Level) -> Finding:
 
 
 def _prefetch_multiplier(app: Celery) -> Finding:
-    """Check that a Celery worker takes at most one message per slot in advance."""
+    """Check that a slot prefetches at most one message."""
     check, multiplier = "prefetch-multiplier", app.conf.worker_prefetch_multiplier
     if multiplier != 1:
         return warning(
@@ -127,9 +127,9 @@ def _prefetch_multiplier(app: Celery) -> Finding:
 
 
 def _eager(app: Celery) -> Finding:
-    """Check that the Celery app does not run tasks in the calling process.
+    """Check that the app does not run tasks eagerly.
 
-    The setting ``task_always_eager`` would do so.
+    The setting ``task_always_eager`` would run them in the calling process.
     """
     check = "always-eager"
     if app.conf.task_always_eager:
@@ -143,7 +143,7 @@ def _eager(app: Celery) -> Finding:
 
 
 def _remote_control(app: Celery, level: Level) -> Finding:
-    """Check that Celery's remote control of the app's workers is off."""
+    """Check that remote control of the workers is off."""
     check = "remote-control"
     if app.conf.worker_enable_remote_control:
         return Finding(
@@ -158,9 +158,10 @@ def _remote_control(app: Celery, level: Level) -> Finding:
 
 
 def handover(dispatcher: Publisher, announced: Mapping[str, str]) -> Finding:
-    """Check that this process publishes messages of rounds in the same way as the live workers.
+    """Check that this process publishes as the workers do.
 
-    If messages go through the outbox, check also that the broker answers.
+    It compares with the live workers. If messages go through the outbox, it checks also that the
+    broker answers.
 
     Args:
         announced: how each live worker publishes messages, by the worker's name.
@@ -214,7 +215,7 @@ def dead_letters(inspection: Inspection, key: str) -> Finding:
 
 
 def quarantined_runs(inspection: Inspection) -> Finding:
-    """Check the state server for damaged runs, and for damaged keys that runs share."""
+    """Check for damaged runs and damaged shared keys."""
     check = "quarantined-runs"
     if inspection.damage is None:
         return unknown(
@@ -238,7 +239,10 @@ LATE_SECONDS = 120.0
 
 
 def notifications(inspection: Inspection, store: Store) -> Finding:
-    """Check for notifications that were given up, that fail, or that no worker delivers."""
+    """Check for dead, failing and abandoned notifications.
+
+    A notification is abandoned if no worker delivers it.
+    """
     check, records = "notifications", NotificationRecords(store)
     unreadable = unknown(
         check,
@@ -288,11 +292,13 @@ def notifications(inspection: Inspection, store: Store) -> Finding:
 
 
 def flows_loaded(failures: Mapping[str, str], lacking: Mapping[str, str]) -> Finding:
-    """Check that this process could load the flows of installed packages and files, and run them.
+    """Check that this process loads and runs its flows.
+
+    They are those of installed packages and files.
 
     Args:
-        failures: What could not be loaded, and why.
-        lacking: What flows that were loaded lack here, by name.
+        failures: The reason of each failure to load, by the name of the part.
+        lacking: The missing requirement of each loaded flow that cannot run here, by name.
     """
     check = "flows-loaded"
     if lacking and not failures:
@@ -312,9 +318,10 @@ def flows_loaded(failures: Mapping[str, str], lacking: Mapping[str, str]) -> Fin
 
 
 def sandbox(settings: Settings) -> Finding:
-    """Check that this machine can start the containers in which the settings run shell commands.
+    """Check that this machine can start the sandbox's containers.
 
-    It matters only where a flow that runs shell commands is enabled.
+    Shell commands run in them. The check matters only where a flow that runs shell commands is
+    enabled.
     """
     check = "sandbox"
     if not settings.enabled_flows:
@@ -358,7 +365,7 @@ KEYS = {
 
 
 def model_key(settings: Settings) -> Finding:
-    """Check that the API key for the model that the settings name is in the environment."""
+    """Check that the configured model's API key is set. It must be in the environment."""
     check = "model"
     if settings.model is None and settings.model_url is None:
         return ok(

@@ -1,4 +1,7 @@
-"""The check of the server on localhost, before it gets the runs of a user who names no server."""
+"""The check of an unnamed server on localhost.
+
+It comes before the server gets the runs of a user who names no server.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ NEEDED = ("server-version", "cluster", "eviction-policy", "append-only-file")
 
 
 def unsafe_because(url: str, settings: Settings) -> str | None:
-    """Return why a default server, which no setting names, must not be used, or None if it may.
+    """Return why a default server must not be used.
 
-    It has to answer, and to pass the doctor's checks. The reason is the rest of a sentence.
+    No setting names this server. It has to answer, and to pass the doctor's checks. The reason is
+    the rest of a sentence. None means that the server may be used.
     """
     try:
         inspection = inspect(url, settings.prefix, LOCAL_TIMEOUT, contents=False)

@@ -1,4 +1,4 @@
-"""The doctor's checks of what a server keeps, and the text of a refusal.
+"""The doctor's checks of durability, and a refusal's text.
 
 They cover writes, eviction, the append-only file, replicas, and whether the Sentinels can agree on
 another master. Workers, submissions and readiness probes all refuse a server that could lose runs,
@@ -17,7 +17,7 @@ from perdure.worker.urls import is_sentinel, parse_sentinels, place_of
 
 #: Checks of a state that passes by itself. A worker starts, and waits for the server.
 PASSING = ("writes",)
-#: With two Sentinels, the loss of a machine with the master and one of them leaves too few to
+#: With two Sentinels, the loss of the machine with the master and one Sentinel leaves too few to
 #: agree.
 FEWEST = 3
 #: The checks that `durability = "relaxed"` downgrades to warnings. A cluster cannot run the scripts
@@ -48,7 +48,7 @@ def writes(inspection: Inspection) -> Finding:
 
 
 def eviction_policy(inspection: Inspection, settings: Settings) -> Finding:
-    """Check that the state server evicts no keys, since it would lose acknowledged runs."""
+    """Check that the state server evicts no keys. An eviction would lose acknowledged runs."""
     check, policy = "eviction-policy", inspection.config.get("maxmemory-policy")
     if policy is None and inspection.info is not None:
         policy = inspection.info.get("maxmemory_policy")
@@ -101,7 +101,7 @@ def append_only(inspection: Inspection, settings: Settings) -> Finding:
 
 
 def fsync(inspection: Inspection) -> Finding:
-    """Check how many writes the state server may lose with a loss of power (``appendfsync``)."""
+    """Check ``appendfsync``: the writes that a loss of power may cost."""
     check, when = "fsync", inspection.config.get("appendfsync")
     if when is None:
         return unknown(
@@ -121,7 +121,7 @@ def fsync(inspection: Inspection) -> Finding:
 
 
 def delayed_fsyncs(inspection: Inspection) -> Finding:
-    """Check that the state server's disk keeps up with the append-only file.
+    """Check that the append-only file's disk keeps up.
 
     A slow disk turns the one second of ``everysec`` into several.
     """
@@ -145,9 +145,9 @@ def delayed_fsyncs(inspection: Inspection) -> Finding:
 
 
 def replicas(inspection: Inspection, settings: Settings) -> Finding:
-    """Check that a failover of the state server loses nothing that a replica had not received.
+    """Check that a failover of the server loses nothing.
 
-    The server must be the primary, and refuse writes that no replica follows.
+    The server must be the primary. If it has replicas, it must refuse writes while none follows.
     """
     check = "replicas"
     if inspection.info is None:
@@ -192,7 +192,7 @@ def replicas(inspection: Inspection, settings: Settings) -> Finding:
 
 
 def sentinels(url: str) -> list[Finding]:
-    """Check that the Sentinels of the state server can agree on another master.
+    """Check that the Sentinels can agree on another master.
 
     Returns:
         One finding, or none if the server has no Sentinels.
@@ -242,7 +242,7 @@ def sentinels(url: str) -> list[Finding]:
 
 
 def voids(inspection: Inspection, settings: Settings) -> list[Finding]:
-    """Return the doctor's findings because of which a server would lose runs.
+    """Return the findings that mean a loss of runs.
 
     Findings that the settings accept (``durability`` is relaxed) are left out.
     """
@@ -255,7 +255,7 @@ def voids(inspection: Inspection, settings: Settings) -> list[Finding]:
 
 
 def refusal(url: str, findings: list[Finding]) -> str:
-    """Return the error text for a server that could lose runs: the reasons, and the remedy."""
+    """Return the error text for an unsafe server: the reasons, and the remedy."""
     reasons = "; ".join(finding.sentence for finding in findings)
     remedies = "; ".join(finding.remedy for finding in findings)
     is_acceptable = all(finding.check in RELAXED for finding in findings)
@@ -268,7 +268,7 @@ def refusal(url: str, findings: list[Finding]) -> str:
 
 
 def check_durability(url: str, settings: Settings) -> None:
-    """Raise UnsafeServer if the state server could lose runs that it has acknowledged.
+    """Raise UnsafeServer if the server could lose acknowledged runs.
 
     A server that does not report its settings is accepted.
 

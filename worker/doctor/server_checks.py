@@ -1,6 +1,6 @@
 """The doctor's checks of the state server itself: version and mode, clock, encryption, memory.
 
-``durability_checks`` are about what it keeps.
+``durability_checks`` has the checks of its durability.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perdure.worker.urls import hosts_of
 #: ones are untested.
 OLDEST = {"Valkey": (8, 0), "Redis": (7, 0)}
 
-#: Schemes without encryption, and what to use instead.
+#: Schemes without encryption, each with its encrypted counterpart.
 SECURE = {
     "redis": "rediss://",
     "redis+sentinel": "rediss+sentinel://",
@@ -29,7 +29,7 @@ SECURE = {
 
 
 def version(inspection: Inspection) -> Finding:
-    """Check that the Redis or Valkey server is new enough."""
+    """Check that the server's version is new enough."""
     check, info = "server-version", inspection.info
     if info is None:
         return unknown(
@@ -57,7 +57,7 @@ def version(inspection: Inspection) -> Finding:
 
 
 def cluster(inspection: Inspection) -> Finding:
-    """Check that the state server is no cluster, which would spread a script's keys."""
+    """Check that the state server is no cluster. A cluster would spread a script's keys."""
     check = "cluster"
     if inspection.info is None:
         return unknown(
@@ -101,7 +101,7 @@ def clock(inspection: Inspection, settings: Settings) -> Finding:
 
 
 def connection(settings: Settings, default_url: str) -> Finding:
-    """Check that connections to other machines are encrypted and verified.
+    """Check that connections between machines are encrypted and verified.
 
     On a plain connection, others can read goals, answers and the password. The same is true if an
     unverified server answers.
@@ -142,7 +142,7 @@ FREE_SOME = "Free some: perdure delete --status completed --older-than 7d, or ra
 
 
 def memory(inspection: Inspection) -> Finding:
-    """Check how much of its ``maxmemory`` the state server uses.
+    """Check how much of ``maxmemory`` the server uses.
 
     A full server refuses new runs. Running ones go on.
     """
@@ -198,5 +198,5 @@ def limit(inspection: Inspection) -> Finding:
 
 
 def megabytes(count: int) -> str:
-    """Return a number of bytes as a text in megabytes, with one decimal."""
+    """Return bytes as text in megabytes, with one decimal."""
     return f"{count / 1e6:,.1f}"

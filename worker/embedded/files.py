@@ -1,4 +1,4 @@
-"""The files of one embedded server, with the two locks for its process and its owner.
+"""The files of one embedded server, and two locks.
 
 server.lock: locked by the server process, through a descriptor that it inherits. The lock is free
 exactly when no server runs on this data, however the last one ended.
@@ -32,7 +32,7 @@ LONGEST_SOCKET_PATH = 100
 
 
 def state_directory() -> Path:
-    """Return the user's state directory for Perdure, where the embedded server keeps its data."""
+    """Return the user's state directory for Perdure. The embedded server keeps its data there."""
     if platform.system() == "Darwin":
         return Path.home() / "Library" / "Application Support" / "perdure"
     base = os.environ.get("XDG_STATE_HOME", "")
@@ -40,11 +40,11 @@ def state_directory() -> Path:
 
 
 def try_lock(path: Path, shared: bool = False) -> int | None:
-    """Lock the file `path` without waiting, or return None if another process holds the lock.
+    """Lock the file `path` without waiting.
 
     Returns:
-        A descriptor. The lock lasts until every process that has a copy of it has closed it or
-        died.
+        A descriptor, or None if another process holds the lock. The lock lasts until every process
+        with a copy of the descriptor has closed it or died.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -56,7 +56,7 @@ def try_lock(path: Path, shared: bool = False) -> int | None:
 
 
 class ServerFiles:
-    """The files of the server whose data is in `directory`."""
+    """The files of the server with data in `directory`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -67,7 +67,7 @@ class ServerFiles:
         self.address = directory / "server.address"
 
     def make(self) -> None:
-        """Create the embedded server's directory, readable by this user only.
+        """Create the server's directory, readable by this user only.
 
         Raises:
             EmbeddedServerError: the directory cannot be created, or belongs to another user.
@@ -83,9 +83,9 @@ class ServerFiles:
             ) from error
 
     def pid(self) -> int | None:
-        """Return the process id in the embedded server's pid file, or None.
+        """Return the process id in the pid file.
 
-        That process may have ended.
+        That process may have ended. The result is None without a readable pid file.
         """
         try:
             return int(self.pid_file.read_text())
@@ -93,7 +93,7 @@ class ServerFiles:
             return None
 
     def socket(self) -> Path:
-        """Return the path of the Unix socket on which the embedded server listens if it runs."""
+        """Return the path of the server's Unix socket. The server listens there if it runs."""
         with suppress(OSError, ValueError):
             recorded = self.address.read_text().strip()
             if recorded:
@@ -101,7 +101,7 @@ class ServerFiles:
         return self.directory / "server.sock"
 
     def prepare_start(self) -> Path:
-        """Remove the remains of a dead embedded server and return the next one's socket path.
+        """Remove a dead server's remains. Return the next socket path.
 
         The caller must hold the server lock.
         """
@@ -121,7 +121,7 @@ class ServerFiles:
         return self.socket()
 
     def clean_up(self) -> None:
-        """Remove the files of a stopped embedded server, except its data and log.
+        """Remove a stopped server's files, except data and log.
 
         The caller must hold the server lock.
         """
@@ -134,7 +134,7 @@ class ServerFiles:
                 socket.parent.rmdir()
 
     def log_tail(self, lines: int = 12) -> str:
-        """Return the last lines that the embedded server has logged since its start."""
+        """Return the last lines of the server's current log."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 16_384))
@@ -144,7 +144,10 @@ class ServerFiles:
         return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
 
     def _short_and_private(self, socket: Path) -> bool:
-        """Return whether the path of a Unix socket is short enough and its directory private."""
+        """Return whether a socket's path is short and private.
+
+        Only this user may access its directory.
+        """
         try:
             status = socket.parent.lstat()
         except OSError:
@@ -158,9 +161,9 @@ class ServerFiles:
 
 
 def _short_directory() -> Path:
-    """Create a temporary directory with a short path for a Unix socket, and return it.
+    """Create a temporary directory with a short path.
 
-    Only this user can read it (mode 0700).
+    The path has room for a Unix socket. Only this user can read the directory (mode 0700).
     """
     for base in (tempfile.gettempdir(), "/tmp"):  # noqa: S108  mkdtemp makes a directory of mode 0700 in it
         if len(os.fsencode(base)) <= LONGEST_SOCKET_PATH - 30:

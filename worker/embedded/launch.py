@@ -1,7 +1,7 @@
-"""Start of the embedded server's program, and a probe of the server on a Unix socket.
+"""Start of the embedded server, and a probe.
 
-The program runs as a daemon that holds the lock on its data. The probe uses raw RESP, since only
-`perdure.worker.store` may import redis.
+The program runs as a daemon that holds the lock on its data. The probe asks a server on a Unix
+socket. It uses raw RESP, since only `perdure.worker.store` may import redis.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ProbeReply:
         ready: it serves commands (+PONG).
         loading: it still reads its data.
         pid: the process id that it reports; None if it is too busy to report one.
-        program: name, version and path of its program, as far as it reports them.
+        program: name, version and path of its program, as reported.
     """
 
     ready: bool
@@ -36,7 +36,7 @@ class ProbeReply:
 
 
 def probe(path: Path, timeout: float = 1.0) -> ProbeReply | None:
-    """Ask the Valkey or Redis server at a Unix socket whether it is ready, and for its pid.
+    """Ask a server for its readiness and process id.
 
     Args:
         path: its Unix socket.
@@ -69,7 +69,7 @@ def probe(path: Path, timeout: float = 1.0) -> ProbeReply | None:
 
 
 def _program(facts: Mapping[str, str]) -> str:
-    """Return a server's program as people name it, such as ``valkey 9.0.1 (/usr/bin/valkey)``."""
+    """Return a server's program as text: ``valkey 9.0.1 (/usr/bin/valkey)``."""
     name = facts.get("server_name", "redis")
     version = facts.get(f"{name}_version", "")
     path = facts.get("executable", "")
@@ -91,7 +91,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 def launch(binary: Path, files: ServerFiles, appendfsync: Fsync, lock: int) -> None:
-    """Start the embedded server's program as a daemon, on the data in its directory.
+    """Start the embedded server as a daemon. It uses the data in its directory.
 
     This returns at once, while the server may still be starting.
 
@@ -117,8 +117,8 @@ def launch(binary: Path, files: ServerFiles, appendfsync: Fsync, lock: int) -> N
         "appendonly": "yes",
         "appendfsync": appendfsync,
         "aof-load-truncated": "yes",
-        # The base file has commands, not a snapshot. So Redis 7.0 can read what Valkey 9 wrote, and
-        # the program may change.
+        # The base file has commands, not a snapshot. So Redis 7.0 can read the file of Valkey 9,
+        # and the program may change.
         "aof-use-rdb-preamble": "no",
         # Most runs have few events, which fit one stream node. The server allocates a whole node at
         # once: 4 KB without this setting.

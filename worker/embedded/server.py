@@ -31,7 +31,7 @@ _LOADING_SECONDS = 300.0
 
 
 class EmbeddedServer:
-    """A server on a Unix socket, with its data in `directory`.
+    """A server on a Unix socket. Its data is in `directory`.
 
     Args:
         directory: for data, socket and log. Default: the user's state directory. Its mode becomes
@@ -61,9 +61,9 @@ class EmbeddedServer:
 
     @classmethod
     def running(cls, directory: Path | None = None) -> str | None:
-        """Return the URL of the embedded server that runs on `directory`, or None.
+        """Return the URL of the server running on `directory`.
 
-        This starts no server and owns none.
+        The result is None if none runs. This starts no server and owns none.
         """
         server = cls(directory)
         return server.url if server.alive() else None
@@ -80,19 +80,25 @@ class EmbeddedServer:
 
     @property
     def pid(self) -> int | None:
-        """The running server's process id, confirmed by the server; None if it does not reply."""
+        """The running server's process id, confirmed by the server.
+
+        It is None if the server does not reply.
+        """
         answer = self._answer()
         return answer.pid if answer else None
 
     @property
     def program(self) -> str:
-        """Name, version and path of the running server's program; empty if it does not reply."""
+        """Name, version and path of the running server's program.
+
+        It is empty if the server does not reply.
+        """
         answer = self._answer()
         return answer.program if answer else ""
 
     @property
     def owned(self) -> bool:
-        """Whether this process owns the embedded server, so that `stop` ends it."""
+        """Whether this process owns the server. Then `stop` ends it."""
         return self._ownership is not None and self._ownership[1] == os.getpid()
 
     def alive(self) -> bool:
@@ -101,7 +107,7 @@ class EmbeddedServer:
         return answer is not None and answer.ready
 
     def start(self) -> None:
-        """Start the embedded server unless it runs, and wait until it serves commands.
+        """Start the server unless it runs. Wait until it serves commands.
 
         This process then owns the server if no living process does.
 
@@ -135,9 +141,9 @@ class EmbeddedServer:
         self._take_ownership()
 
     def ensure(self) -> bool:
-        """Start the embedded server again if it died; a supervisor calls this in its loop.
+        """Start the embedded server again if it died.
 
-        A server that is only busy is left alone.
+        A supervisor calls this in its loop. A server that is only busy is left alone.
 
         Returns:
             True if it had died and runs again.
@@ -151,10 +157,10 @@ class EmbeddedServer:
         return True
 
     def stop(self) -> None:
-        """Stop the embedded server if this process owns it, and wait until it is gone.
+        """Stop the server if this process owns it.
 
-        Everything acknowledged is on disk afterwards. A server that ignores SIGTERM is killed. If
-        this process is not the owner, nothing happens.
+        Wait until it is gone. Everything acknowledged is on disk afterwards. A server that ignores
+        SIGTERM is killed. If this process is not the owner, nothing happens.
 
         Raises:
             EmbeddedServerError: the server still runs. The message has its process id.
@@ -185,9 +191,10 @@ class EmbeddedServer:
         self.stop()
 
     def _answer(self) -> ProbeReply | None:
-        """Return the reply of the embedded server to a probe, or None if it does not reply.
+        """Return the server's reply to a probe.
 
-        A reply with another process id than that of the pid file is not from this server.
+        The result is None if the server does not reply. A reply with another process id than that
+        of the pid file is not from this server.
         """
         answer = probe(self._files.socket())
         return (
@@ -211,7 +218,7 @@ class EmbeddedServer:
             self._ownership = None
 
     def _ended(self) -> bool:
-        """Return whether no server runs on the data directory, because its lock is free."""
+        """Return whether no server runs on the data directory. Its lock is free then."""
         try:
             lock = try_lock(self._files.lock, shared=True)
         except FileNotFoundError:
@@ -222,7 +229,9 @@ class EmbeddedServer:
         return True
 
     def _signal(self, pid: int | None, number: signal.Signals) -> bool:
-        """Send a signal to the embedded server if it still holds the lock of its data directory.
+        """Send a signal to the server if it runs.
+
+        It runs while it holds the lock of its data directory.
 
         Returns:
             Whether the signal was sent.
@@ -233,9 +242,9 @@ class EmbeddedServer:
         return True
 
     def _gone(self, pid: int | None) -> bool:
-        """Wait until the embedded server has ended, remove its files, and return True.
+        """Wait until the server has ended. Remove its files.
 
-        Return False if the process `pid` is still the server after ten seconds.
+        Return True then, or False if the process `pid` is still the server after ten seconds.
         """
         end = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < end:

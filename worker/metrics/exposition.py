@@ -21,7 +21,7 @@ from perdure.worker.metrics.gather import MetricsSnapshot, gather
 
 
 def exposition(client: Client, accept: str = "") -> tuple[bytes, str]:
-    """Return all metrics as text for Prometheus, and the content type of that text.
+    """Return all metrics as text, and its content type.
 
     Args:
         accept: The header ``Accept`` of the request. Prometheus may prefer the OpenMetrics format.

@@ -47,7 +47,7 @@ def counter(
 
 
 def written(labels: Iterable[str]) -> list[str]:
-    """Return the label values of a metric as texts that can be encoded as UTF-8.
+    """Return label values as texts that UTF-8 can encode.
 
     Invalid bytes were read as surrogates, which no encoder accepts. They are replaced.
     """
@@ -55,7 +55,7 @@ def written(labels: Iterable[str]) -> list[str]:
 
 
 def number(text: str | None) -> float | None:
-    """Return the count that a Lua script wrote as text, or None if the text is damaged."""
+    """Return the count that a Lua script wrote. The result is None if the text is damaged."""
     return (
         int(text)
         if text is not None and text.isascii() and text.isdigit() and len(text) <= 15

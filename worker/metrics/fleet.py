@@ -1,4 +1,4 @@
-"""Metrics of queues, the due set, workers, and anything that needs attention."""
+"""Metrics of queues, the due set and workers. Others count everything that needs attention."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ STATES = ("playing", "draining", "silent")
 
 
 def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
-    """Yield the Prometheus metrics of queues, the due set, workers, dead letters and pauses."""
+    """Yield the metrics of queues, due set and workers.
+
+    Dead letters, notifications and pauses have metrics, too.
+    """
     yield from _queues(gathered)
     yield from _due(gathered)
     yield from _workers(gathered)

@@ -1,7 +1,8 @@
-"""Data for the metrics, read in four exchanges with the state server.
+"""Data for the metrics, read in four exchanges.
 
-One of them reads the queues of flow sets, which live workers have announced, and one the server's
-memory. A broker on another server takes one exchange more, and so do rules of notifications.
+They are exchanges with the state server. One reads the queues of flow sets, which live workers have
+announced, and one the server's memory. A broker on another server takes one more exchange, and so
+do rules of notifications.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ class MetricsSnapshot:
     Attributes:
         look: Data of the state server.
         workers: Workers that announced themselves lately.
-        alive: Those of them that are alive.
+        alive: The live workers among them.
         lengths: Number of messages by role, in the role's queue and in the queues of its flow sets.
             Empty if a broker on another server does not answer.
-        handed_on: Number of those of the messages that are in queues of flow sets, by role.
+        handed_on: Number of the messages in queues of flow sets, by role.
         oldest: Seconds for which the run of the oldest message has been queued, by role. Only if
             the queues are on the state server.
         broker: Whether the broker answered.
@@ -61,7 +62,7 @@ class MetricsSnapshot:
 
 
 def gather(client: Client) -> MetricsSnapshot:
-    """Read all data that the Prometheus metrics need from the state server and the broker.
+    """Read the data of all metrics. It comes from the state server and the broker.
 
     Raises:
         StoreUnavailable: The state server does not reply.
@@ -108,9 +109,10 @@ def gather(client: Client) -> MetricsSnapshot:
 def _ages(
     client: Client, look: MetricsRead, of_sets: Sequence[QueueLength]
 ) -> list[tuple[str, float]]:
-    """Return for each queue its role, and how many seconds its oldest message's run is queued.
+    """Return each queue's role and its oldest message's age.
 
-    A queue is left out if that run has moved on.
+    The age is the number of seconds for which that message's run has been queued. A queue is left
+    out if that run has moved on.
     """
     heads = [(role_of(queue), text) for queue, text in look.heads.items()]
     heads += [(line.role, line.next) for line in of_sets if line.next is not None]
@@ -131,7 +133,7 @@ def _ages(
 
 
 def _run_of(text: str) -> str | None:
-    """Return the id of the run that a Celery message is for.
+    """Return the run id in a Celery message.
 
     Returns:
         The run's id, or None if it is not a message of Perdure. Other programs may write to a

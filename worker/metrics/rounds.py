@@ -1,4 +1,4 @@
-"""Metrics of rounds, from the totals that workers add up (worker/engine/round_stats.py)."""
+"""Metrics of rounds, from the totals of workers (worker/engine/round_stats.py)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Figures = Mapping[str, Mapping[Labels, float]]
 
 
 def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
-    """Yield the Prometheus metrics of the rounds of all workers, including dead workers."""
+    """Yield the metrics of rounds of all workers. Dead workers are included."""
     figures = _figures(gathered.look.rounds)
     yield counter(
         "perdure_rounds",
@@ -104,7 +104,7 @@ def _figures(rounds: Mapping[str, str]) -> Figures:
 
 
 def is_whole(name: object, labels: Sequence[object]) -> bool:
-    """Return whether a total of round metrics has a known name and the labels of that name."""
+    """Return whether a total's name and labels are known. The name decides the number of labels."""
     return (
         isinstance(name, str)
         and SIZES.get(name) == len(labels)

@@ -14,14 +14,14 @@ from perdure.worker.metrics.gather import MetricsSnapshot
 STATUSES = ("queued", "running", "interrupted", "stopped")
 ENDED = ("completed", "errored")
 MODES = ("graceful", "now")
-#: Ways in which sweeps recover a run whose round was lost or exceeded its limit.
+#: Outcomes of sweeps for a run whose round was lost or exceeded its limit.
 RECOVERIES = ("freed", "delayed", "overran")
 CHILD_EVENTS = ("started", "completed", "errored", "stopped")
 
 
 @dataclass(frozen=True)
 class FlowCounts:
-    """Counts of runs and their transitions, read as samples of a metric.
+    """Counts of runs and their transitions, for metrics.
 
     Attributes:
         flows: All flows. A flow for which nothing was counted has samples of 0.
@@ -32,11 +32,11 @@ class FlowCounts:
     amounts: dict[tuple[str, str], float]
 
     def sample(self, name: str) -> list[tuple[Labels, float]]:
-        """Return a sample of a count such as ``moves:resent`` for each flow."""
+        """Return samples of a count such as ``moves:resent``. Each flow has one."""
         return [((flow,), self.amounts.get((name, flow), 0)) for flow in self.flows]
 
     def sample_by_label(self, what: str, *label_values: str) -> list[tuple[Labels, float]]:
-        """Return a sample of a count such as ``runs`` for each flow and label value."""
+        """Return samples of a count such as ``runs``. Each flow and label value has one."""
         return [
             ((flow, label_value), self.amounts.get((f"{what}:{label_value}", flow), 0))
             for flow in self.flows
@@ -54,7 +54,7 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
 
 
 def _yield_sizes(counts: FlowCounts, gathered: MetricsSnapshot) -> Iterator[Metric]:
-    """Yield how many runs there are, by status and by index."""
+    """Yield the number of runs by status and index."""
     yield gauge(
         "perdure_runs",
         "Runs that have not ended, by flow and status.",
@@ -78,7 +78,7 @@ def _yield_sizes(counts: FlowCounts, gathered: MetricsSnapshot) -> Iterator[Metr
 
 
 def _yield_beginnings_and_ends(counts: FlowCounts) -> Iterator[Metric]:
-    """Yield how many runs were submitted, have ended, and were stopped."""
+    """Yield how many runs were submitted, ended or stopped."""
     yield counter(
         "perdure_runs_submitted",
         "Runs that were submitted.",
@@ -107,7 +107,7 @@ def _yield_beginnings_and_ends(counts: FlowCounts) -> Iterator[Metric]:
 
 
 def _yield_recoveries_and_waits(counts: FlowCounts) -> Iterator[Metric]:
-    """Yield how many rounds were taken from their worker, wait, or were parked."""
+    """Yield counts of recoveries, waits and parked rounds."""
     yield counter(
         "perdure_recoveries",
         "Rounds taken from their worker: it went silent, once (freed) or again (delayed), "
@@ -136,7 +136,7 @@ def _yield_recoveries_and_waits(counts: FlowCounts) -> Iterator[Metric]:
 
 
 def _yield_communication(counts: FlowCounts) -> Iterator[Metric]:
-    """Yield counts of signals, child runs, lost messages and unanswered questions."""
+    """Yield counts of signals, children, lost messages, expired questions."""
     yield counter(
         "perdure_signals",
         "Signals that were stored in a run's mailbox.",
@@ -165,7 +165,7 @@ def _yield_communication(counts: FlowCounts) -> Iterator[Metric]:
 
 
 def _counts(gathered: MetricsSnapshot) -> FlowCounts:
-    """Return the counts that the Lua scripts keep of runs and their transitions."""
+    """Return the counts that Lua scripts keep of runs and transitions."""
     counts = {}
     for name, text in gathered.look.queues.items():
         what, _, rest = name.partition(":")

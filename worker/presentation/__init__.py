@@ -1,1 +1,1 @@
-"""Texts for people about runs, shared by the console and the dashboard."""
+"""Texts about runs, shared by console and dashboard."""

@@ -1,4 +1,4 @@
-"""Texts about what a run asks a person."""
+"""Texts about the questions of runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = {
 
 
 def what(waiting: PendingInterrupt) -> str:
-    """Return as text what an interrupted run asks a person.
+    """Return an interrupted run's question as text.
 
     For a command, that is exactly the command with all its arguments, uncut.
     """
@@ -36,7 +36,7 @@ def what(waiting: PendingInterrupt) -> str:
 
 
 def question_lines(waiting: PendingInterrupt) -> list[str]:
-    """Return the question as it was asked, and on a line of its own what it is about, if known."""
+    """Return the question as it was asked. A second line names its subject, if known."""
     about = what(waiting)
     if waiting.command is None:
         about = about.removeprefix(plain(waiting.question)).strip()
@@ -54,16 +54,17 @@ def of_tree(waiting: PendingInterrupt) -> str:
 
 
 def beside(waiting: PendingInterrupt) -> str:
-    """Return as text the data that an interrupted run shows with a question. It may be empty."""
+    """Return the data beside a question as text. It may be empty."""
     if waiting.kind != "question" or waiting.shown_data in (None, {}):
         return ""
     return plain(json.dumps(waiting.shown_data, ensure_ascii=False))
 
 
 def attempt(waiting: PendingInterrupt) -> list[tuple[str, str]]:
-    """Return facts that help a person to find out whether a command in doubt has happened.
+    """Return facts about a command in doubt.
 
-    They are pairs of name and value: the idempotency key, and when and where the command began.
+    They help a person to find out whether it has happened. They are pairs of name and value: the
+    idempotency key, and when and where the command began.
     """
     by = f" by {plain(waiting.worker)}" if waiting.worker else ""
     began = (
@@ -77,7 +78,7 @@ def attempt(waiting: PendingInterrupt) -> list[tuple[str, str]]:
 
 
 def or_else(waiting: PendingInterrupt, now: datetime | None = None) -> str:
-    """Return which answer an interrupt gets at its deadline, and how soon.
+    """Return an interrupt's answer at its deadline, and when.
 
     The text is '' if the interrupt has no deadline.
     """

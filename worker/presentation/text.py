@@ -26,7 +26,7 @@ def figure(value: float) -> str:
 
 
 def memory_text(size: object) -> str:
-    """Return an amount of memory, given in bytes, in MiB or GiB; '' if it is unknown."""
+    """Return an amount of bytes in MiB or GiB. The text is '' if the amount is unknown."""
     if not isinstance(size, int | float) or size <= 0:
         return ""
     mib = size / 2**20
@@ -34,7 +34,7 @@ def memory_text(size: object) -> str:
 
 
 def share(part: float, whole: float) -> float:
-    """Return the share ``part / whole``, from 0 to ``MOST_SHARE``.
+    """Return the share ``part / whole``, at most ``MOST_SHARE``.
 
     It is 0 if the whole is 0 or less.
     """
@@ -47,7 +47,7 @@ def share(part: float, whole: float) -> float:
 
 
 def percent(part: float, whole: float) -> str:
-    """Return which share of the whole a part is, as text: ``82 %``, or ``over 100,000 %``."""
+    """Return a part's share as text: ``82 %``, or ``over 100,000 %``."""
     fraction = share(part, whole)
     return (
         f"over {100 * MOST_SHARE:,.0f} %" if fraction >= MOST_SHARE else f"{100 * fraction:.0f} %"
@@ -55,7 +55,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def progress_of(progress: object) -> str:
-    """Return the progress that a round reports as text, such as ``3 of 5``.
+    """Return a reported progress as text: ``3 of 5``.
 
     It is '' if the round names no total.
     """
@@ -68,9 +68,9 @@ def progress_of(progress: object) -> str:
 
 
 def plain(text: str, limit: int | None = None) -> str:
-    """Return ``text`` on one line without control characters, cut to ``limit``.
+    """Return ``text`` on one line, without control characters.
 
-    A goal, for example, must not move the terminal's cursor.
+    It is cut to ``limit``. A goal, for example, must not move the terminal's cursor.
     """
     flat = " ".join(text.split())
     if not flat.isprintable():
@@ -79,7 +79,7 @@ def plain(text: str, limit: int | None = None) -> str:
 
 
 def lines(text: str) -> str:
-    """Return ``text`` with its line breaks, but without other control characters."""
+    """Return ``text`` with line breaks, but no control characters."""
     return "\n".join(
         "".join(letter if letter.isprintable() else "�" for letter in line.expandtabs())
         for line in text.splitlines()
@@ -97,28 +97,28 @@ def value_text(value: Any) -> str:
 
 
 def since(moment: datetime | str, now: datetime | None = None) -> float:
-    """Return how many seconds have passed since a moment, never a negative number."""
+    """Return the seconds since a moment, never below 0."""
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment)
     return max(0.0, ((now or datetime.now(UTC)) - moment).total_seconds())
 
 
 def clock(moment: datetime) -> str:
-    """Return a moment's local time of day as text, such as ``12:03:59``."""
+    """Return a moment's local time: ``12:03:59``."""
     return moment.astimezone().strftime("%H:%M:%S")
 
 
 def waits_for_provider(since: float | None, until: float | None) -> str:
-    """Return a text for a round that waits until its model provider is available again.
+    """Return a text for a wait for the provider.
 
-    For example ``waits for the provider since 12:03, next try 12:09``, in local time. The arguments
-    are in ms.
+    The round waits until its model provider is available again. For example ``waits for the
+    provider since 12:03, next try 12:09``, in local time. The arguments are in ms.
     """
     return _waits_for("the provider", since, until)
 
 
 def waits_for_code(since: float | None, until: float | None) -> str:
-    """Return the same for a run that waits for a worker whose code fits it."""
+    """Return a text for a wait for fitting code. The run waits for a worker that has it."""
     return _waits_for("a worker whose code fits", since, until)
 
 
@@ -137,7 +137,7 @@ def _waits_for(what: str, since: float | None, until: float | None) -> str:
 
 
 def parked_text(details: Mapping[str, Any]) -> str:
-    """Return for what and until when a parked run waits, as text.
+    """Return a parked run's wait as text.
 
     For example ``for paid or withdrawn until 2026-11-24 12:00:00+01:00``, with two signals.
     """
@@ -164,7 +164,7 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-#: Characters that count as printable and show nothing: those that Unicode lets programs ignore
+#: Characters that count as printable and show nothing: the ones that Unicode lets programs ignore
 #: (Default_Ignorable_Code_Point), and blanks that are no spaces to Unicode. Bytes can hide in them.
 HIDDEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
@@ -174,7 +174,7 @@ HIDDEN = re.compile(
 
 
 def exact(value: Any) -> str:
-    """Return a value as JSON on one line, with characters that show nothing as their escapes."""
+    """Return a value as JSON on one line. Invisible characters are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     if text.isprintable() and HIDDEN.search(text) is None:
         return text

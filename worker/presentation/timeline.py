@@ -39,10 +39,10 @@ class Row:
 
     Attributes:
         step, node, attempt: Of the round it is about.
-        text: What happened, on one line.
-        thought: What a controller thought when it decided that.
+        text: The event, on one line.
+        thought: The controller's thought behind the decision.
         took: Duration in seconds. None if it has no duration.
-        tone: How it is coloured: round, good, bad, or wait.
+        tone: How it is coloured: round, good, bad, wait or note.
         is_round: Whether it is a committed round. False for anything that happened in between.
     """
 
@@ -57,12 +57,12 @@ class Row:
 
     @property
     def said(self) -> str:
-        """The text of a row in a run's timeline, after the controller's thought if there is one."""
+        """The row's text, after the controller's thought if any."""
         return f"{self.thought} · {self.text}" if self.thought else self.text
 
 
 def row_of(event: Event) -> Row:
-    """Return the row of a run's timeline that shows an event to people."""
+    """Return the row that shows an event to people."""
     if event.type == "committed":
         took = event.data.get("took")
         seconds = int(took) / 1000 if took else None
@@ -81,16 +81,16 @@ def row_of(event: Event) -> Row:
 
 
 def _fallback_text(data: Mapping[str, Any]) -> str:
-    """Return which models failed before another one answered in a round; '' if none did."""
+    """Return the models that failed before another one answered. The text is '' if none failed."""
     failed = data.get("fallback")
     return f" · went on with another model: {plain(str(failed))}" if failed else ""
 
 
 def round_text(data: Mapping[str, Any]) -> str:
-    """Return on one line what a committed round did.
+    """Return a committed round's result on one line.
 
-    That is the command that a controller decided on, or the observation of its execution. Of a
-    workflow it is the names of its steps; of a single one also its arguments and its result.
+    That is the command that a controller decided on, or the observation of its execution. For a
+    workflow it is the names of its steps, and for a single step also its arguments and its result.
     """
     if isinstance(steps := data.get("did"), list):
         one = len(steps) == 1 and "command" in data
@@ -111,7 +111,7 @@ def round_text(data: Mapping[str, Any]) -> str:
 
 
 def command_text(data: Mapping[str, Any]) -> str:
-    """Return a command with its arguments as text, such as ``add amount=3 to=sum``.
+    """Return a command as text: ``add amount=3 to=sum``.
 
     If there is only one argument, its name is left out.
     """
@@ -125,15 +125,15 @@ def command_text(data: Mapping[str, Any]) -> str:
 
 
 def calls_text(counts: Mapping[str, Any]) -> str:
-    """Return how many calls of each command a reply had that are carried out at once, as text."""
+    """Return a reply's parallel calls by command, as text."""
     parts = [f"{many} {name}" if many != 1 else name for name, many in counts.items()]
     return f"calls at once: {', '.join(parts)}"
 
 
 def value_short(value: Any) -> str:
-    """Return a value from an event as text for people, with objects as ``name value`` pairs.
+    """Return an event's value as text for people.
 
-    The event may hold only the beginning of the value.
+    Objects are ``name value`` pairs. The event may hold only the beginning of the value.
     """
     parsed = _read(value)
     if isinstance(parsed, dict):
@@ -219,21 +219,21 @@ def _between(event: Event) -> tuple[str, str]:
 
 
 def _describe_wait(data: Mapping[str, Any]) -> str:
-    """Return what a round waits for, since when, until when, and why."""
+    """Return a round's wait, its times and its reason."""
     since, until = (int(float(data.get(name, 0))) for name in ("since", "until"))
     waits = waits_for_code if data.get("for") == "code" else waits_for_provider
     return f"{waits(since, until)}: {_cause({'error': data.get('reason', '')})}"
 
 
 def _describe_waking(by: str) -> str:
-    """Return what woke a parked run: its time, a signal, or the end of child runs."""
+    """Return the cause that woke a parked run: its time, a signal, or the end of child runs."""
     if by.startswith("children "):
         return "enough of its child runs have ended"
     return f"woken by {'its time' if by == 'time' else f'signal {by}'}"
 
 
 def _describe_resumption(data: Mapping[str, Any]) -> str:
-    """Return who resumed a run, and with which answer and budgets."""
+    """Return who resumed a run, with answer and budgets."""
     parts = [] if data.get("answer") is None else [value_short(data["answer"])]
     parts += [
         f"{amount(name, more)} more {name}" for name, more in (data.get("added") or {}).items()
@@ -243,7 +243,10 @@ def _describe_resumption(data: Mapping[str, Any]) -> str:
 
 
 def _describe_stop(data: Mapping[str, Any]) -> str:
-    """Return who stopped a run, why, and which round is in doubt, as the end of a sentence."""
+    """Return a stop's details, as a sentence's end.
+
+    They are: who stopped the run, why, and the round in doubt.
+    """
     return "".join(
         f", {name} {data[key]}"
         for name, key in (("by", "by"), ("because", "reason"), ("in doubt", "in_doubt"))
@@ -252,9 +255,9 @@ def _describe_stop(data: Mapping[str, Any]) -> str:
 
 
 def waited_for(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return which signals and time an event says that its run waits for.
+    """Return the signals and time of a run's wait.
 
-    The result has the form that ``parked_text`` reads.
+    They are read from its event. The result has the form that ``parked_text`` reads.
     """
     until = str(data.get("until", ""))
     names = [line.partition(" ")[0] for line in str(data.get("for", "")).splitlines()]
@@ -267,15 +270,16 @@ def waited_for(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_whom(name: Any) -> str:
-    """Return the end of a sentence that names the person who answered or sent a signal.
+    """Return a sentence's end with the person's name.
 
-    It is '' if the person is unknown. If a deadline passed instead, it says that.
+    The person answered or sent a signal. The text is '' if the person is unknown. If a deadline
+    passed instead, it says that.
     """
     return "" if not name else " (its deadline passed)" if name == "deadline" else f" by {name}"
 
 
 def _asked(data: Mapping[str, Any]) -> str:
-    """Return as text what an interrupt asks a person, read from the interrupt's event.
+    """Return an interrupt's question, read from its event.
 
     If the question is about a command, the text names the command.
     """
@@ -295,20 +299,20 @@ def _asked(data: Mapping[str, Any]) -> str:
 
 
 def _added(lines: str) -> str:
-    """Return as text what an event says was added to budgets (lines NAME MILLIONTHS)."""
+    """Return an event's budget additions as text. ``lines`` has one NAME MILLIONTHS each."""
     pairs = (line.partition(" ") for line in lines.splitlines())
     return ", ".join(f"{amount(name, from_millionths(number))} {name}" for name, _, number in pairs)
 
 
 def _cause(data: Mapping[str, Any]) -> str:
-    """Return an event's error text without run, step and node, which the row shows already."""
+    """Return an event's error without run, step and node. The row shows these already."""
     return re.sub(r"^run \S+, step \d+, node \S+: ", "", str(data.get("error", "")))
 
 
 def _read(text: Any) -> Any:
-    """Return the JSON value of a text in an event; return any other value unchanged.
+    """Return the JSON value of an event's text.
 
-    If the JSON was cut off, return its intact part.
+    If the JSON was cut off, return its intact part. Any other value is returned unchanged.
     """
     if not isinstance(text, str) or not text.startswith(("{", "[")):
         return text

@@ -1,4 +1,4 @@
-"""Texts about what a run or a round has used, and may use."""
+"""Texts about usage and budgets of runs and rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOW, EXHAUSTED = 0.8, 1.0
 
 
 def money(dollars: float) -> str:
-    """Return an amount of US dollars as text, like ``$1.20``.
+    """Return US dollars as text, like ``$1.20``.
 
     Amounts below ten cents have more digits, because a request may cost next to nothing.
     """
@@ -31,7 +31,7 @@ def money(dollars: float) -> str:
 
 
 def amount(name: str, value: float) -> str:
-    """Return an amount of a budget as text, in the unit of the budget ``name``."""
+    """Return a budget's amount as text, in its unit."""
     if name == "money":
         return money(value)
     if abs(value) >= EXACT:
@@ -44,7 +44,7 @@ def amount(name: str, value: float) -> str:
 
 
 def used(spent: Mapping[str, Any]) -> str:
-    """Return the tokens and money that a run or round used, like ``12,345 tokens · $0.12``.
+    """Return used tokens and money: ``12,345 tokens · $0.12``.
 
     Returns:
         The text. It is '' if nothing was used or the amounts are not numbers.
@@ -53,9 +53,9 @@ def used(spent: Mapping[str, Any]) -> str:
 
 
 def used_and_cached(spent: Mapping[str, Any]) -> str:
-    """Return what was used, like ``12,345 tokens · 9,800 of them cached · $0.12``.
+    """Return the usage with cached tokens: ``12,345 tokens · 9,800 of them cached · $0.12``.
 
-    Cached tokens are those that a provider read from its cache, for less money.
+    A provider read the cached tokens from its cache, for less money.
     """
     parts = _tokens_and_money(spent)
     cached = spent.get("cached_tokens")
@@ -103,7 +103,7 @@ def used_in_all(spent: Mapping[str, Any]) -> str:
 
 
 def used_below(run: Run) -> str:
-    """Return what the runs below a run have used, like ``3 runs, 900 tokens``. '' for none."""
+    """Return the usage of runs below: ``3 runs, 900 tokens``. The text is '' for none."""
     below = run.details.get("spent_below", {})
     runs = below.get("runs", 0)
     parts = [f"{figure(runs)} {'run' if runs == 1 else 'runs'}"] if runs else []
@@ -111,22 +111,22 @@ def used_below(run: Run) -> str:
 
 
 def used_in_tree(run: Run) -> str:
-    """Return the tokens and money that a run and the runs below it have used."""
+    """Return the tokens and money of a run's tree."""
     return used(sum_of([run.details.get("spent", {}), run.details.get("spent_below", {})]))
 
 
 def budget(name: str, limit: float, spent: float) -> str:
-    """Return how much of a budget is spent, like ``tokens 8,200 of 10,000 (82 %)``."""
+    """Return a budget's spent part: ``tokens 8,200 of 10,000 (82 %)``."""
     return f"{name} {amount(name, spent)} of {amount(name, limit)} ({percent(spent, limit)})"
 
 
 def budgets(run: Run) -> list[str]:
-    """Return for each budget of a run a text that says how much of it is spent."""
+    """Return a text on each budget's spent part."""
     return [budget(name, limit, have) for name, limit, have in accounts(run)]
 
 
 def totals(run: Run) -> list[tuple[str, float]]:
-    """Return short texts of the amounts that a run has used or that a budget limits.
+    """Return short texts about a run's amounts and limits.
 
     Each text comes with the share of the limit that is spent, which is 0 without a limit.
     """
@@ -144,9 +144,9 @@ def totals(run: Run) -> list[tuple[str, float]]:
 
 
 def accounts(run: Run) -> list[tuple[str, float, float]]:
-    """Return the name, the limit and the spent amount of each budget of a run.
+    """Return each budget's name, limit and spent amount.
 
-    What the runs below it spent counts too.
+    Amounts of the runs below count too.
     """
     spent = sum_of([run.details.get("spent", {}), run.details.get("spent_below", {})]) | {
         "cycles": run.details.get("cycles", 0) + run.details.get("earlier_cycles", 0),
@@ -160,7 +160,7 @@ def accounts(run: Run) -> list[tuple[str, float, float]]:
 
 
 def _seconds(run: Run) -> float:
-    """Return for how many seconds a run has been going, without its waits for people."""
+    """Return a run's active seconds, without waits for people."""
     begun = run.details.get("started_at")
     if begun is None:
         return 0.0
@@ -174,7 +174,7 @@ def _seconds(run: Run) -> float:
 
 
 def facts(data: Mapping[str, Any]) -> list[str]:
-    """Return the model, tokens and money of a committed round as texts, from its event."""
+    """Return a committed round's model, tokens and money. They are texts, read from its event."""
     used_text = used_and_cached(data)
     return [
         *([str(data["model"])] if data.get("model") else []),

@@ -12,7 +12,7 @@ from perdure.worker.testing.story import Question, short
 
 
 class Unset:
-    """Marker for an omitted value, because None is a valid answer."""
+    """Marker of an omitted value. None is a valid answer."""
 
 
 UNSET: Final = Unset()
@@ -20,7 +20,7 @@ UNSET: Final = Unset()
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer to one interrupt. ``given`` is False if the deadline shall answer."""
+    """Answer to one interrupt. If ``given`` is False, the deadline answers."""
 
     value: Any = None
     given: bool = True
@@ -29,18 +29,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answers:
-    """One answer for all interrupts, or a function of the ``Question``."""
+    """One answer for all interrupts, or a function of ``Question``."""
 
     source: Any | Callable[[Question], Any] | Unset = UNSET
 
     def to(self, fields: Mapping[str, str]) -> Answer:
-        """Return the answer that a crash-lab test gives to the open interrupt of its run.
+        """Return the test's answer to the run's open interrupt.
 
         Without an answer of the test, a pause is only resumed, and a question waits for its
         deadline.
 
         Raises:
-            LabError: A node asks, and there is no answer for it.
+            LabError: A node asks, and the test has no answer for it.
         """
         question = Question(
             fields["i_node"],
@@ -50,7 +50,7 @@ class Answers:
         )
         if not isinstance(self.source, Unset):
             value = self.source(question) if callable(self.source) else self.source
-            # A pause after a node asks nothing: the run is only resumed.
+            # A pause after a node asks nothing, so the run is only resumed.
             if fields["i_kind"] == "after":
                 return Answer()
             return Answer(value, told=f"a person answers {short(value)}")

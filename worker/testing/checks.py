@@ -1,4 +1,4 @@
-"""Rules that every story must satisfy, whatever the flow, and the advice if one does not."""
+"""General rules for stories, and advice on violations."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Check = Callable[[Story], Any]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What is wrong with a story, as a sentence.
+    """A violated rule, as a sentence.
 
-    ``ours`` says that no flow can cause it, only Perdure itself.
+    ``ours`` means that only Perdure itself can cause it, no flow.
     """
 
     text: str
@@ -29,7 +29,7 @@ class Violation:
 def faults_of(
     story: Story, undisturbed: Story, same_answer: bool, heeds_stop: bool
 ) -> Iterator[Violation]:
-    """Yield a violation for each general rule that a run in the crash lab broke.
+    """Yield a violation for each broken general rule.
 
     For example, each step must be committed once, and the run must end as it does without a fault.
     """
@@ -63,7 +63,7 @@ def faults_of(
                 f"the event {after.type} followed although the run was stopped", ours=True
             )
     usual = attempts_of(undisturbed)
-    # After a lost worker, an attempt may only ask what has happened.
+    # After a lost worker, an attempt may only ask a person whether the effect happened.
     asked = Counter(event.step for event in story.events if event.type == "interrupted")
     asked.subtract(event.step for event in undisturbed.events if event.type == "interrupted")
     for step, attempts in attempts_of(story).items():
@@ -102,7 +102,7 @@ def faults_of(
 
 
 def attempts_of(story: Story) -> dict[int, int]:
-    """Return how many attempts each step of a run took, by its recorded commands and events."""
+    """Count each step's attempts in its calls and events."""
     attempts: dict[int, int] = {}
     for step, attempt in [
         *((c.step, c.attempt) for c in story.calls),
@@ -113,9 +113,10 @@ def attempts_of(story: Story) -> dict[int, int]:
 
 
 def fault_of_check(story: Story, check: Check | None) -> Violation | None:
-    """Return what the test's own check found wrong with a run in the crash lab, or None.
+    """Return the violation found by the test's own check.
 
-    The check fails if it raises, or returns False or a text.
+    The check fails if it raises, or returns False or a non-empty text. Otherwise the result is
+    None.
     """
     if check is None:
         return None
@@ -144,9 +145,9 @@ def _place(check: Check) -> str:
 
 
 def advice(story: Story, wrong: Violation) -> str:
-    """Return advice on how to mend a flow whose run went wrong in the crash lab.
+    """Return advice on mending a flow after a violation.
 
-    If no flow can cause the violation, the advice is to report a bug in Perdure.
+    If only Perdure can cause the violation, the advice is to report a bug in Perdure.
     """
     if wrong.ours:
         return (

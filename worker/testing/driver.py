@@ -1,4 +1,4 @@
-"""Progress of a run in a story, with real workers, clients and sweeps in one thread."""
+"""Driver of a story: real workers, clients and sweeps in one thread."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Driver(ABC):
 
     Args:
         make: Creates a fresh flow object for a round.
-        story: Records what happens.
+        story: Receives calls, events and trace.
         whole: The fault that lasts through the whole run, or None.
         patience: Rounds and waits after which a run that has not ended is aborted.
     """
@@ -99,14 +99,14 @@ class Driver(ABC):
 
     @abstractmethod
     def passed(self, place: Place, label: str = "") -> None:
-        """Record that the run has reached a boundary, where the crash lab can inject a fault."""
+        """Record that the run has reached a boundary. The crash lab can inject a fault there."""
 
     @abstractmethod
     def _watched(self) -> Flow:
-        """Return a fresh flow object that reports to the crash lab what a round does."""
+        """Return a fresh flow that reports its rounds."""
 
     def _play_out(self) -> None:
-        """Submit the run of a crash-lab story, play it to its end, and record its events.
+        """Submit the run, play it out, and record its events.
 
         Afterwards, remove the run from the server.
         """
@@ -119,7 +119,7 @@ class Driver(ABC):
                 self._submission.goal,
                 self._submission.inputs,
                 run_id=self._submission.run_id,
-                # Idempotency keys depend on it, and are those of all stories.
+                # Idempotency keys depend on the nonce, and must be equal in all stories.
                 nonce=sha256(self._submission.run_id.encode()).hexdigest()[:32],
                 **self._submission.options,
             )
@@ -135,7 +135,7 @@ class Driver(ABC):
             self._memory.restore()
 
     def _go_on(self, enough: Callable[[], bool]) -> None:
-        """Move the crash lab's run until ``enough`` returns True or the run has ended.
+        """Move the run to its end, or until ``enough()``.
 
         Deliver its messages, answer its interrupts, resume it and sweep, as its phase requires.
         """
@@ -167,10 +167,10 @@ class Driver(ABC):
                     self._wait(phase)
 
     def _deliver(self, text: str) -> str:
-        """Deliver a round's message to the crash lab's current worker, which plays the round.
+        """Deliver a round's message to the current worker.
 
         Returns:
-            The reply that its round ended with, or ``gone`` if the worker died.
+            The reply that ended the round, or ``gone`` if the worker died.
         """
         (run_id, epoch, step), *_ = json.loads(base64.b64decode(json.loads(text)["body"]))
         if run_id != self._submission.run_id:
@@ -198,7 +198,7 @@ class Driver(ABC):
             self._round = outer
 
     def _play_child(self, run_id: str, epoch: int, step: int) -> str:
-        """Play a round of a child run, without faults, and return the reply that it ended with."""
+        """Play a child run's round without faults. Return the reply that ended it."""
         self._pass_parked()
         flows = {**registry.registered(), self._submission.name: self._make}
         pulse = LabHeartbeat(self._store, self._engine.settings.heartbeat_seconds)
@@ -238,7 +238,7 @@ class Driver(ABC):
             self._wait("interrupted")
 
     def _answer_run(self, run_id: str, fields: Mapping[str, str]) -> bool:
-        """Answer what a run asks. Return False if its deadline shall answer."""
+        """Answer the run's interrupt. Return False if its deadline shall answer."""
         try:
             answer = self._submission.answers.to(fields)
         except LabError as error:
@@ -249,7 +249,7 @@ class Driver(ABC):
         return answer.given
 
     def _bring_signal(self, fields: Mapping[str, str]) -> None:
-        """Send the crash lab's parked run a signal that it waits for, or let time pass for it."""
+        """Send the parked run an awaited signal, or let time pass."""
         self._pass_parked()
         if self._fields()["phase"] != "parked":
             return  # stopped meanwhile by the fault
@@ -261,16 +261,16 @@ class Driver(ABC):
         self._wait("parked")
 
     def ending(self) -> None:
-        """Send the next words that a test has for the crash lab's run, in the moment of its end.
+        """Send the test's next message as the run ends.
 
-        No moment is harder: the round that ends the run has not heard them.
+        This moment is the hardest: the round that ends the run has not read the message.
         """
         for name in HEARD:
             if self._send(name):
                 return
 
     def _pass_parked(self) -> None:
-        """Record, once for each wait, that the crash lab's run is parked."""
+        """Record once per wait that the run is parked."""
         step, attempt, _ = self._at()
         if self._fields()["phase"] == "parked" and self._parked_at != (step, attempt):
             self._parked_at = step, attempt
@@ -294,7 +294,7 @@ class Driver(ABC):
         return True
 
     def _wait(self, phase: str) -> None:
-        """Advance the crash lab's clock to the time at which the run is due, and sweep.
+        """Advance the clock to the run's due time, and sweep.
 
         While the run is leased, advance by half a lease at most.
         """
@@ -316,7 +316,7 @@ class Driver(ABC):
 
     @contextmanager
     def _elsewhere(self) -> Iterator[None]:
-        """Simulate, inside the block, a second worker process while the first stands still."""
+        """Simulate a second worker process inside the block. The first stands still."""
         here, mine, memory = self._worker, self._round, self._memory.capture()
         self._another_worker()
         self._round = None
@@ -329,7 +329,7 @@ class Driver(ABC):
     def _another_worker(self) -> None:
         """Simulate that a fresh worker process continues the run.
 
-        What the flow kept in the memory of the previous process is lost, and the trace says so.
+        Data that the flow kept in the memory of the previous process is lost. The trace says so.
         """
         for lost in self._memory.changes():
             self._story.trace.tell(f"another process plays on; it does not have {lost}")
@@ -358,6 +358,6 @@ class Driver(ABC):
         return fields
 
     def _at(self) -> tuple[int, int, str]:
-        """Return the run's step, how often that step was attempted, and the current node."""
+        """Return the run's step, its attempts and the node."""
         fields = self._fields()
         return int(fields["step"]), int(fields["attempt"]), fields["current_node"]

@@ -1,4 +1,4 @@
-"""Errors with which a lab ends."""
+"""Errors that end a lab."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CrashFound(AssertionError):
     """A story went wrong. The message shows the shortest failed story line by line.
 
     Attributes:
-        story: That story.
+        story: The shortest failed story.
         others: Names of the other stories that went wrong.
     """
 
@@ -31,7 +31,7 @@ class LabError(PerdureError):
 
 
 class NotDeterministic(LabError):
-    """A repeated run went another way without a fault, so faults have no known boundary."""
+    """A repeated run took another path without a fault. Faults therefore have no known boundary."""
 
     code = "not-deterministic"
 
@@ -50,7 +50,10 @@ class ProcessGone(ProcessEnd):
 
 
 class Abandoned(ProcessEnd):
-    """The lab aborts this story because of ``error``, from anywhere inside it."""
+    """The lab aborts this story because of ``error``.
+
+    It may be raised anywhere inside the story.
+    """
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))

@@ -33,7 +33,7 @@ MORE = 50
 
 
 class Experiment:
-    """One flow, one goal, and all stories of it."""
+    """All stories of one flow and one goal."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Experiment:
         self._has_signals = bool(signals.names)
 
     def play(self, only: str | None, limit: int | None) -> Report:
-        """Run a flow in the crash lab without a fault, then once with each chosen fault.
+        """Run the flow undisturbed, then once per chosen fault.
 
         Return a report, or raise CrashFound if a run went wrong; see ``Lab``.
         """
@@ -97,7 +97,7 @@ class Experiment:
         )
 
     def _undisturbed(self) -> tuple[Story, tuple[Boundary, ...]]:
-        """Run the flow twice without a fault, and raise an error unless both runs are equal.
+        """Run the flow twice without a fault. Raise an error unless both runs are equal.
 
         Returns:
             The first story and its boundaries.
@@ -146,9 +146,9 @@ class Experiment:
         undisturbed: Story,
         boundaries: list[Boundary] | None = None,
     ) -> Violation | None:
-        """Play one run with at most one injected fault, and return what went wrong, or None.
+        """Play one run with at most one injected fault.
 
-        The run gets an outside world of its own, such as a new fake bank.
+        Return the violation, or None. The run gets a new outside world, such as a fake bank.
         """
         __tracebackhide__ = True
         with ExitStack() as stack:
@@ -156,7 +156,7 @@ class Experiment:
             story.world = (
                 stack.enter_context(world) if isinstance(world, AbstractContextManager) else world
             )
-            # Each story opens its own, since a lifespan may use the story's world.
+            # Each story opens its own lifespans, since a lifespan may use the story's world.
             stack.callback(close_lifespans)
             make = maker(self._flow, story.world)
             engine, flow = self._ground.engine, make()
@@ -181,7 +181,7 @@ class Experiment:
                 boundaries += player.boundaries
             if fault is None and story.status is not self._ends:
                 return None
-            # The user's check comes first, because it says more about what matters to the user.
+            # The user's check comes first, because it says more about the user's purpose.
             return fault_of_check(story, self._check) or next(
                 faults_of(story, undisturbed, self._same_answer, self._heeds_stop), None
             )
@@ -212,7 +212,7 @@ def _differs(flow: str, how: str, otherwise: str = "") -> None:
 
 @contextmanager
 def _quiet(wanted: bool) -> Iterator[None]:
-    """Silence Perdure's log inside the block, because injected faults would fill it.
+    """Silence Perdure's log inside the block. Injected faults would fill it.
 
     If ``wanted`` is False, the log stays as it is.
     """

@@ -45,9 +45,9 @@ class FakeMessage:
 
     Attributes:
         role: ``system``, ``user``, ``assistant`` or ``tool``.
-        text: what it says. Of ``tool`` it is the result of a command.
+        text: its content. Of ``tool`` it is the result of a command.
         calls: of ``assistant``: the commands that it called.
-        command: of ``tool``: the command of which it is the result.
+        command: of ``tool``: the command with this result.
         files: of ``user``: the files that it shows.
     """
 
@@ -60,7 +60,7 @@ class FakeMessage:
 
 @dataclass(frozen=True, slots=True)
 class FakeRequest:
-    """A request to a fake model, as it was recorded.
+    """A recorded request to a fake model.
 
     Attributes:
         messages: the whole conversation.
@@ -84,11 +84,11 @@ class FakeReply:
     """A reply of a fake model, in full. A ``Command``, ``Finish`` or text is the short form.
 
     Attributes:
-        text: what the model says. It comes in word by word, as those see who watch the run.
+        text: the model's text. Watchers of the run receive it word by word.
         calls: the commands that it calls. ``Finish`` is a call of ``finish``.
         thinking: its reasoning.
         delay: seconds until the reply is complete.
-        tokens: how many tokens of input and output it reports.
+        tokens: the numbers of input and output tokens that it reports.
         ended: why it ended: ``stop``, ``length``, ``content_filter``.
         refusal: why the model refuses to continue; empty if it does not.
     """
@@ -102,7 +102,7 @@ class FakeReply:
     refusal: str = ""
 
 
-#: What a script holds, and what a function returns. A list is several calls in one reply. An
+#: An item of a script, or the result of a function. A list is several calls in one reply. An
 #: exception is raised: the request fails with it.
 Says = FakeReply | Command | Finish | str | Exception | Sequence[Command | Finish]
 #: Returns the reply to a request, from its messages and the commands that it offers.
@@ -110,16 +110,15 @@ Replies = Callable[[Sequence[FakeMessage], Sequence[Mapping[str, Any]]], Says]
 
 
 class FakeModel:
-    """A model for tests of flows with the controller ``model``. It needs no provider and no server.
+    """A test model for flows with the controller ``model``. It needs no provider and no server.
 
     Inside ``with FakeModel(...) as model:`` it stands in for every model of this process. With a
     ``name`` in a flow module, flows in any process use it as their ``model``: ``fake:NAME``. The
     worker's setting ``model`` may name it, too.
 
-    A script holds the replies in order. Which of them is next follows from the history of the run
-    alone. So a round that is played again gets the same reply, in any process. An exception in a
-    script stands before a reply: the first attempt of the round gets it, the next attempt what
-    follows.
+    A script holds the replies in order. The history of the run alone decides which reply is next,
+    so a repeated round gets the same reply in any process. An exception in a script stands before a
+    reply: the first attempt of the round gets the exception, the next attempt the next item.
 
     Args:
         replies: a script, or a function that returns the reply to a request.
@@ -159,7 +158,7 @@ class FakeModel:
 
         Raises:
             FatalError: the script has no further reply.
-            Exception: the one of the script, or of the function.
+            Exception: the exception of the script or the function.
         """
         self.requests.append(request)
         if callable(self._replies):
@@ -184,7 +183,7 @@ class FakeModel:
 
 
 class _OpenModel:
-    """A fake model, opened for the request of one round."""
+    """A fake model, opened for one round."""
 
     provider = "fake"
     has_tools = True
@@ -205,7 +204,7 @@ class _OpenModel:
         settings: RequestSettings,
         on_piece: Callable[[Piece], None],
     ) -> Reply:
-        """Return the reply of the script or the function; see ``chat.Model``."""
+        """Return the script's or function's reply; see ``chat.Model``."""
         context = self._context
         request = FakeRequest(
             [_message(each, self._names) for each in messages],
@@ -261,7 +260,7 @@ class _OpenModel:
 
 
 def _groups(script: Sequence[Says]) -> Iterator[list[Says]]:
-    """Yield each reply of a script, behind the exceptions that come before it."""
+    """Yield each reply of a script, behind its exceptions."""
     group: list[Says] = []
     for said in script:
         group.append(said)
@@ -273,7 +272,7 @@ def _groups(script: Sequence[Says]) -> Iterator[list[Says]]:
 
 
 def _replies_so_far(context: RoundContext) -> int:
-    """Return how many replies of a controller the history of a run holds."""
+    """Count the controller's replies in a run's history."""
     decided = (turn for turn in context.history if turn.said is None)
     return sum(turn.command is None or turn.command.part == 0 for turn in decided)
 
@@ -282,7 +281,7 @@ def _whole(said: Any) -> FakeReply:
     """Return a reply in full.
 
     Raises:
-        FatalError: it is none.
+        FatalError: the value is no reply.
     """
     if isinstance(said, FakeReply):
         return said
@@ -305,7 +304,7 @@ def _call(said: Command | Finish, place: int, context: RoundContext) -> ToolCall
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text, each with the space before it."""
+    """Return a text's words with their leading spaces."""
     words = text.split(" ")
     return [word if place == 0 else f" {word}" for place, word in enumerate(words)] if text else []
 

@@ -1,4 +1,4 @@
-"""The boundaries of a run, and the faults that are injected there.
+"""The boundaries of a run, and the injected faults.
 
 ``point`` marks a boundary inside a command that has more than one effect on the outside world.
 """
@@ -59,12 +59,12 @@ WHOLE: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """A moment of a run between two of its parts.
+    """A moment between two parts of a run.
 
     Attributes:
         step, attempt, node: Of the round.
         place: The kind of moment.
-        label: The point's name, or what ran.
+        label: The name of the point, or of the part that ran.
     """
 
     step: int
@@ -78,7 +78,7 @@ class Boundary:
 
     @property
     def round(self) -> str:
-        """The round as a text, such as ``step 3, attempt 2``."""
+        """The round as text: ``step 3`` or ``step 3, attempt 2``."""
         return (
             f"step {self.step}" if self.attempt < 2 else f"step {self.step}, attempt {self.attempt}"
         )
@@ -86,7 +86,7 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens at one boundary.
+    """An event injected at one boundary.
 
     ``index`` is the boundary's position among those of the undisturbed run. None means that the
     fault lasts through the whole run.
@@ -103,7 +103,7 @@ class Fault:
 
 
 def faults_at(boundaries: Sequence[Boundary], has_signals: bool = False) -> Iterator[Fault]:
-    """Yield every fault that the crash lab can inject into a run with these boundaries.
+    """Yield every fault for a run with these boundaries.
 
     The most common faults come first.
 
@@ -127,10 +127,10 @@ watching: ContextVar[Callable[[str], None] | None] = ContextVar("perdure_lab", d
 
 
 def point(name: str) -> None:
-    """Mark a moment inside a command at which the crash lab can inject a fault.
+    """Mark a boundary inside a command.
 
-    Outside of a lab it does nothing. Call it from the fake outside world, after each effect:
-    ``point("charged")``.
+    The crash lab can inject a fault there. Outside of a lab the call does nothing. Call it from the
+    fake outside world, after each effect: ``point("charged")``.
     """
     notify = watching.get()
     if notify is not None:

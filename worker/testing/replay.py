@@ -1,4 +1,4 @@
-"""Replay of a workflow: whether the code of this process fits what a run has done so far."""
+"""Replay of a workflow: whether the code of this process fits the past of a run."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from perdure.worker.errors import ArtifactNotFound, InvalidInput, UnknownFlow
 
 
 def check_replay(client: ClientApi, run_id: str, *, deps: Any = None) -> int:
-    """Run the function of a workflow as the next round of a run would, and carry nothing out.
+    """Check whether a workflow's code fits a run's journal.
 
-    Its code is that of this process. What the run has done comes from its journal. So a test tells
-    before a deployment whether a change fits the runs that are live, or have ended.
+    The function runs as in the run's next round, with the code of this process. Nothing is carried
+    out: earlier results come from the journal. So a test shows before a deployment whether a change
+    fits runs that are live or have ended.
 
     Args:
         client: Of the run's server.
         run_id: Of the run. It does not change.
-        deps: What ``steps.deps`` is. No lifespan is opened.
+        deps: The value of ``steps.deps``. No lifespan is opened.
 
     Returns:
         The number of entries of the run's journal.
 
     Raises:
-        Diverged: The function does not do what the journal says.
+        Diverged: The function does not follow the journal.
         FatalError: The function raised an error, as it did in a run that ended with one.
         InvalidInput: The run is not of a workflow, or the workflow does not accept its inputs.
         UnknownFlow: This process does not know the run's flow.

@@ -1,4 +1,4 @@
-"""Report: what a lab did if all went well, and the error text if not."""
+"""Report: a lab's result if all went well, else its error text."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NAMED = 8
 
 @dataclass(frozen=True)
 class Report:
-    """Result of a lab without findings. ``str`` of it is a few lines for people.
+    """Result of a lab without findings. ``str(report)`` is a few lines for people.
 
     Attributes:
-        flow, goal: What was run.
+        flow, goal: Of the runs.
         undisturbed: The story without a fault.
         boundaries: Boundaries of the undisturbed run, at which the faults struck.
         faults: The injected faults, one per story.
@@ -39,7 +39,7 @@ class Report:
 
     @property
     def stories(self) -> int:
-        """The number of runs into which the crash lab injected a fault."""
+        """The number of runs with an injected fault."""
         return len(self.faults)
 
     def __str__(self) -> str:
@@ -57,10 +57,10 @@ class Report:
 
 
 def found(flow: str, wrong: Sequence[tuple[Story, Violation]], stories: int) -> CrashFound:
-    """Return the crash lab's error, which shows the shortest of the runs that went wrong.
+    """Return the lab's error with the shortest failed run.
 
     Args:
-        wrong: The failed stories, each with what was wrong.
+        wrong: The failed stories, each with its violation.
         stories: Number of stories that ran.
     """
     story, fault = min(wrong, key=lambda each: len(each[0].trace))

@@ -51,7 +51,7 @@ class LabServer:
 
     @cached_property
     def engine(self) -> Runtime:
-        """The runtime on the crash lab's server, with a URL and a prefix of the lab.
+        """The runtime with the lab's URL and prefix.
 
         All other settings are those of the project.
         """
@@ -71,11 +71,11 @@ class LabServer:
         return self.engine.store
 
     def client(self, flow: Flow) -> LabClient:
-        """Return a client that submits runs of this flow, whether or not the flow is registered."""
+        """Return a client that submits runs of this flow. The flow need not be registered."""
         return LabClient(self.engine.app, flow)
 
     def close(self) -> None:
-        """Close the crash lab's connections, and stop its server if the lab started it."""
+        """Close the connections. Stop the server if the lab started it."""
         if "engine" in self.__dict__:
             self.engine.close()
             del self.engine
@@ -96,7 +96,7 @@ class LabServer:
 
 
 def _clear_up() -> None:
-    """Stop the servers of crash labs that were killed, and delete the servers' directories."""
+    """Stop the servers of killed crash labs. Delete the servers' directories."""
     for directory in Path(tempfile.gettempdir()).glob(f"{DIRECTORY}*"):
         try:
             status = directory.stat()

@@ -1,4 +1,4 @@
-"""Signals that a test sends to the run of a story."""
+"""A test's signals to the run of a story."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.worker.testing.errors import LabError
 
 @dataclass(frozen=True)
 class LabSignals:
-    """The payloads of a test's signals, by the signal's name, in the order to send them."""
+    """A test's payloads by signal name, in sending order."""
 
     payloads: Mapping[str, Sequence[Any]]
 
@@ -27,21 +27,21 @@ class LabSignals:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the signals, in the order in which the test names them."""
+        """The names of the signals, in the test's order."""
         return tuple(self.payloads)
 
     def of(self, name: str) -> Sequence[Any]:
-        """Return the payloads of the signals of this name, in their order."""
+        """Return this signal's payloads, in their order."""
         return self.payloads.get(name, ())
 
     def missing(
         self, fields: Mapping[str, str], names: Sequence[str], sent: Mapping[str, int]
     ) -> LabError:
-        """Return the error for a run that waits for a signal that the test does not send.
+        """Return the error for a signal that nothing sends.
 
         Args:
-            fields: Those of the run.
-            names: The signals that would end its wait.
+            fields: Of the run that waits for it.
+            names: The signals that would end the wait.
             sent: How many were sent of each name.
         """
         given = ", ".join(f"{name} {sent.get(name, 0)} times" for name in names)

@@ -1,6 +1,6 @@
 """Stories: one execution of a run under a fault, its result and its trace.
 
-Checks receive the story. The trace says line by line, for people, what happened in it, including
+Checks receive the story. Its trace lists the events of the run line by line for people, including
 the results of rounds and sweeps.
 """
 
@@ -20,9 +20,9 @@ ROUNDS_BEFORE = 2
 
 @dataclass(frozen=True, slots=True)
 class TraceLine:
-    """One thing that happened.
+    """One event of a trace.
 
-    ``step`` and ``node`` are those of the round that did it. ``step`` is None between rounds.
+    ``step`` and ``node`` are those of its round. ``step`` is None between rounds.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Trace:
     disturbed: int | None = None
 
     def tell(self, text: str, step: int | None = None, node: str = "", attempt: int = 1) -> None:
-        """Add a line to the crash lab's trace of a run.
+        """Add a line to the trace.
 
         A line that repeats the last one is only counted with it.
         """
@@ -104,7 +104,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Question:
-    """What an interrupt asks, for ``answers`` to answer.
+    """An interrupt, for ``answers`` to answer.
 
     Attributes:
         node, step: The round that asks.
@@ -123,11 +123,11 @@ class Story:
 
     Attributes:
         name: The injected fault. Pass it as ``only`` to run this story alone.
-        world: What ``world`` made for this story.
+        world: The result of ``world`` for this story.
         calls: Calls of commands in order, including those of dead and overtaken workers.
         events: The run's own events.
-        trace: What happened, line by line; ``str`` of it is text.
-        went_on: Points that a command passed after it was told to stop now.
+        trace: The events, line by line. ``str(trace)`` is text.
+        went_on: Points that a command passed after a stop with mode ``now``.
         ended: The run at its end, or None before.
     """
 
@@ -141,32 +141,32 @@ class Story:
 
     @property
     def run(self) -> Run:
-        """The run of a crash-lab story, as it was at its end."""
+        """The run of the story, at its end."""
         assert self.ended is not None, f"story {self.name!r} has not ended"
         return self.ended
 
     @property
     def status(self) -> RunStatus:
-        """The status with which the run of a crash-lab story ended."""
+        """The final status of the story's run."""
         return self.run.status
 
     @property
     def answer(self) -> Any:
-        """The final answer of the run of a crash-lab story."""
+        """The final answer of the story's run."""
         return self.run.answer
 
     def calls_of(self, name: str) -> list[Call]:
-        """Return the calls of the command ``name`` that the crash lab recorded in one run."""
+        """Return the recorded calls of the command ``name``."""
         return [call for call in self.calls if call.name == name]
 
 
 def called(name: str, args: Mapping[str, Any]) -> str:
-    """Return a command with its arguments, written like a function call."""
+    """Return a command as text, like a function call."""
     return f"{name}({', '.join(f'{name}={short(value)}' for name, value in args.items())})"
 
 
 def short(value: Any, length: int = 60) -> str:
-    """Return the repr of a value, cut to a readable length."""
+    """Return a value's repr, cut to a readable length."""
     text = repr(value)
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
@@ -185,9 +185,9 @@ swept = {
 
 
 def told_outcome(outcome: Outcome, calls: Sequence[Call]) -> str:
-    """Return a text for the crash lab's trace that says what a round did.
+    """Return a round's outcome as text for the trace.
 
-    For example, it names what a command returned or with which answer the run ends.
+    For example, it names the command's result or the run's answer.
     """
     if isinstance(outcome, Interrupt):
         return f"asks a person: {outcome.reason}"
@@ -211,10 +211,10 @@ def told_outcome(outcome: Outcome, calls: Sequence[Call]) -> str:
 
 
 def waits_for(options: Mapping[str, Any]) -> str:
-    """Return a text for the crash lab's trace that says what a parked run waits for.
+    """Return a parked run's wait as trace text.
 
     Args:
-        options: Those of the commit that parks it.
+        options: The options of the commit that parks the run.
     """
     names = [line.partition(" ")[0] for line in str(options.get("wait_for", "")).splitlines()]
     if any(name.startswith(":") for name in names):
@@ -227,7 +227,7 @@ def waits_for(options: Mapping[str, Any]) -> str:
 
 
 def label_of(node: str, outcome: Outcome, calls: Sequence[Call]) -> str:
-    """Return in a few words what a round did, for the name ``after {label}`` of a boundary."""
+    """Return a few words on a round, for ``after {label}``."""
     if calls:
         return calls[-1].name
     if isinstance(outcome, Interrupt):

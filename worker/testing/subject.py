@@ -18,7 +18,7 @@ Subject = str | Flow | Callable[..., Flow]
 
 
 def maker(subject: Subject, world: Any) -> Callable[[], Flow]:
-    """Return a function that makes a fresh flow object for each round of a run in the crash lab.
+    """Return a function that makes a run's flow objects. Each round gets a fresh one.
 
     Raises:
         InvalidFlow: The subject is not a flow, or its definition is invalid.
@@ -34,7 +34,7 @@ def maker(subject: Subject, world: Any) -> Callable[[], Flow]:
     name = _name(first)
 
     def make() -> Flow:
-        """Return a fresh object of the flow that the crash lab runs."""
+        """Return a fresh object of the lab's flow."""
         flow: Flow = source()
         flow.name = name
         return flow

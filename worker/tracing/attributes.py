@@ -18,6 +18,6 @@ QUEUE_WAIT = "perdure.queue_wait_seconds"
 LOSSES = "perdure.losses"
 #: US dollars that the round's requests cost, if a price is known.
 MONEY = "perdure.money"
-#: The person whose answer the round runs with.
+#: The person who gave the answer of the round.
 ANSWERED_BY = "perdure.answered_by"
 ERROR = "error.type"

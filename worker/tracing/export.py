@@ -31,7 +31,7 @@ APART = 0.05
 
 
 def flush(seconds: float = PATIENCE) -> None:
-    """Send the last tracing spans of a process that ends, and wait at most ``seconds``."""
+    """Send the last spans of a process that ends. Wait at most ``seconds``."""
     force = _force()
     if force is None:
         return
@@ -46,7 +46,7 @@ def flush(seconds: float = PATIENCE) -> None:
 
 
 class PromptExport:
-    """Sends spans in the background, once for all requests within ``APART``.
+    """Sends spans in the background. All requests within ``APART`` share one export.
 
     It is for spans that others refer to, in case this process is killed.
     """
@@ -56,7 +56,7 @@ class PromptExport:
         self._pid: int | None = None
 
     def ask(self) -> None:
-        """Request an export of the tracing spans that have ended so far, and return at once."""
+        """Request an export of ended spans. Return at once."""
         if self._pid != os.getpid():  # the first call, or a fork, which copies no thread
             self._pid, self._requested = os.getpid(), threading.Event()
             threading.Thread(
@@ -80,7 +80,7 @@ soon = PromptExport()
 
 
 def _force() -> Callable[[], Any] | None:
-    """Return the method that makes the tracer provider send its spans now, or None.
+    """Return the provider's method to send spans now.
 
     It is None if this process does not trace, or if the provider has no ``force_flush``.
     """
@@ -101,16 +101,16 @@ def _send(force: Callable[[], Any]) -> None:
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 SPOKEN = "http/protobuf"
-#: Milliseconds between two exports unless OTEL_BSP_SCHEDULE_DELAY is set. A killed process loses
-#: what it has not sent, so it is shorter than the SDK's five seconds. With a shorter one, requests
-#: would cost more than their content.
+#: Milliseconds between two exports unless OTEL_BSP_SCHEDULE_DELAY is set. It is shorter than the
+#: SDK's five seconds, because a killed process loses its unsent spans. If it were even shorter,
+#: requests would cost more than their content.
 EVERY = 250
 
 
 def set_up() -> None:
-    """Set up OpenTelemetry to export this process's traces, if the environment asks for it.
+    """Set up the export of traces if requested.
 
-    A tracer provider that is already set is kept.
+    OpenTelemetry's environment variables request it. A tracer provider that is already set is kept.
     """
     if not _requested() or is_on():
         return
@@ -129,7 +129,7 @@ def set_up() -> None:
 
 @contextmanager
 def exporting() -> Iterator[None]:
-    """Set up the export of traces for the block, and send the last spans at its end."""
+    """Set up the export of traces for the block. Send the last spans at its end."""
     set_up()
     try:
         yield
@@ -191,7 +191,7 @@ def _exporter() -> SpanExporter:
             self._exporter, self._pid = OTLPSpanExporter(), os.getpid()
 
         def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-            """Export tracing spans, with an exporter that this process created itself."""
+            """Export spans with an exporter of this process."""
             if self._pid != os.getpid():
                 self._exporter, self._pid = OTLPSpanExporter(), os.getpid()
             return self._exporter.export(spans)

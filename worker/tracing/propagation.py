@@ -20,9 +20,9 @@ HEADERS = ("traceparent", "tracestate")
 
 
 def headers() -> dict[str, str]:
-    """Return the HTTP headers that name the current tracing span to a server.
+    """Return the HTTP headers of the current span.
 
-    They are empty if this process does not trace.
+    They name the span to a server. They are empty if this process does not trace.
     """
     carrier: dict[str, str] = {}
     if is_on():
@@ -34,9 +34,10 @@ def headers() -> dict[str, str]:
 
 
 class TraceContextMiddleware:
-    """ASGI middleware that continues the trace which a request's headers name.
+    """ASGI middleware that continues the trace of a request.
 
-    If the app is instrumented already, the request has a span, and that remains the current one.
+    The request's headers name the trace. If the app is instrumented already, the request has a
+    span, which remains the current one.
     """
 
     def __init__(self, app: App) -> None:

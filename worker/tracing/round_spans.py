@@ -29,7 +29,7 @@ SPAN = "span"
 
 
 class AttemptSpan(RoundSpan):
-    """The span of an attempt in a process that traces. A sampler may still drop it."""
+    """A traced attempt's span. A sampler may still drop it."""
 
     def __init__(self, span: Span, step: int) -> None:
         self._span = span
@@ -37,7 +37,7 @@ class AttemptSpan(RoundSpan):
         self._ended = False
 
     def played(self, context: RoundContext) -> None:
-        """Record in a round's tracing span what its node reported and what money it spent."""
+        """Record a node's reports and costs in the round's span."""
         with SuppressTracingErrors("what a round used"):
             self._span.set_attributes(context.traced)
             if "money" in context.spent:
@@ -46,7 +46,10 @@ class AttemptSpan(RoundSpan):
                 self._add_part(part)
 
     def _add_part(self, part: RoundPart) -> None:
-        """Create the span of something that the round did beside other things."""
+        """Create a part's span below the round's span.
+
+        A part is something that the round did beside other things.
+        """
         below = trace.set_span_in_context(self._span)
         span = tracer().start_span(
             part.name, below, attributes=part.attributes, start_time=part.began
@@ -57,10 +60,10 @@ class AttemptSpan(RoundSpan):
         span.end(part.ended)
 
     def fields(self, settlement: Settlement) -> Mapping[str, str]:
-        """Return the tracing fields that a round's commit also writes to the run's hash.
+        """Return the tracing fields for the run's hash.
 
-        If the round is done, that is the id of its span, to which the next round's span links. The
-        cause of a failed round is recorded in the span.
+        The round's commit writes them. If the round is done, that is the id of its span, to which
+        the next round's span links. The cause of a failed round is recorded in the span.
         """
         with SuppressTracingErrors("a round's commit"):
             if settlement.cause:
@@ -70,12 +73,12 @@ class AttemptSpan(RoundSpan):
         return {}
 
     def outcome(self, word: str) -> None:
-        """Record the outcome of a round's commit in the round's tracing span."""
+        """Record a commit's outcome in the round's span."""
         with SuppressTracingErrors("what a round came to"):
             self._span.set_attribute(attributes.OUTCOME, word)
 
     def raised(self, error: BaseException) -> None:
-        """Record in a round's tracing span that an exception ended the round."""
+        """Record in the span that an exception ended the round."""
         with SuppressTracingErrors("how a round was left"):
             self._fail(type_of(error))
 
@@ -91,9 +94,9 @@ class AttemptSpan(RoundSpan):
 
 @contextmanager
 def traced(store: Store, claim: Claim, owner: str) -> Iterator[RoundSpan]:
-    """Start the tracing span of a round's attempt, and make it the current one in the block.
+    """Start an attempt's span for the block.
 
-    Spans that the node itself starts become its children.
+    It is the current span there. Spans that the node itself starts become its children.
     """
     attempt: AttemptSpan | None = None
     with SuppressTracingErrors("a round"):
@@ -144,7 +147,7 @@ def start(
     span_attributes: Mapping[str, Any],
     at: int | None = None,
 ) -> Span:
-    """Start the tracing span of one attempt of a round, and return it.
+    """Start and return the span of one attempt.
 
     Args:
         at: When it began, in ms since 1970; None for now.
@@ -161,9 +164,9 @@ def start(
 
 
 def _before(parent: Context, fields: Mapping[str, str], step: int) -> list[Link]:
-    """Return a link from a round's tracing span to that of the round committed just before.
+    """Return a link to the previous round's span.
 
-    The list is empty if that round was not traced.
+    It is in a list, which is empty if that round was not traced.
     """
     number, _, span_id = fields.get(SPAN, "").partition(":")
     root = trace.get_current_span(parent).get_span_context()
@@ -175,16 +178,16 @@ def _before(parent: Context, fields: Mapping[str, str], step: int) -> list[Link]
     return [Link(before, {attributes.STEP: step - 1})]
 
 
-#: The fields that are read of the run.
+#: Fields of the run's hash to read.
 FIELDS = ("id", "flow", "epoch", "nonce", "created_at", FIELD, FROM, SPAN)
 #: Newest events that are read. Another worker may have continued the run since the sweep.
 EVENTS_READ = 50
 
 
 def tell_losses(store: Store, report: Sequence[tuple[str, str]]) -> None:
-    """Write a tracing span for each attempt that a sweep found lost.
+    """Write a span for each attempt found lost.
 
-    The worker that played the attempt is silent and cannot end the span itself.
+    A sweep found it. The worker that played the attempt is silent and cannot end the span itself.
 
     Args:
         report: The sweep's run ids, with an outcome each. ``freed`` and ``delayed`` are losses,
@@ -217,9 +220,10 @@ def _write_loss(store: Store, run_id: str, word: str) -> None:
 
 
 def _lost(entries: Sequence[tuple[str, Mapping[str, str]]], word: str) -> Mapping[str, str] | None:
-    """Return the newest ``lost`` event of a run that a sweep has just moved, or None.
+    """Return the newest ``lost`` event of a run.
 
-    If the sweep ended the run as errored, the event counts only if that end followed it at once.
+    The sweep has just moved the run. If the sweep ended the run as errored, the event counts only
+    if that end followed it at once. The result is None without such an event.
     """
     after: Mapping[str, str] = {}
     for _, entry in entries:

@@ -1,8 +1,8 @@
-"""The root span of a run, of which the span of every attempt is a child.
+"""The root span of a run. The spans of all attempts are its children.
 
 It begins and ends at the submission, as no process sees a whole run. Its ids are in the run's hash
-(``trace``, a W3C traceparent). A run without one gets it from the first worker that traces it. That
-of a child run is a child of the round that started it.
+(``trace``, a W3C traceparent). A run without one gets it from the first worker that traces it. The
+root span of a child run is a child of the round that started the run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _last: list[tuple[TracerProvider, Tracer]] = []
 
 
 def tracer() -> Tracer:
-    """Return Perdure's OpenTelemetry tracer, from the provider that this process has now."""
+    """Return Perdure's tracer from this process's current provider."""
     provider = trace.get_tracer_provider()
     for known, made in _last:
         if known is provider:
@@ -56,7 +56,7 @@ class TracedRunSpan(RunSpan):
         self.fields = {FIELD: text} if text else {}
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the root tracing span of a submitted run, if the run exists or may exist.
+        """End the root span if the run may exist.
 
         After an error of the submission the run may exist. The span records that error.
         """
@@ -71,9 +71,10 @@ class TracedRunSpan(RunSpan):
 
 @contextmanager
 def submission(flow: str, run_id: str) -> Iterator[RunSpan]:
-    """Start the root tracing span of a run that is submitted inside the block.
+    """Start the root span of a submitted run.
 
-    It is a child of the caller's current span, if there is one.
+    The run is submitted inside the block. The span is a child of the caller's current span, if
+    there is one.
     """
     root: TracedRunSpan | None = None
     with SuppressTracingErrors("a run's submission"):
@@ -90,9 +91,10 @@ def submission(flow: str, run_id: str) -> Iterator[RunSpan]:
 
 
 def parent_of(store: Store, fields: dict[str, str]) -> Context:
-    """Return a tracing context in which the run's root span is the parent of new spans.
+    """Return a context with the root span as parent.
 
-    A run without a root span gets one. It is written to the store and added to ``fields``.
+    New spans become its children. A run without a root span gets one. It is written to the store
+    and added to ``fields``.
     """
     text = fields.get(FIELD)
     if text is None:
@@ -113,7 +115,7 @@ def parent_of(store: Store, fields: dict[str, str]) -> Context:
 
 
 def traceparent(span: Span) -> str | None:
-    """Return a tracing span's ids as the W3C header ``traceparent``, or None if it has none."""
+    """Return a span's W3C header ``traceparent``. The result is None if it has none."""
     carrier: dict[str, str] = {}
     W3C.inject(carrier, trace.set_span_in_context(span, Context()))
     return carrier.get(HEADER)

@@ -1,6 +1,7 @@
-"""Whether this process traces, what it uses if it does not, and a guard against tracing errors.
+"""The switch of tracing and a guard against errors.
 
-The spans here record nothing and import no OpenTelemetry.
+The spans here are for a process that does not trace. They record nothing and import no
+OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("perdure.telemetry")
 
-#: Seconds after a tracing error in which no second one is logged: what breaks one span breaks all.
+#: Seconds after a tracing error without another log line: the cause of one broken span breaks all.
 QUIET_SECONDS = 60.0
 
 
@@ -39,7 +40,7 @@ def is_on() -> bool:
 
 
 class SuppressTracingErrors:
-    """A block in which an error is logged and not raised: tracing must not fail a round.
+    """A block that logs errors instead of raising them: tracing must not fail a round.
 
     Args:
         what: The subject of the log line, e.g. "a request".
@@ -90,11 +91,11 @@ class RoundSpan:
     """The span of one attempt of a round. This base class records nothing."""
 
     def played(self, context: RoundContext) -> None:
-        """Record in a round's tracing span what its node reported."""
+        """Record a node's reports in the round's span."""
 
     def fields(self, settlement: Settlement) -> Mapping[str, str]:
-        """Return the tracing fields that a round's commit also writes to the run's hash."""
+        """Return the tracing fields for the run's hash."""
         return {}
 
     def outcome(self, word: str) -> None:
-        """Record the outcome of a round's commit in the round's tracing span."""
+        """Record a commit's outcome in the round's span."""

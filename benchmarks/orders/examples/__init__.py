@@ -1,1 +1,1 @@
-"""Charge, ship, mail: what a user writes for it in each system, and nothing else."""
+"""Charge, ship, mail: the user's code in each system, and nothing else."""

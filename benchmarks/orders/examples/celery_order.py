@@ -1,4 +1,4 @@
-"""The order as a chain of three tasks of plain Celery."""
+"""The order as a chain of three Celery tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def charge(number: int) -> str:
 
 @app.task(shared=False)
 def ship(payment: str, number: int) -> str:
-    """Send what is paid."""
+    """Send the paid goods."""
     add_row(number, "ship")
     return f"parcel for the {payment}"
 

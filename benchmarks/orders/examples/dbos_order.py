@@ -1,4 +1,4 @@
-"""The order in DBOS, and the start of a process that plays it."""
+"""The order in DBOS, and the start of its process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def charge(number: int) -> str:
 
 @DBOS.step()
 def ship(number: int, payment: str) -> str:
-    """Send what is paid."""
+    """Send the paid goods."""
     add_row(number, "ship")
     return f"parcel for the {payment}"
 
@@ -37,7 +37,7 @@ def mail(number: int, parcel: str) -> None:
 
 
 def launch(database: str, version: str, executor: str, polling: float) -> None:
-    """Start this process's threads, which take orders from the queue."""
+    """Start this process's threads for orders from the queue."""
     config = {
         "name": "orders",
         "system_database_url": database,

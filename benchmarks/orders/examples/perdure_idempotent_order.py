@@ -1,4 +1,4 @@
-"""The order in Perdure, if each step may be repeated. ``perdure worker`` plays it."""
+"""The order in Perdure, with repeatable steps. ``perdure worker`` plays it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def charge(number: int) -> str:
 
 
 def ship(number: int, payment: str) -> str:
-    """Send what is paid."""
+    """Send the paid goods."""
     add_row(number, "ship")
     return f"parcel for the {payment}"
 

@@ -25,7 +25,7 @@ def charge(number: int) -> str:
 
 
 def ship(number: int, payment: str) -> str:
-    """Send what is paid."""
+    """Send the paid goods."""
     add_row(number, "ship")
     return f"parcel for the {payment}"
 

@@ -1,4 +1,4 @@
-"""The command ``again``: a new run with what another run was submitted with."""
+"""The command ``again``: a new run from the submission of another one."""
 
 from __future__ import annotations
 

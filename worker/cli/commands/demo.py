@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perdure.worker.domain.interrupt import PendingInterrupt
     from perdure.worker.domain.run import Run
 
-#: Seconds in which the root has to complete once the agent that bisects has.
+#: Seconds that the root has to complete once the bisecting agent has completed.
 ROOT_SECONDS = 30.0
 
 
@@ -137,11 +137,11 @@ def _check_commit(stage: DemoStage, run: Run) -> str:
 
 
 def _check_tree(stage: DemoStage, tree: Sequence[Run]) -> tuple[int, int]:
-    """Return the number of committed steps of a tree, and of its agents that the kill hit.
+    """Return the numbers of a tree's committed steps, and of its agents hit by the kill.
 
     Raises:
-        Failed: Not all runs completed, an agent was started twice or did not hear what was said to
-            it, or a step was not committed exactly once.
+        Failed: Not all runs completed, an agent was started twice or did not receive its message,
+            or a step was not committed exactly once.
     """
     root, *agents = tree
     for run in tree:

@@ -1,4 +1,4 @@
-"""The command ``flows`` and its subcommands ``check``, ``pause`` and ``unpause``.
+"""The command ``flows`` and its three subcommands.
 
 ``flows`` lists flows. ``flows check`` validates YAML files and Python modules. ``flows pause``
 holds all runs of a flow, and ``flows unpause`` lets them continue.
@@ -47,9 +47,10 @@ class FlowsCommand(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Return the click context of the ``flows`` subcommand that the first argument names.
+        """Return the click context of the named subcommand.
 
-        If it names none, return the context of the command ``flows`` itself.
+        The first argument names it. If it names none, return the context of the command ``flows``
+        itself.
         """
         if args and args[0] in SUBCOMMANDS:
             command = self.subcommand(args[0])
@@ -64,7 +65,7 @@ class FlowsCommand(click.Command):
         return command
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of subcommands of ``flows`` at the end of its help text."""
+        """Write the list of subcommands after the help text."""
         with formatter.section("Also"):
             formatter.write_dl(
                 [(f"{ctx.command_path} {usage}", line) for usage, line in SUBCOMMANDS.values()]
@@ -96,7 +97,7 @@ def check_command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> 
 
 
 def _targets(file: str) -> list[str]:
-    """Return what an argument of ``flows check`` names: itself, or the YAML files of a directory.
+    """Return the targets of a ``flows check`` argument: itself, or a directory's YAML files.
 
     Raises:
         UsageError: The directory has no YAML file.
@@ -118,12 +119,12 @@ def _targets(file: str) -> list[str]:
 
 
 def _is_plain_directory(path: Path) -> bool:
-    """Return whether a path is a directory that is not a package of Python."""
+    """Return whether a path is a directory without ``__init__.py``."""
     return path.is_dir() and not (path / "__init__.py").is_file()
 
 
 def _check(file: str, as_json: bool) -> dict[str, Any]:
-    """Check a YAML file or a module, and print the result unless it is wanted as JSON data.
+    """Check a YAML file or a module. Print the result unless it is wanted as JSON data.
 
     Returns:
         The JSON data.
@@ -161,7 +162,7 @@ def _check(file: str, as_json: bool) -> dict[str, Any]:
 
 
 def _check_file(file: Path) -> tuple[list[FileFault], list[Flow]]:
-    """Return what is wrong with a flow in YAML, and the flow if nothing is."""
+    """Return a YAML flow's faults, or the flow."""
     from perdure.flows.core.errors import InvalidFlow
     from perdure.flows.loading import sources
     from perdure.flows.loading import started_flows as starts
@@ -186,7 +187,7 @@ def _check_file(file: Path) -> tuple[list[FileFault], list[Flow]]:
 
 
 def _check_module(target: str) -> tuple[list[FileFault], list[Flow]]:
-    """Return what is wrong with the flows of a module, and the flows if nothing is."""
+    """Return a module's faults, and its flows."""
     from perdure.flows.loading.errors import FileFault
     from perdure.flows.loading.module_check import run_module
     from perdure.flows.rounds import registry
@@ -204,7 +205,7 @@ def _check_module(target: str) -> tuple[list[FileFault], list[Flow]]:
 
 
 def _doubts(flow: Flow) -> list[str]:
-    """Return what is valid in a flow, but is likely to be a mistake."""
+    """Return likely mistakes in a valid flow."""
     from perdure.flows.controllers.model import ModelController
     from perdure.flows.controllers.model.doubts import doubtful_models
     from perdure.flows.rounds.flow import likely_mistakes
@@ -325,7 +326,7 @@ def flows_command(name: str | None, all_of_them: bool, as_json: bool, url: str |
 
 
 def enabled_here() -> tuple[str, ...]:
-    """Return the names of the flows that the settings of this machine enable."""
+    """Return names of the flows that this machine's settings enable."""
     from perdure.worker.settings import load_settings
 
     return load_settings().enabled_flows
@@ -388,7 +389,7 @@ def _print_flow(name: str, flow: dict[str, Any]) -> None:
 
 
 def _type_text(schema: dict[str, Any]) -> str:
-    """Return the type that a JSON schema describes, such as ``array of string``."""
+    """Return a JSON schema's type as text, such as ``array of string``."""
     if "anyOf" in schema:
         return " or ".join(_type_text(each) for each in schema["anyOf"])
     name = str(schema.get("type", schema.get("$ref", "any"))).rpartition("/")[2]

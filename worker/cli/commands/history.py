@@ -25,7 +25,7 @@ class CheckpointInfo(TypedDict):
         step: number of the superstep, from -1 on.
         checkpoint: its id.
         parent: id of the checkpoint before it, or None.
-        source: what has made it: ``input``, ``loop``, ``update`` or ``fork``.
+        source: its origin: ``input``, ``loop``, ``update`` or ``fork``.
         next: the nodes that run next. Empty if none follows.
         at: the time, in ISO 8601.
     """
@@ -74,7 +74,9 @@ def history_command(run_id: str, limit: int, as_json: bool, url: str | None) -> 
 
 
 def checkpoints(client: ClientApi, run_id: str, limit: int) -> list[CheckpointInfo]:
-    """Return the newest checkpoints of a run's graph, newest first. Those of subgraphs are not in.
+    """Return the newest checkpoints of a run's graph.
+
+    The newest is first. Those of subgraphs are left out.
 
     Raises:
         RunNotFound: No run has this id.
@@ -135,7 +137,7 @@ def _graph_reader(run_id: str, flow: str) -> Any:
 
 
 def _info(state: Any) -> CheckpointInfo:
-    """Return what is listed of a state of the graph, a ``StateSnapshot``."""
+    """Return the listed fields of a graph's ``StateSnapshot``."""
     parent = state.parent_config and state.parent_config["configurable"]["checkpoint_id"]
     return {
         "step": state.metadata["step"],

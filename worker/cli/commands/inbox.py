@@ -64,7 +64,7 @@ def inbox_command(limit: int, as_json: bool, url: str | None) -> None:
 def print_inbox(
     console: Console, waiting: Sequence[PendingInterrupt], now: datetime | None = None
 ) -> None:
-    """Print a few lines about each run that waits for a person.
+    """Print some lines about each run in the inbox.
 
     Prose is wrapped. Commands to copy stay on one line.
     """

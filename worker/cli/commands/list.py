@@ -124,7 +124,7 @@ def list_command(
 
 
 def _make_table(page: Page) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return the columns and rows of the list of runs.
+    """Return columns and rows of the list of runs.
 
     Ends, tokens and costs have a column if a run of the page has one.
     """
@@ -159,7 +159,7 @@ def _make_table(page: Page) -> tuple[list[str], list[tuple[str, ...]]]:
 
 
 def _explain_empty_list(filters: str, parent: str | None, children: bool) -> str:
-    """Return a sentence that says that no run matches, and what to do about it."""
+    """Return a sentence about an empty list of runs. It also says what to do."""
     if parent is not None:
         return f"run {parent} has no {filters and f'{filters} '}children"
     if not filters:
@@ -168,7 +168,7 @@ def _explain_empty_list(filters: str, parent: str | None, children: bool) -> str
 
 
 def _line_of(texts: tuple[str, ...]) -> str:
-    """Return the arguments of the command as one query line.
+    """Return the command's arguments as one query line.
 
     The shell took the quotes away, so a text with spaces that is no query itself gets them back.
     """
@@ -181,7 +181,7 @@ def _line_of(texts: tuple[str, ...]) -> str:
 
 
 def _with_terms(line: str, labels: tuple[str, ...], thread_id: str | None, children: bool) -> str:
-    """Return a query line with terms in place of these options of the command."""
+    """Return a query line with terms for these options."""
     from perdure.worker.domain.query_line import QueryTerm
 
     named = [
@@ -193,7 +193,7 @@ def _with_terms(line: str, labels: tuple[str, ...], thread_id: str | None, child
 
 
 def list_groups(line: str, flow: str | None, limit: int, as_json: bool, url: str | None) -> None:
-    """Print the groups of errored runs that match a query line, and how to retry one of them."""
+    """Print groups of errored runs that match a query line, and how to retry one."""
     with reader_for(url) as client:
         found = client.error_groups(flow, query=line or None)
     shown = found.groups[:limit]

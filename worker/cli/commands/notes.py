@@ -1,4 +1,4 @@
-"""The command ``notes``: list, show, put and delete what runs keep for later runs."""
+"""The command ``notes``: list, show, put and delete notes for later runs."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def delete_command(
 
 
 def _unknown(client: ClientApi, namespace: str) -> str | None:
-    """Return that a namespace has no notes, with the nearest that has some.
+    """Return a message for a namespace without notes. It names the nearest namespace with notes.
 
     Returns:
         None if the namespace has notes.

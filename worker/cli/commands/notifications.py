@@ -161,7 +161,10 @@ def test_command(rule: str, timeout: float, as_json: bool, url: str | None) -> N
 
 
 def _wait(notifications: Notifications, sent: str, timeout: float) -> Notification | None:
-    """Wait for a delivery, and return None, or what was not delivered in time."""
+    """Wait for a delivery.
+
+    Return None, or the notification if its first attempt failed or the time is over.
+    """
     end = time.monotonic() + timeout
     while True:
         left = notifications.get(sent)

@@ -1,4 +1,4 @@
-"""The output of ``show --prompt``: what a round sends, or sent, to its model."""
+"""The output of ``show --prompt``: the request of a round to its model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.worker.presentation.text import count, lines, plain
 if TYPE_CHECKING:
     from perdure.worker.client.read_api import ReadApi
 
-#: What is known about a prompt, by its ``exact``.
+#: Status text of a prompt, by its ``exact``.
 EXACT = {
     True: "sent, exactly as shown",
     False: (
@@ -26,7 +26,7 @@ EXACT = {
 
 
 def print_prompt(client: ReadApi, run_id: str, step: int, as_json: bool) -> None:
-    """Print what a step of a run sends, or sent, to its model.
+    """Print a step's prompt, sent or still to send.
 
     Raises:
         InvalidInput: The step has no prompt.

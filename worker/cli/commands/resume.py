@@ -114,7 +114,7 @@ def resume_command(
 
 
 def _answer(answer: str | None, approve: bool, refuse: str | None, edit: str | None) -> Any:
-    """Return the answer to a run's question that the options of ``perdure resume`` give.
+    """Return the answer that the command's options give.
 
     Returns:
         The answer as JSON data, or None if no option gives one.
@@ -137,7 +137,9 @@ def _answer(answer: str | None, approve: bool, refuse: str | None, edit: str | N
 def asked_for_approval(
     client: ClientApi, run_id: str, option: str, interrupt: str | None
 ) -> str | None:
-    """Return the id of the approval that a run asks for, so that no later one is answered.
+    """Return the id of the run's open approval.
+
+    Passed on, it ensures that no later approval is answered.
 
     Returns:
         The id. It is ``interrupt`` if that is given, or if the run cannot be resumed now: `resume`
@@ -170,12 +172,12 @@ def asked_for_approval(
 SHOWN = 80
 #: A single word, which is read as a text where an answer or a payload is expected.
 WORD = re.compile(r"[^\W\d_][\w.-]*")
-#: Words by which a user of Python means no text.
+#: Words that a Python user does not mean as text.
 NO_TEXTS = ("True", "False", "None")
 
 
 def read_json(option: str, text: str) -> Any:
-    """Parse the JSON text that a user gives as the value of an option.
+    """Parse the JSON text of an option.
 
     A single word such as ``yes`` needs no quotes. It is a text.
 

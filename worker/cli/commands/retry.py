@@ -1,4 +1,4 @@
-"""The commands ``retry`` and ``delete``, for one ended run or for many.
+"""The commands ``retry`` and ``delete``, for ended runs.
 
 For many runs they ask first, then act on one run after the other and print each result.
 """
@@ -30,7 +30,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 
 
 def age(_ctx: click.Context, _option: click.Parameter, text: str | None) -> timedelta | None:
-    """Parse the value of an option that takes an age: ``90s``, ``12h``, ``7d`` or ``PT12H``.
+    """Parse an option's age: ``90s``, ``12h``, ``7d`` or ``PT12H``.
 
     Raises:
         BadParameter: The text is not a duration.
@@ -55,14 +55,14 @@ def each(
     as_json: bool,
     dry_run: bool = False,
 ) -> None:
-    """Retry, signal or delete several runs one after the other, and print the result for each.
+    """Retry, signal or delete several runs one by one. Print the result for each.
 
     On a terminal, ask the user first.
 
     Args:
         ids: The ids of the runs.
-        verb: What the question says, such as "Delete".
-        done: What the line of each run says, such as "is deleted".
+        verb: The verb of the question, such as "Delete".
+        done: The predicate in each run's line, such as "is deleted".
         act: Retries, signals or deletes the run with an id. It may raise InvalidTransition, Stale,
             RunNotFound or DamagedRun, if the run has changed meanwhile, and MailboxFull or
             Conflict. That run is reported as unchanged.

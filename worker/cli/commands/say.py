@@ -15,7 +15,7 @@ from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for, known_id
 from perdure.worker.presentation.text import value_text
 
-#: Node of a flow with a controller, which hears what is said.
+#: Node of a flow with a controller. It reads messages to the run.
 CONTROLLER = "Controller"
 
 
@@ -34,7 +34,8 @@ def say_command(
         run_id = known_id(client, run_id)
         receipt = client.say(run_id, words, key=key, by=by or name_for(client))
         flow = client.get(run_id).flow
-        # What workers announce is read in one exchange; to load flows takes longer than all else.
+        # The announcements of workers are read in one exchange. Loading the flows would take longer
+        # than all else.
         announced = (worker["flows"] for worker in client.workers() if worker["alive"])
         info = next((flows[flow] for flows in announced if flow in flows), None)
     has_controller = info is None or CONTROLLER in info["nodes"]

@@ -47,21 +47,21 @@ class ListenAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs on this machine can connect to this address."""
+        """Whether only programs on this machine can connect."""
         return ipaddress.ip_address(self.host.partition("%")[0]).is_loopback
 
     @property
     def url(self) -> str:
-        """The URL at which a browser reaches the HTTP server that listens on this address.
+        """The URL of the HTTP server at this address.
 
-        It has the loopback address if the server listens on all addresses.
+        A browser can open it. It has the loopback address if the server listens on all addresses.
         """
         ip = ipaddress.ip_address(self.host.partition("%")[0])
         name = ("::1" if ip.version == 6 else HOST) if ip.is_unspecified else self.host
         return f"http://[{name}]:{self.port}" if ":" in name else f"http://{name}:{self.port}"
 
     def listen(self) -> socket.socket:
-        """Return a socket that listens on this IP address and port.
+        """Return a socket that listens on this address.
 
         Raises:
             Failed: The port is in use or not allowed, or this machine does not have the address.
@@ -84,7 +84,7 @@ class ListenAddress:
 
 
 def address_of(host: str, port: int) -> ListenAddress:
-    """Resolve a host name and a port into an address for a server to listen on.
+    """Resolve host name and port into an address.
 
     Raises:
         Failed: The host name cannot be resolved.
@@ -103,13 +103,13 @@ def address_of(host: str, port: int) -> ListenAddress:
 
 
 def address_of_socket(listening: socket.socket) -> ListenAddress:
-    """Return the IP address and port that a socket listens on."""
+    """Return the address that a socket listens on."""
     name = listening.getsockname()
     return ListenAddress(listening.family, name[0], name[1])
 
 
 def listen_from(port: int, tries: int = 100) -> socket.socket:
-    """Return a socket that listens on the loopback address, at this port or the next free one.
+    """Return a socket on loopback, at this port or the next free one.
 
     Raises:
         Failed: None of ``tries`` ports is free.
@@ -226,15 +226,15 @@ def server_command(
 
 
 def installed() -> bool:
-    """Return whether the extra ``server`` (the packages for HTTP API and dashboard) is installed.
+    """Return whether the extra ``server`` is installed.
 
-    The packages are not imported.
+    It has the packages for HTTP API and dashboard. They are not imported.
     """
     return all(find_spec(name) is not None for name in NEEDED)
 
 
 def has_tokens(client: Client) -> bool:
-    """Return whether any access token for the HTTP API and the dashboard exists."""
+    """Return whether any access token exists."""
     from perdure.worker.client.tokens import Tokens
 
     return Tokens(client).any()

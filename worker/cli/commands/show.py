@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 #: Rounds that ``show`` lists.
 NEWEST_ROUNDS = 10
-#: Steps of a run whose events are read for this list: the client parses some 10,000 a second.
+#: Steps up to which a run's events are read for this list: the client parses some 10,000 a second.
 FEW_STEPS = 1_000
 
 
 def write_transcript(document: Transcript, file: Path) -> None:
-    """Write the transcript of a run to a JSON file, and print on stderr what was written.
+    """Write a run's transcript to a JSON file. Print a summary on stderr.
 
     The file is replaced atomically, so a failure leaves its old content.
 
@@ -141,7 +141,7 @@ def show_command(
 
 
 def _models(events: Iterable[Event]) -> str:
-    """Return the names of the models that a run's rounds used, in the order of first use."""
+    """Return the names of used models, by first use."""
     return ", ".join(
         dict.fromkeys(
             plain(str(event.data["model"])) for event in events if event.data.get("model")
@@ -178,7 +178,7 @@ def _print_events(events: list[Event]) -> None:
 
 
 def _print_rounds(run: Run, events: Sequence[Event]) -> None:
-    """Print the newest rounds of a run, each with its step, its outcome and its duration."""
+    """Print the newest rounds with step, outcome and duration."""
     rows = [(event, row_of(event)) for event in events]
     rounds = [(event, row) for event, row in rows if row.is_round]
     if not rounds:
@@ -198,9 +198,9 @@ def _print_rounds(run: Run, events: Sequence[Event]) -> None:
 
 
 def _round_details(event: Event, row: Row) -> list[str]:
-    """Return the facts about a round that ``perdure show`` prints below its event.
+    """Return a round's facts for ``perdure show``.
 
-    They are the round's command, observation digest, usage, duration and attempt.
+    They are printed below its event: command, observation digest, usage, duration and attempt.
     """
     data = event.data
     command = [command_text(data)] if "observation" in data and "command" in data else []

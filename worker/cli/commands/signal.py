@@ -84,7 +84,7 @@ def signal_command(
         output.document(receipt.to_dict())
     else:
         of = "of its name" if receipt.run_id else "of those that wait"
-        # A run that has completed takes no signal, and knows those that it has had.
+        # A completed run takes no signal, but knows the earlier ones.
         stored = "was stored before" if receipt.status == "completed" else "is stored"
         click.echo(
             f"signal {receipt.name} {stored}, number {receipt.number} {of}; "
@@ -93,14 +93,17 @@ def signal_command(
 
 
 def _live(client: ClientApi, flow: str | None, labels: dict[str, str]) -> list[str]:
-    """Return the ids of the live runs of a flow that have these labels."""
+    """Return the ids of a flow's live runs with these labels."""
     from perdure.worker.client.bulk import LIVE, matching_any
 
     return matching_any(client, LIVE, flow, labels=labels)
 
 
 def _what_follows(receipt: SignalReceipt, url: str | None) -> str:
-    """Return what the run does with the signal, and how to see it."""
+    """Return a signal's effect on the run, as text.
+
+    The text may name a command to follow the run.
+    """
     run_id = receipt.run_id
     if run_id is None:
         return "no run holds the topic now, and the run that takes it gets the signal"

@@ -147,7 +147,7 @@ def lines_of(load: Load, size: Size) -> list[tuple[str, str]]:
 
 
 def bytes_text(amount: float) -> str:
-    """Return an amount of bytes with two digits, such as ``3.2 GB``."""
+    """Return an amount of bytes as text: ``3.2 GB``."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6)):
         if amount >= 0.1 * factor:
             return f"{number_text(amount / factor)} {unit}"
@@ -155,7 +155,7 @@ def bytes_text(amount: float) -> str:
 
 
 def number_text(amount: float) -> str:
-    """Return a number with one decimal below 10, without decimals above."""
+    """Return a number with one decimal below 10, else without."""
     return f"{amount:.1f}" if amount < 9.95 else f"{amount:,.0f}"
 
 

@@ -103,7 +103,7 @@ def stop_command(
 
 
 def describe_receipt(receipt: StopReceipt) -> tuple[type[PerdureError] | None, str]:
-    """Return the sentence that tells the user how a stop request went.
+    """Return the sentence about a stop request's outcome.
 
     Returns:
         The class of the error to raise with the sentence, or None if the stop succeeded, and the
@@ -130,7 +130,7 @@ def describe_receipt(receipt: StopReceipt) -> tuple[type[PerdureError] | None, s
 
 
 def name_for(client: ClientApi) -> str | None:
-    """Return the user's login name as the default for the option ``--by``.
+    """Return the default for ``--by``: the user's login name.
 
     Returns:
         The name, or None for a client over HTTP: the HTTP server takes the name from the token.
@@ -141,7 +141,7 @@ def name_for(client: ClientApi) -> str | None:
 
 
 def login_name() -> str | None:
-    """Return the name of the user who runs this process, or None for a uid without a name."""
+    """Return the name of this process's user. The result is None for a uid without a name."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):

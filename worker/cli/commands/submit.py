@@ -153,9 +153,9 @@ def submit_command(
 
 @contextmanager
 def _json_hint(texts: Sequence[str]) -> Iterator[None]:
-    """Add a hint at ``--input-json`` to an InvalidInput that is raised in this context.
+    """Add a hint at ``--input-json`` to an InvalidInput error.
 
-    That is done only if the text of an ``--input`` option looks like JSON.
+    The hint is added only if the text of an ``--input`` option looks like JSON.
     """
     from perdure.flows.core.errors import InvalidInput
 
@@ -173,10 +173,10 @@ def _json_hint(texts: Sequence[str]) -> Iterator[None]:
 
 
 def inputs_of(texts: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
-    """Return the inputs that the options ``--input`` and ``--input-json`` give.
+    """Return the inputs of ``--input`` and ``--input-json``.
 
     Raises:
-        UsageError: One of them cannot be read, or is given twice.
+        UsageError: A value cannot be read, or an input is given twice.
     """
     inputs = pairs(texts, "--input") | json_pairs(values, "--input-json")
     if len(inputs) < len(texts) + len(values):
@@ -187,7 +187,7 @@ def inputs_of(texts: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Parse the ``KEY=TEXT`` values of an option into a dict.
+    """Parse an option's ``KEY=TEXT`` values into a dict.
 
     Raises:
         UsageError: A value has no key, or a key occurs twice.
@@ -204,7 +204,7 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def json_pairs(texts: Sequence[str], option: str) -> dict[str, Any]:
-    """Parse the ``KEY=JSON`` values of an option into a dict.
+    """Parse an option's ``KEY=JSON`` values into a dict.
 
     Raises:
         UsageError: A value has no key, a key occurs twice, or a value is not JSON.
@@ -213,7 +213,7 @@ def json_pairs(texts: Sequence[str], option: str) -> dict[str, Any]:
 
 
 def amounts(texts: Sequence[str], option: str) -> dict[str, float]:
-    """Parse the ``NAME=AMOUNT`` values of an option into a dict of numbers.
+    """Parse an option's ``NAME=AMOUNT`` values into numbers by name.
 
     Raises:
         UsageError: A value has no name, a name occurs twice, or an amount is not a number.
@@ -243,7 +243,7 @@ def _value(key: str, text: str, option: str = "--input-json") -> Any:
 
 
 def _bounds(text: str | None) -> dict[str, Any] | None:
-    """Parse the value of ``--retry``, which limits the retries of a run.
+    """Parse ``--retry``, which limits the retries of a run.
 
     It consists of ``KEY=VALUE`` pairs, separated by commas.
     """
@@ -269,7 +269,7 @@ def _print_submitted(client: ClientApi, run: Run, as_json: bool, url: str | None
 
 
 def _no_worker(client: ClientApi, name: str, workers: Sequence[WorkerStatus]) -> str:
-    """Return a sentence that no live worker runs a flow, with the reason if one tells it."""
+    """Return a sentence that no worker runs a flow. It gives the reason if a worker reports one."""
     for worker in workers:
         lacking = worker.get("lacking")
         if isinstance(lacking, dict) and name in lacking:

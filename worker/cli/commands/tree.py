@@ -89,7 +89,7 @@ def _rows(run: RunTree, level: int) -> Iterator[tuple[str, ...]]:
 
 
 def waits_text(run: Run) -> str:
-    """Return what a run waits for, in a few words. Empty if it waits for nothing."""
+    """Return a run's wait in a few words. It is empty if the run waits for nothing."""
     if run.status is RunStatus.INTERRUPTED:
         return "for a person"
     if run.status.ended:

@@ -41,7 +41,7 @@ PATIENCE = 2.0
 
 
 class Dashboard(SupervisedChild):
-    """A dashboard process that keeps its address when it is restarted.
+    """A dashboard process that keeps its address when restarted.
 
     This process owns the socket. While no dashboard process runs, requests wait instead of being
     refused.
@@ -69,7 +69,7 @@ class Dashboard(SupervisedChild):
         self._file.write_text(self.url)
 
     def close(self) -> None:
-        """Kill the dashboard process, close its socket and remove the file with its address."""
+        """Kill the dashboard, close its socket, remove its address file."""
         self.child.kill()
         self._listening.close()
         if read_address(self._file.parent) == self.url:
@@ -77,14 +77,17 @@ class Dashboard(SupervisedChild):
 
 
 def read_address(directory: Path) -> str | None:
-    """Return the dashboard URL that a `perdure up` stored in this directory, or None."""
+    """Return the dashboard URL stored in this directory.
+
+    The result is None if no `perdure up` has stored one.
+    """
     with suppress(OSError):
         return (directory / FILE).read_text().strip() or None
     return None
 
 
 def answering(directory: Path) -> str | None:
-    """Return the URL of the dashboard that another `perdure up` serves, or None if none answers."""
+    """Return the URL of another `up`'s answering dashboard. The result is None if none answers."""
     address = read_address(directory)
     if address is None or not address.startswith("http://"):
         return None
@@ -196,7 +199,7 @@ def _make_worker_options(
     model: str | None,
     model_url: str | None,
 ) -> list[str]:
-    """Return the options with which `perdure up` starts `perdure worker`, without its server."""
+    """Return the options of `perdure up` for `perdure worker`. The server is not among them."""
     options = ["--role", role, "--processes", str(processes)]
     if concurrency:
         options += ["--concurrency", str(concurrency)]
@@ -212,7 +215,7 @@ def _make_worker_options(
 def _print_start(
     server: EmbeddedServer, worker_pid: int, dashboard_url: str | None, as_json: bool
 ) -> None:
-    """Print which server and worker `perdure up` uses, as sentences or as one JSON document."""
+    """Print the server and worker of `perdure up`, as sentences or one JSON document."""
     if as_json:
         started = {
             "url": server.url,
@@ -233,7 +236,10 @@ def _print_start(
 
 
 def _supervised(child: ChildProcess, reload: bool) -> SupervisedChild:
-    """Return the worker of `perdure up`, which is restarted when it ends or, if wanted, changes."""
+    """Return the supervised worker of `perdure up`.
+
+    It is restarted when it ends and, with ``reload``, when a flow file changes.
+    """
     note = ", which continues its runs"
     if not reload:
         return SupervisedChild("worker", child, note)
@@ -246,7 +252,7 @@ def _supervised(child: ChildProcess, reload: bool) -> SupervisedChild:
 
 
 def _warn_of_missing_key(model: str | None, model_url: str | None) -> None:
-    """Print a warning if the API key of the model that `perdure up` uses is missing."""
+    """Warn if the API key of `perdure up`'s model is missing."""
     from perdure.worker.doctor.app_checks import model_key
     from perdure.worker.domain.verdict import Level
     from perdure.worker.settings import load_settings
@@ -257,7 +263,7 @@ def _warn_of_missing_key(model: str | None, model_url: str | None) -> None:
 
 
 def _dashboard(server: EmbeddedServer, port: int | None) -> tuple[str | None, Dashboard | None]:
-    """Start the dashboard of `perdure up`, or find that of another `up`, and print its address.
+    """Start or find the dashboard, and print its address. It may be that of another `perdure up`.
 
     Returns:
         The address, and the dashboard that this process supervises. The second is None if it is
@@ -276,7 +282,7 @@ def _dashboard(server: EmbeddedServer, port: int | None) -> tuple[str | None, Da
 
 
 def _dashboard_taken_over(server: EmbeddedServer, port: int | None) -> Dashboard | None:
-    """Start the dashboard of an `up` that has ended, and print its address."""
+    """Start the dashboard of an ended `up`. Print its address."""
     try:
         return _dashboard(server, port)[1]
     except Failed as error:
@@ -300,7 +306,7 @@ def _looked_after(dashboard: Dashboard | None) -> Dashboard | None:
 def _shut_down(
     server: EmbeddedServer, worker: SupervisedChild | None, dashboard: Dashboard | None
 ) -> None:
-    """Stop what `perdure up` has started: the dashboard and the worker, then the server.
+    """Stop the processes of `perdure up`: the dashboard and the worker, then the server.
 
     Another Ctrl-C ends the wait for the worker's rounds.
     """

@@ -1,4 +1,4 @@
-"""The command ``value``: what the rounds of a run have returned so far."""
+"""The command ``value``: the values of a run at its last commit."""
 
 from __future__ import annotations
 

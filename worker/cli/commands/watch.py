@@ -45,7 +45,7 @@ def watch_command(context: click.Context, run_id: str, as_json: bool, url: str |
 
 
 def watch_until_end(client: ReadApi, run_id: str, as_json: bool, url: str | None) -> int:
-    """Show a run in the terminal until it ends or is interrupted, and return the exit code.
+    """Watch a run until it ends or is interrupted. Return the exit code.
 
     Ctrl-C ends the display and not the run.
     """
@@ -63,7 +63,7 @@ def watch_until_end(client: ReadApi, run_id: str, as_json: bool, url: str | None
 
 
 def view_for(as_json: bool) -> View:
-    """Return the view in which a command shows a run live.
+    """Return the view that shows a run live.
 
     It is a redrawn display on a terminal, lines elsewhere, and JSON lines if ``as_json``.
     """
@@ -114,7 +114,7 @@ def wait_command(
 
 
 def _wait(client: ReadApi, run_id: str, timeout: float | None) -> Run:
-    """Wait for a run as ``client.wait`` does, and print the questions of runs below it."""
+    """Wait for a run, and print questions below it. The wait is that of ``client.wait``."""
     below, begin = QuestionsBelow(client), time.monotonic()
     while True:
         passed = time.monotonic() - begin

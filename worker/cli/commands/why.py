@@ -1,4 +1,4 @@
-"""The commands ``why`` (the reason for a run's state) and ``doctor`` (a check of the server)."""
+"""The commands ``why`` and ``doctor``: the reason for a run's state, and a check of the server."""
 
 from __future__ import annotations
 

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from perdure.worker.domain.fleet import WorkerInfo, WorkerStatus
 
 
-#: Seconds of silence that ``workers`` shows of a worker that still counts as alive. Heartbeats come
-#: every second, if the settings say nothing else.
+#: Seconds after which ``workers`` shows the silence of a worker that still counts as alive.
+#: Heartbeats come every second by default.
 LATE_SECONDS = 1.5
 
 
 def alive_here(url: str | None) -> str:
-    """Return the name of a worker on this machine that runs and has sent a recent heartbeat.
+    """Return the name of a live worker on this machine.
 
-    This is the health check of ``perdure workers --alive``. Heartbeats show that the worker's
-    sweeper runs and reaches the server. They say nothing about the progress of rounds; ``why``
-    does.
+    The worker runs and has sent a recent heartbeat. This is the health check of ``perdure workers
+    --alive``. Heartbeats show that the worker's sweeper runs and reaches the server. They say
+    nothing about the progress of rounds; ``why`` does.
 
     Raises:
         Failed: No worker on this machine is alive. The message lists the silent ones.
-        NoServer: There is no server.
+        NoServer: No server was found.
         StoreUnavailable: The server does not answer.
     """
     from perdure.worker.domain.fleet import WorkerInfo

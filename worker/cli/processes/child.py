@@ -64,12 +64,15 @@ class ChildProcess:
         return self.process.poll()
 
     def restart(self) -> None:
-        """Kill the child process if it still runs, and start a new one with the same arguments."""
+        """Restart the child process with the same arguments.
+
+        Kill the old process if it still runs.
+        """
         self.kill()
         self.process = self._start()
 
     def leave(self) -> None:
-        """Shut the child process down with SIGTERM, and kill it if it has not ended in time.
+        """Shut the child process down with SIGTERM, then SIGKILL.
 
         It has DRAIN_SECONDS to finish its rounds in flight.
         """
@@ -81,7 +84,7 @@ class ChildProcess:
         self.kill()
 
     def kill(self) -> None:
-        """Kill the child process, with all processes of its group, if it still runs."""
+        """Kill the child's process group if it still runs."""
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -159,5 +162,8 @@ class SupervisedChild:
 
 
 def leave_on_signals() -> None:
-    """Make SIGTERM and SIGHUP (a closed terminal) raise KeyboardInterrupt, like Ctrl-C."""
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, like Ctrl-C.
+
+    A closed terminal sends SIGHUP.
+    """
     raise_on(signal.SIGTERM, signal.SIGHUP)

@@ -1,6 +1,6 @@
 """The server, repository and worker of ``perdure demo``.
 
-`DemoStage` sets them up, kills the worker during a round, says something to an agent meanwhile, and
+`DemoStage` sets them up, kills the worker during a round, sends an agent a message meanwhile, and
 removes everything afterwards.
 """
 
@@ -33,7 +33,7 @@ KILL_FROM_STEP = 5
 #: Seconds that each test sleeps, so that the kill hits a round in flight.
 TEST_SECONDS = 0.4
 GOAL = "review the till"
-#: What is said to an agent while no worker lives.
+#: The message to an agent while no worker lives.
 SAID = "honey"
 #: Seconds until the root has started its agents.
 START_SECONDS = 20.0
@@ -42,12 +42,14 @@ TEAM = "perdure.flows.library.git.demo_team"
 
 
 class DemoStage:
-    """A server, a repository and a worker for a run with three agents, whose worker is killed.
+    """Server, repository and worker for the demo's run.
+
+    The run has three agents, and its worker is killed.
 
     Attributes:
         root: The id of the run that has the agents. Empty before it is submitted.
         agents: The ids of the agents. The first bisects, the others count.
-        said: The receipt of what was said to the last agent. None until then.
+        said: The receipt of the message to the last agent. None until then.
         repository: The git repository that is bisected.
         client: A client of the stage's own server.
         killed_step: The step whose round was in flight when the worker was killed. None until a
@@ -101,12 +103,12 @@ class DemoStage:
 
     @property
     def lost(self) -> bool:
-        """Whether the sweep has noticed that the killed worker lost its step."""
+        """Whether the sweep has noticed the lost step."""
         return self._lost_at is not None
 
     @property
     def test(self) -> str:
-        """The shell command with which the demo's bisection tests a commit."""
+        """The shell command that tests a bisected commit."""
         return f"sleep {TEST_SECONDS}; {self.repository.test}"
 
     def start_worker(self) -> None:
@@ -124,7 +126,7 @@ class DemoStage:
         )
 
     def submit(self) -> Run:
-        """Submit the run that has three agents, and return the agent that bisects.
+        """Submit the root run, and return the bisecting agent.
 
         Raises:
             TimeoutError: The agents were not started in time.
@@ -147,7 +149,7 @@ class DemoStage:
         return self.client.get(self.agents[0])
 
     def tick(self, view: View, run: Run, events: Sequence[Event]) -> None:
-        """Kill the demo's worker while a round is in flight, and record when another takes over.
+        """Kill the worker during a round. Record when another takes over.
 
         ``follow`` calls this after each poll of the run.
         """
@@ -191,7 +193,7 @@ class DemoStage:
             self._claimed(view, datetime.fromisoformat(run.details["claimed_at"]).timestamp())
 
     def _claimed(self, view: View, at: float) -> None:
-        """Report the first claim of the killed step after its loss.
+        """Report the step's first claim after its loss.
 
         The run may have been read before its events. Then it shows the claim of the killed worker.
         """
@@ -203,9 +205,9 @@ class DemoStage:
         view.note(f"another worker claimed the step {self.recovered:.1f} s after the kill")
 
     def git_bisect(self) -> str:
-        """Return the first bad commit of the demo's repository, as ``git bisect run`` finds it.
+        """Return the first bad commit that ``git bisect run`` finds.
 
-        Git works in a clone.
+        Git works in a clone of the demo's repository.
         """
         from perdure.flows.library.git.environment import clean_environment
 
@@ -235,7 +237,7 @@ class DemoStage:
         return git("rev-parse", "refs/bisect/bad")
 
     def close(self) -> None:
-        """Kill the demo's worker, stop its server, and remove its directory."""
+        """Kill the worker, stop the server, remove the directory."""
         try:
             if self._child is not None:
                 self._child.kill()

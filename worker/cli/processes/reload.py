@@ -1,4 +1,4 @@
-"""The worker of ``up --reload``: it is restarted when a file changes that defines flows."""
+"""The worker of ``up --reload``: it is restarted when a file that defines flows changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_NAMED = 3
 
 
 class FlowSources:
-    """The files that define the flows of a project, with the times of their last change.
+    """Source files of a project's flows, with modification times.
 
     They are the Python files of the flow modules and of their packages, those beside a flow module
     in the working directory, and the flows in YAML.
@@ -37,7 +37,7 @@ class FlowSources:
         self._known = self._times()
 
     def changed(self) -> list[Path]:
-        """Return the files that were changed, added or removed since the last call."""
+        """Return the files that changed since the last call. Added and removed files count."""
         before, self._known = self._known, self._times()
         return sorted(
             path
@@ -73,7 +73,7 @@ class FlowSources:
 
 
 class ReloadedWorker(SupervisedChild):
-    """A worker that is restarted when a file of its flows changes.
+    """A worker that restarts when its flows' files change.
 
     It finishes its rounds in flight first. If it cannot start, it is started again after the next
     change.
@@ -85,7 +85,7 @@ class ReloadedWorker(SupervisedChild):
         self._waits_for_change = False
 
     def restart_if_ended(self) -> None:
-        """Restart the worker if a file of its flows has changed, or if it has ended."""
+        """Restart the worker if its files changed or it ended."""
         changed = self._sources.changed()
         if changed:
             names = ", ".join(path.name for path in changed[:MOST_NAMED])

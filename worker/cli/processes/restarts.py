@@ -11,27 +11,27 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
 def pause(ends: int) -> float:
-    """Return the seconds to wait before a process that has ended is started again.
+    """Return the seconds to wait before the next restart.
 
-    There is no wait after the first of ``ends`` in a row. Then the wait doubles with each, up to a
-    minute.
+    There is no wait after the first end. Then it is one second, and doubles with each of the
+    ``ends`` in a row, up to a minute.
     """
     return 0.0 if ends <= 1 else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(ends - 2, 16))
 
 
 def no_pause(ends: int) -> float:
-    """Return 0 as the seconds to wait before a process that has ended is started again.
+    """Return 0: the process restarts without a wait.
 
-    The argument, the number of times that it ended in a row, makes no difference.
+    ``ends``, the number of ends in a row, makes no difference.
     """
     return 0.0
 
 
 class Restarts:
-    """The count of a process's ends in a row, and the time of its next start.
+    """A process's ends in a row, and its next start.
 
     Args:
-        settled: Seconds after which a process counts as stable. Its end then starts the count anew.
+        settled: Seconds after which a process counts as stable. Its end then starts a new count.
         pause: Returns the seconds to wait before a restart, from the number of ends in a row.
 
     Attributes:
@@ -51,7 +51,7 @@ class Restarts:
         self._started, self.next_start = time.monotonic(), None
 
     def ended(self) -> float:
-        """Record that the supervised process ended, and return the seconds until its next start."""
+        """Record the process's end. Return the seconds until its next start."""
         now = time.monotonic()
         self.ends = self.ends + 1 if now - self._started < self._settled else 1
         seconds = self._pause(self.ends)
@@ -60,5 +60,5 @@ class Restarts:
 
 
 def ending(code: int) -> str:
-    """Return how a process ended, as text for a message: ``exit code 1`` or ``signal 9``."""
+    """Return the end of a process as text: ``exit code 1`` or ``signal 9``."""
     return f"exit code {code}" if code >= 0 else f"signal {-code}"

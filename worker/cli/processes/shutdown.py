@@ -17,10 +17,11 @@ FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 
 
 class Shutdown:
-    """Handlers of SIGINT, SIGTERM and SIGQUIT that replace Celery's once Celery has set its own.
+    """Handlers of SIGINT, SIGTERM and SIGQUIT that replace Celery's.
 
-    Celery exits with an error code on the first Ctrl-C. On the second it cannot end its threads,
-    raises, and lets the rounds of its child processes fail.
+    They are installed once Celery has set its own. Celery's handler exits with an error code on the
+    first Ctrl-C. On the second it cannot end the threads, raises, and lets the rounds of the child
+    processes fail.
 
     Any number of SIGTERMs counts as one Ctrl-C, since wrappers often send two. Only the first one
     reaches Celery: its handler takes a lock, and would deadlock if it interrupted itself.
@@ -38,9 +39,9 @@ class Shutdown:
         self._celery_handler: Any = None
 
     def watch(self, **_: Any) -> None:
-        """Install this worker's signal handlers when Celery says that the worker is ready.
+        """Install this worker's signal handlers once it is ready.
 
-        It receives Celery's signal ``worker_ready``. Celery sends that again after each lost
+        It receives Celery's signal ``worker_ready``. Celery sends the signal again after each lost
         connection to the broker, so only the first call installs them.
         """
         if not self._is_installed:
@@ -75,10 +76,10 @@ class Shutdown:
 
 
 def ignore_terminal() -> None:
-    """Ignore the signals that a terminal sends to a supervised worker process.
+    """Ignore a terminal's signals to a supervised worker.
 
-    The supervisor forwards them in its own way. Call this once Celery has set its own handlers.
-    Empty handlers are used, because programs that rounds start would inherit SIG_IGN.
+    The supervisor forwards them as SIGTERM or SIGQUIT. Call this once Celery has set its own
+    handlers. Empty handlers are used, because programs that rounds start would inherit SIG_IGN.
     """
     for number in FROM_TERMINAL:
         signal.signal(number, lambda *_: None)
@@ -86,9 +87,10 @@ def ignore_terminal() -> None:
 
 
 def say_finishing() -> None:
-    """Print on a terminal that the worker finishes its rounds in flight after the first Ctrl-C.
+    """Print that the worker finishes its rounds in flight.
 
-    The line also says that a second Ctrl-C leaves these rounds to other workers.
+    The line is for a terminal, after the first Ctrl-C. It also says that a second Ctrl-C leaves
+    these rounds to other workers.
     """
     if os.isatty(2):
         os.write(

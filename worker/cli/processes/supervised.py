@@ -25,7 +25,7 @@ AT_ONCE_SECONDS = 5.0
 
 
 def main(worker: WorkerProcess, supervisor: int, ready: Connection, quiet: bool) -> None:
-    """Run a supervised worker in this process, then exit the process.
+    """Run a supervised worker, then exit this process.
 
     This never returns.
 
@@ -59,9 +59,9 @@ def main(worker: WorkerProcess, supervisor: int, ready: Connection, quiet: bool)
 
 
 def requeue_rounds(worker: WorkerProcess, pid: int) -> None:
-    """Release the leases of a dead worker process and queue its rounds again.
+    """Release a dead worker's leases and requeue its rounds.
 
-    This runs in its own process: the supervisor has no connection, so that it is safe to fork.
+    This runs in a separate process: the supervisor has no connection, so that it is safe to fork.
     """
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGQUIT, *FROM_TERMINAL):
@@ -81,7 +81,7 @@ def requeue_rounds(worker: WorkerProcess, pid: int) -> None:
 
 
 def _leave_after(supervisor: int) -> None:
-    """Wait until the supervisor of this worker process has died, then shut this process down.
+    """Shut this process down when its supervisor has died.
 
     The rounds in flight have DRAIN_SECONDS to finish. After that the process kills itself, since no
     supervisor can kill it.
@@ -100,10 +100,10 @@ def _leave_after(supervisor: int) -> None:
 
 
 def leave_with_stdin() -> None:
-    """Wait until standard input ends, then send SIGTERM to this process.
+    """Send SIGTERM to this process when standard input ends.
 
     `up` and `demo` hold the other end of standard input, so it ends when they die. Their children
-    are in sessions of their own, and would otherwise survive them.
+    are in separate sessions, and would otherwise survive them.
     """
     while os.read(0, 4096):
         pass

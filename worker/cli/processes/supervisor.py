@@ -1,7 +1,7 @@
 """The supervisor of ``worker --processes``: it starts, restarts and stops worker processes.
 
-The supervisor runs no rounds and holds no connection. Its processes are in its process group, so
-a terminal's Ctrl-C reaches all of them. They ignore it, and the supervisor sends each of them the
+The supervisor runs no rounds and holds no connection. Its processes are in its process group, so a
+terminal's Ctrl-C reaches all of them. They ignore it, and the supervisor sends each process a
 signal instead (worker/cli/processes/supervised.py).
 """
 
@@ -58,7 +58,7 @@ IMPORTED = (
     "perdure.worker.messaging.transports",
     "perdure.worker.runtime.request",
 )
-#: Seconds after which a process counts as stable: its end then starts the backoff anew.
+#: Seconds after which a process counts as stable: its end then restarts the backoff.
 SETTLED = 60.0
 #: Signals that the supervisor handles.
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
@@ -101,7 +101,7 @@ class Supervisor:
         self._cleanups: list[Any] = []
 
     def run(self) -> int:
-        """Run the supervisor until all worker processes have ended, and return the exit code."""
+        """Run the supervisor until all workers end. Return the exit code."""
         set_up_logging(self._worker.settings.log_format, several=True)
         if METHOD == "fork":
             for name in IMPORTED:
@@ -159,7 +159,7 @@ class Supervisor:
                 self._start(slot)
 
     def _timeout(self) -> float | None:
-        """Return the seconds until the supervisor must next start or kill a worker process.
+        """Return the seconds until the next start or kill.
 
         Returns:
             The seconds, or None if no start or kill is planned.
@@ -228,10 +228,10 @@ class Supervisor:
         )
 
     def _requeue_rounds(self, pid: int) -> None:
-        """Start a process that requeues the rounds of a dead worker process.
+        """Start a process that requeues a dead worker's rounds.
 
-        It does so before their leases expire. The supervisor cannot do it itself, because it has no
-        connection.
+        It requeues them before their leases expire. The supervisor cannot do it itself, because it
+        has no connection.
         """
         process = self._context.Process(  # type: ignore[attr-defined]
             target=supervised.requeue_rounds, args=(self._worker, pid), name="requeue", daemon=True
@@ -240,7 +240,7 @@ class Supervisor:
         self._cleanups.append(process)
 
     def _is_over(self) -> bool:
-        """Return whether the supervisor will start no more worker processes.
+        """Return whether the supervisor starts no more worker processes.
 
         A worker process that refuses to start is retried while others work, because the cause may
         go away. If all refuse, the supervisor exits and reports their exit code.
@@ -256,7 +256,7 @@ class Supervisor:
         )
 
     def _handle(self, number: int) -> None:
-        """Shut the supervisor and its worker processes down after a signal.
+        """Shut supervisor and workers down after a signal.
 
         SIGQUIT and a second Ctrl-C end the workers at once. The other signals let them finish their
         rounds.
@@ -293,7 +293,7 @@ class Supervisor:
 
 
 def _listen() -> int:
-    """Install the supervisor's signal handlers, and return the read end of a pipe.
+    """Install the signal handlers. Return a pipe's read end.
 
     Python writes the number of each signal that arrives into this pipe.
     """

@@ -26,7 +26,7 @@ Ready = tuple[dict[str, Any], str]
 
 @dataclass(frozen=True)
 class WorkerProcess:
-    """A worker's role, pool and settings; calling it runs the worker until it is shut down."""
+    """A worker's role, pool and settings. Calling it runs the worker until shutdown."""
 
     settings: Settings
     role: str
@@ -34,7 +34,7 @@ class WorkerProcess:
     as_json: bool
 
     def __call__(self, say_ready: Callable[[Ready], None], alone: bool = True) -> None:
-        """Run a Celery worker for this role in this process until it is shut down.
+        """Run the role's Celery worker in this process until shutdown.
 
         Args:
             say_ready: Called with the worker's description at the start, and again after each
@@ -62,7 +62,7 @@ class WorkerProcess:
             sys.exit(INTERNAL)
 
     def _check_enabled_flows(self) -> None:
-        """Raise Failed if the settings enable a flow that is not registered."""
+        """Raise Failed if the settings enable an unregistered flow."""
         from perdure.flows.rounds import registry
         from perdure.worker.cli.exit_codes import USAGE, Failed
 
@@ -82,7 +82,7 @@ class WorkerProcess:
         say_ready: Callable[[Ready], None],
         alone: bool,
     ) -> None:
-        """Connect the logs, the shutdown and the announcement of the worker to Celery's signals."""
+        """Connect logs, shutdown and announcement to Celery's signals."""
         from celery import signals
 
         from perdure.worker.cli.processes.shutdown import Shutdown
@@ -109,7 +109,7 @@ class WorkerProcess:
         signals.celeryd_after_setup.connect(lambda **_: _hide_warnings(), weak=False)
 
     def _describe(self, engine: Runtime, flow_names: list[str]) -> dict[str, Any]:
-        """Return the description of the worker that it prints when it is ready."""
+        """Return the worker's description, which it prints when ready."""
         return {
             "role": self.role,
             "pool": self.pool,
@@ -142,7 +142,7 @@ class WorkerProcess:
         )
 
     def say_ready(self, ready: Ready, processes: Sequence[int] = ()) -> None:
-        """Print that the worker is ready, as a sentence or as one JSON document.
+        """Print that the worker is ready, as a sentence or one JSON document.
 
         Args:
             ready: The worker's description, and the end of a sentence that names its brokers.
@@ -177,7 +177,10 @@ class WorkerProcess:
 
 
 def _name_brokers(settings: Settings, engine: Runtime) -> str:
-    """Return the end of a sentence that names a worker's brokers; '' if it has none of its own."""
+    """Return the part of a sentence that names brokers.
+
+    It is ``''`` if the worker has no broker of its own.
+    """
     from perdure.worker.urls import place_of
 
     if not settings.broker_url or not engine.publisher.outbox:

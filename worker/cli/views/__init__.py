@@ -1,1 +1,1 @@
-"""Views of a run on a terminal and in pipes."""
+"""Views of a run on terminals and in pipes."""

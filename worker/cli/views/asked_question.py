@@ -1,4 +1,4 @@
-"""What a run asks a person, and how to answer it, as pairs of a name and a value."""
+"""A run's question, as pairs of name and value. They include the ways to answer it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def asked(waiting: PendingInterrupt) -> list[tuple[str, str]]:
-    """Return what an interrupted run asks and how to answer it, as names and values to print.
+    """Return a run's question as names and values.
 
-    The value of ``command`` must not be cut when it is printed: a person approves it.
+    They include the ways to answer it. The value of ``command`` must not be cut when it is printed:
+    a person approves it.
     """
     asks = "for more budget" if waiting.kind == "budget" else plain(waiting.question)
     fields = [("asks", asks)]

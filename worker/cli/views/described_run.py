@@ -1,4 +1,4 @@
-"""What ``perdure show`` says about a run, as pairs of a name and a value."""
+"""The output of ``perdure show``: pairs of a name and a value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from perdure.flows.core.files import FileReference
     from perdure.worker.domain.run import Run
 
-#: How a wait is described whose beginning is known, by what the run waits for.
+#: Functions that describe a wait with a known beginning, by its reason.
 WAITS_SINCE = {"provider": waits_for_provider, "code": waits_for_code}
 
 
@@ -43,7 +43,7 @@ def described(
     children: Mapping[str, int] | None = None,
     files: Sequence[FileReference] = (),
 ) -> list[tuple[str, str]]:
-    """Return the names and values that ``perdure show`` prints about a run."""
+    """Return the names and values of ``perdure show``."""
     return [
         *_describe_purpose(run),
         *_describe_position(run),
@@ -59,7 +59,7 @@ def described(
 
 
 def _describe_purpose(run: Run) -> list[tuple[str, str]]:
-    """Return which run it is, what it is for, and its status."""
+    """Return the run's id, flow, goal, command and status."""
     pairs = [("run", run.id), ("flow", plain(run.flow)), ("goal", plain(run.goal))]
     if run.details.get("call"):
         pairs.append(("carries out", plain(run.title)))
@@ -85,7 +85,7 @@ def _describe_position(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_wait(run: Run) -> list[tuple[str, str]]:
-    """Return what a waiting or parked run waits for."""
+    """Return the wait of a waiting or parked run."""
     if run.phase == "parked":
         return [("waits", parked_text(run.details))]
     if run.phase != "waiting":
@@ -117,7 +117,7 @@ def _milliseconds(at: str | None) -> float | None:
 def _describe_relations(
     run: Run, unread: Mapping[str, int], children: Mapping[str, int]
 ) -> list[tuple[str, str]]:
-    """Return the signals, child runs, topic, model and parent of a run."""
+    """Return a run's signals, child runs, topic, model and parent."""
     details = run.details
     pairs = []
     if unread:
@@ -136,7 +136,10 @@ def _describe_relations(
 
 
 def _describe_progress(run: Run) -> list[tuple[str, str]]:
-    """Return the progress that a run reported, and its last failure unless it ended the run."""
+    """Return the reported progress and the last failure.
+
+    A failure that ended the run is left out.
+    """
     pairs = []
     reported = run.details.get("progress")
     text = reported.get("text") if isinstance(reported, dict) else None
@@ -149,7 +152,7 @@ def _describe_progress(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_interruption(run: Run) -> list[tuple[str, str]]:
-    """Return what a run asks a person, how it was stopped, and who resumed it."""
+    """Return a run's question, stop and last resume."""
     details = run.details
     pairs = []
     waiting = PendingInterrupt.of(run)
@@ -164,9 +167,9 @@ def _describe_interruption(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_stop(run: Run, waiting: PendingInterrupt | None) -> list[tuple[str, str]]:
-    """Return when, by whom and why a run was stopped, and how it goes on.
+    """Return when, by whom and why a run stopped.
 
-    ``waiting`` is the question that the run will ask again.
+    The last pair says how it goes on. ``waiting`` is the question that the run will ask again.
     """
     details = run.details
     cause = "".join(
@@ -184,9 +187,9 @@ def _describe_stop(run: Run, waiting: PendingInterrupt | None) -> list[tuple[str
 
 
 def _in_flight_at_stop(doubt: str) -> str:
-    """Return a sentence about the round that was in flight when its run was stopped.
+    """Return a sentence about the round in doubt.
 
-    ``doubt`` names this round as ``step/node/attempt``.
+    It was in flight when its run was stopped. ``doubt`` names it as ``step/node/attempt``.
     """
     step, _, rest = doubt.partition("/")
     node, _, attempt = rest.rpartition("/")
@@ -197,7 +200,7 @@ def _in_flight_at_stop(doubt: str) -> str:
 
 
 def _describe_failure(run: Run) -> list[tuple[str, str]]:
-    """Return why a run failed or did not finish, and the command that continues it."""
+    """Return why a run failed or did not finish. The pairs name the command that continues it."""
     details = run.details
     pairs = []
     if details.get("traceback"):
@@ -212,7 +215,7 @@ def _describe_failure(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_usage(run: Run, models: str) -> list[tuple[str, str]]:
-    """Return the models of a run, and what it and the runs below it used of their budgets."""
+    """Return a run's models, usage and budgets. Runs below it have a line of their own."""
     pairs = []
     if models:
         pairs.append(("model", models))
@@ -224,7 +227,7 @@ def _describe_usage(run: Run, models: str) -> list[tuple[str, str]]:
 
 
 def _describe_submission(run: Run) -> list[tuple[str, str]]:
-    """Return the inputs and labels of a run, when it was submitted, and how long it took."""
+    """Return a run's inputs, labels, submission time and duration."""
     pairs = []
     if run.inputs:
         pairs.append(("inputs", plain(json.dumps(dict(run.inputs), ensure_ascii=False))))
@@ -264,6 +267,6 @@ def _origin_of(forked: Mapping[str, Any]) -> str:
 
 
 def _left_of(details: Mapping[str, Any]) -> str:
-    """Return a sentence that says which turns of a run's history are left."""
+    """Return a sentence about the turns that are left."""
     turns, forgotten = details["turns"], details["forgotten"]
     return f"{turns - forgotten} of {count(turns, 'turn')} are left; the older ones are gone"

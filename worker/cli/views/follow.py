@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two polls.
 LOOK_SECONDS = 0.15
-#: Seconds between two looks whether a run below the followed one waits for a person.
+#: Seconds between two queries for questions of runs below the followed one.
 BELOW_SECONDS = 2.0
 #: Seconds without an answer of the server before following ends with its error. The run itself is
 #: not affected.
@@ -36,28 +36,28 @@ class View(Protocol):
 
     @property
     def shows_text(self) -> bool:
-        """Whether it shows the live text of the followed run."""
+        """Whether it shows the run's live text."""
 
     def show_text(self, item: StreamItem) -> None:
-        """Show an item of the followed run's stream. A thread of its own calls this."""
+        """Show an item of the followed run's stream. A separate thread calls this."""
 
     def show(self, run: Run, events: Sequence[Event]) -> None:
-        """Show the current state of the followed run, and its new events."""
+        """Show the run's current state and its new events."""
 
     def note(self, text: str) -> None:
-        """Show a message that is not an event of the followed run."""
+        """Show a message that is not an event."""
 
     def ask_below(self, waiting: PendingInterrupt) -> None:
-        """Show that a run below the followed one waits for a person, and how to answer it."""
+        """Show that a run below waits for a person. Say how to answer it."""
 
     def away(self, since: float) -> None:
-        """Show to the user that the server has not answered since this time (monotonic)."""
+        """Show since when the server has not answered. ``since`` is a monotonic time."""
 
     def end(self, run: Run) -> None:
-        """Show how the followed run ended, or what it asks."""
+        """Show the followed run's end or question."""
 
     def close(self) -> None:
-        """Stop the display of the run and release the terminal.
+        """Stop the display and release the terminal.
 
         The caller closes a view in any case, and may do so twice.
         """
@@ -69,7 +69,7 @@ def follow(
     view: View,
     tick: Callable[[Run, Sequence[Event]], None] | None = None,
 ) -> Run:
-    """Show a run in a view until the run ends or is interrupted, and return the run.
+    """Show a run until it ends or is interrupted. Return the run.
 
     Args:
         client: The client to poll.
@@ -136,9 +136,9 @@ def _follow(
 
 
 class QuestionsBelow:
-    """The questions of runs below a run, each told once.
+    """New questions of runs below a run.
 
-    Only a run that waits for its children is asked about, and not at each poll.
+    Each is returned once. Only a run that waits for its children is queried, and not at each poll.
 
     Args:
         client: The client to ask.
@@ -150,7 +150,7 @@ class QuestionsBelow:
         self._next = 0.0
 
     def new(self, run: Run) -> list[PendingInterrupt]:
-        """Return the questions below a run that were not returned before."""
+        """Return the questions that were not returned before."""
         now = time.monotonic()
         if not run.details.get("waits_for_children") or now < self._next:
             return []
@@ -165,7 +165,7 @@ class QuestionsBelow:
 
 
 def end_code(run: Run) -> int:
-    """Return the exit code with which a command reports how a run ended."""
+    """Return the exit code for a run's end."""
     if run.status.value == "completed" and not run.finished:
         return RUN_UNFINISHED
     return {"errored": RUN_ERRORED, "stopped": RUN_STOPPED, "interrupted": RUN_INTERRUPTED}.get(

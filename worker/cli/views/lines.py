@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PipeView:
-    """What the views for pipes have in common: they show no text of a round in flight."""
+    """Base of the views for pipes. They show no text of a round in flight."""
 
     shows_text = False
 
@@ -29,7 +29,7 @@ class PipeView:
 
 
 class LinesView(PipeView):
-    """A view that prints one line per event, and at the end the answer, error or question."""
+    """A view that prints one line per event. The last lines are the answer, error or question."""
 
     def __init__(self) -> None:
         self._away = False
@@ -68,7 +68,7 @@ class LinesView(PipeView):
 
 
 class JsonLinesView(PipeView):
-    """A view that prints one JSON event per line, and ends with ``{"type": "end", "run": ...}``.
+    """A view that prints one JSON event per line. The last line is ``{"type": "end", "run": ...}``.
 
     A run below that waits for a person is ``{"type": "asked_below", "waiting": ...}``.
     """
@@ -94,9 +94,10 @@ class JsonLinesView(PipeView):
 
 
 def last_words(run: Run) -> list[str]:
-    """Return the lines that a view prints about a run that ended or waits for a person.
+    """Return the last lines about a run.
 
-    They give its answer, error or question, and the command with which to continue.
+    The run has ended or waits for a person. The lines give its answer, error or question, and the
+    command to continue.
     """
     from perdure.worker.cli.celery_command import program
     from perdure.worker.domain.interrupt import PendingInterrupt
@@ -120,13 +121,13 @@ def last_words(run: Run) -> list[str]:
 
 
 def lines_below(waiting: PendingInterrupt) -> list[str]:
-    """Return the lines about the question of a run below the run that is shown."""
+    """Return the lines about a question below the run."""
     head = f"run {waiting.run_id} ({waiting.flow}), for which this run waits, asks a person"
     return [f"{head}: {plain(waiting.question)}", *_ways(waiting)]
 
 
 def _ways(waiting: PendingInterrupt) -> list[str]:
-    """Return the lines about what a run asks, and the commands that answer it."""
+    """Return a question's details and the answering commands."""
     from perdure.worker.cli.celery_command import program
     from perdure.worker.presentation.questions import beside, what
 

@@ -1,4 +1,4 @@
-"""The live view of a run on a terminal, drawn with rich. It needs at least 40 columns."""
+"""The live view of a run, drawn with rich. It needs at least 40 columns."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ FRAME_LINES = 9
 MEDIUM, WIDE = 60, 90
 #: No line is wider than this, so that the columns stay close together.
 WIDEST = 110
-#: A thought is left out if fewer characters of it than this fit beside its command.
+#: A thought is left out if fewer of its characters than this fit beside its command.
 LEAST_THOUGHT = 12
 #: Seconds without an answer after which the view says so.
 SILENCE = 2.0
-#: What the row of a waiting run says, by reason.
+#: Texts for the row of a waiting run, by reason.
 WAITS = {
     "retry": "waiting to retry",
     "loss": "waiting to retry after a lost worker",
@@ -62,7 +62,7 @@ WAITS = {
 
 
 class LiveView:
-    """A view with head, table of rounds, text of the round in flight, and foot.
+    """A view with head, rounds, live text and foot.
 
     rich's thread redraws it 8 times a second.
     """
@@ -115,9 +115,9 @@ class LiveView:
             self.console.print(Text(line, style="bold yellow"), soft_wrap=True)
 
     def away(self, since: float) -> None:
-        """Do nothing when the server does not answer, because the foot of the live view shows that.
+        """Do nothing: the foot of the live view shows that the server does not answer.
 
-        It does so before a poll has failed.
+        The foot does so before a poll has failed.
         """
 
     def end(self, run: Run) -> None:
@@ -133,7 +133,7 @@ class LiveView:
             self._live.stop()
 
     def render(self) -> RenderableType:
-        """Return the live view of a run as it is now, laid out for the terminal's current size."""
+        """Return the current view for the terminal's current size."""
         with self._lock:
             if self._run is None:
                 return Text("")
@@ -209,7 +209,7 @@ class LiveView:
 
     @staticmethod
     def _taken(rows: Sequence[Row], width: int) -> int:
-        """Return the width of all columns of the table of rounds except the column with the text.
+        """Return the width of all columns but the text's.
 
         These are step and time. If the terminal is wide enough, node and attempt are added.
         """
@@ -294,9 +294,9 @@ def _until(moment: str) -> float:
 
 
 def _totals(run: Run) -> list[Text]:
-    """Return a list with the line that shows a run's usage and the limits of its budgets.
+    """Return the line of usage and budgets.
 
-    The list is empty if the run has used nothing.
+    It is in a list, which is empty if the run has used nothing.
     """
     line = Text(no_wrap=True, overflow="ellipsis")
     for text, share in totals(run):
@@ -306,7 +306,7 @@ def _totals(run: Run) -> list[Text]:
 
 
 def _said(row: Row, room: int) -> Text:
-    """Return the text of a row in the table of rounds, with the controller's thought before it.
+    """Return a row's text, after the controller's thought.
 
     The thought is cut, or left out, if both need more than ``room`` characters.
     """

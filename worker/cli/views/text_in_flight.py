@@ -1,4 +1,4 @@
-"""The live text of the round in flight, for a view on a terminal."""
+"""The live text of the round in flight. A view on a terminal shows it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("perdure.watch")
 
-#: Lines of text that a view shows at most: this many, and no more than a third of the terminal.
+#: Maximum number of lines of text in a view, if a third of the terminal has room for them.
 MOST_LINES = 10
 #: Characters of a text that are kept. A longer one loses its first half at once, since its lines
 #: would move with each character that it loses.
@@ -33,7 +33,7 @@ STYLES = {"text": "", "thinking": "italic dim", "arguments": "dim"}
 
 
 class TextInFlight:
-    """What the round in flight has shown so far: texts by kind and part, in order of appearance."""
+    """Text of the round in flight: by kind and part, in order of appearance."""
 
     def __init__(self) -> None:
         self._round = (-1, 0)
@@ -56,7 +56,7 @@ class TextInFlight:
             self._texts = {}
 
     def rendered(self, console: Console, step: int, width: int, height: int) -> list[Text]:
-        """Return the last lines of the text of a step.
+        """Return the last lines of a step's text.
 
         Args:
             width, height: of the terminal, in columns and lines.
@@ -85,7 +85,7 @@ class TextInFlight:
 
 
 class TextReader:
-    """A thread that reads the stream of a run for a view, as it comes."""
+    """Thread that reads the run's stream for a view."""
 
     def __init__(self, client: ReadApi, run_id: str, show: Callable[[StreamItem], None]) -> None:
         self._client, self._run_id, self._show = client, run_id, show
@@ -109,8 +109,8 @@ class TextReader:
                 return
             except StoreUnavailable:
                 self._closed.wait(AWAY_SECONDS)
-            # The view itself says what is wrong. A server of an earlier release has no such stream,
-            # and a client that is closed meanwhile raises errors of other libraries.
+            # The view itself reports the problem. A server of an earlier release has no such
+            # stream, and a client that is closed meanwhile raises errors of other libraries.
             except Exception:
                 logger.debug("run %s: its text is not shown any more", self._run_id, exc_info=True)
                 return
