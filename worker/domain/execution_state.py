@@ -229,7 +229,7 @@ class ExecutionState(BaseModel):
 
 
 def is_plain(fields: Mapping[str, str]) -> bool:
-    """Return whether a quick check shows that the state in a run's hash fields is valid.
+    """Return whether a quick check finds the state valid.
 
     It is True if every required field is present and none needs parsing. That holds in nearly every
     round, and reading the state in full takes twenty times as long.
