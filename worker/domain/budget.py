@@ -217,10 +217,8 @@ class BudgetAccount(NamedTuple):
 
         A limit of seconds blocks any round. A limit of cycles, tokens or money blocks rounds of
         controllers, and any round that is tried again. Any other limit blocks a round whose
-        estimate
-        names it. So a command that a controller has already decided on is still executed, once,
-        even
-        if it waits before its end.
+        estimate names it. So a command that a controller has already decided on is still executed,
+        once, even if it waits before its end.
 
         Args:
             role: The role of the round's node. ``controller`` in a flow that has no controllers.
@@ -253,8 +251,7 @@ class BudgetAccount(NamedTuple):
         """Return the lines that charge the runs above.
 
         They hold the growth of the run's spending by this commit. The amounts of all commits of a
-        run
-        add up exactly to its spending, in millionths.
+        run add up exactly to its spending, in millionths.
 
         Args:
             fields: The fields that the commit writes, as ``fields`` returned them.

@@ -67,7 +67,7 @@ EXPOSED = "exposed"
 #: Field with the origin of a fork: the run and the step at which it was forked.
 FORKED = "forked"
 #: Field of a run whose id the caller chose: part of its idempotency keys. A deleted run with the
-#: same id had another one.
+#: same id had another value.
 KEY_SALT = "key_salt"
 #: Field with the names of the run's groups of child runs, one per line.
 GROUPS = "groups"

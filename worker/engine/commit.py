@@ -68,10 +68,9 @@ class Committer:
             beside: Further fields of the run's hash to write.
 
         Returns:
-            ``fenced``, ``missing``, ``damaged`` or ``unread`` (the run has unread messages of
-            people)
-                if the commit was refused. Otherwise the result of the commit (``continued``,
-                ``completed``, ...).
+            ``fenced``, ``missing``, ``damaged`` or ``unread`` if the commit was refused. Otherwise
+                its result (``continued``, ``completed``, ...). ``unread``: the run cannot end yet,
+                because it has unread messages.
 
         Raises:
             StoreUnavailable: The server was away for too long.

@@ -37,7 +37,6 @@ class Drain:
         """The time of the shutdown's begin, or 0.
 
         It is in seconds of ``time.monotonic``, which is one clock for all processes of a machine. 0
-        if
-        the worker is not shutting down.
+        if the worker is not shutting down.
         """
         return self._since[0]
