@@ -1,6 +1,6 @@
 """The budget account: a run's limits, its spending so far, and the spending of this round.
 
-A run's budgets count what the runs below it spend too, except those of cycles and seconds.
+A run's budgets also count the spending of the runs below it, except budgets of cycles and seconds.
 
 Pure functions. An attempt whose worker was lost never reports its usage, so it is charged an
 estimate. The claim counts attempts. Each attempt without a report costs the flow's estimate for
@@ -169,7 +169,7 @@ class BudgetAccount(NamedTuple):
         return sum_of([self.record.spent, self._lost(estimate)])
 
     def budgets(self, estimate: Mapping[str, float] | None = None) -> dict[str, Budget]:
-        """Return the budgets as of this attempt's begin, by name.
+        """Return the budgets before this attempt, by name.
 
         Budgets of runs above are included. Of two with the same name, the one with less left
         counts.

@@ -1,6 +1,6 @@
 """Document: base of the frozen classes that clients see, written alike by Python, HTTP and --json.
 
-Such a class says once what its objects are. ``to_dict`` and ``from_dict`` follow its fields, and
+Such a class describes its objects once. ``to_dict`` and ``from_dict`` follow its fields, and
 the HTTP API describes it to OpenAPI through pydantic. Objects are not validated when they are made,
 because a damaged run must be readable, and because lists make thousands of them.
 """

@@ -1,6 +1,6 @@
 """Event: one entry of a run's event stream, its commit log.
 
-The stream also records what happened between the commits: stops, failures, lost workers, resent
+The stream also records events between the commits: stops, failures, lost workers, resent
 messages.
 """
 

@@ -1,8 +1,8 @@
 """ExecutionState: the state of a run as pure data with small rules. It does no I/O.
 
 Each field has its own field in the run's hash (``to_fields``, ``from_fields``), so that a
-transition changes only what it means to change. A stop request and a round's result never overwrite
-each other.
+transition leaves all other fields alone. A stop request and a round's result never overwrite each
+other.
 """
 
 from __future__ import annotations

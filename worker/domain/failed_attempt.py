@@ -124,7 +124,7 @@ def wait_for_code(
 def is_of_this_code(record: Record, error: CodeDoesNotFit, build: str) -> bool:
     """Return whether only this code can have advanced a run.
 
-    Waiting for other code cannot help such a run.
+    This code is that of this worker. Waiting for other code cannot help such a run.
 
     Args:
         build: the build of the run's flow in this worker.

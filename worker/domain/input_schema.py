@@ -152,7 +152,7 @@ def _is_one_of(value: Any, known: list[Any]) -> bool:
 def _is(kind: Any, value: Any, schema: Mapping[str, Any]) -> bool:
     """Return whether pydantic accepts a value as this type.
 
-    True for a type that JSON Schema does not have.
+    True for an unknown or missing type.
     """
     match kind:
         case "integer":

@@ -1,7 +1,7 @@
 """The figures of rounds over time: sums in equal parts of the last hour, day and week.
 
 Each span has parts of its own, so a chart reads as many hashes as it has points. A part's name is
-its number since 1970. Its hash expires when no chart shows it any more. So the memory is bounded by
+its number since 1970. Its hash expires when it leaves all charts. So the memory is bounded by
 spans, parts, flows and queues.
 """
 

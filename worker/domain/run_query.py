@@ -22,7 +22,7 @@ from perdure.worker.domain.run import RunStatus, status_of
 from perdure.worker.errors import InvalidInput
 from perdure.worker.ids import RUN_ID
 
-#: The keys of a query line, each with what it selects. Completion and help show them.
+#: The keys of a query line, each with its meaning. Completion and help show them.
 KEYS: Mapping[str, str] = {
     "status": "queued, running, interrupted, stopped, completed or errored",
     "flow": "name of the flow",

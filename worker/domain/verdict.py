@@ -15,7 +15,7 @@ from perdure.worker.domain.document import Document
 
 
 class VerdictCode(Enum):
-    """Codes of the states that a run can be in.
+    """Codes of the states in which a run can be found.
 
     docs/operations/runbook.md has a section on each.
     """

@@ -36,7 +36,6 @@ class Drain:
     def since(self) -> float:
         """The time of the shutdown's begin, or 0.
 
-        It is in seconds of ``time.monotonic``, which is one clock for all processes of a machine. 0
-        if the worker is not shutting down.
+        It is in seconds of ``time.monotonic``, which is one clock for all processes of a machine.
         """
         return self._since[0]

@@ -72,6 +72,8 @@ class EventFinder:
     def begin(self) -> None:
         """Note the time, from which a new rule finds events.
 
+        The first look goes back to it, but at most ``CLOCK_BACK``.
+
         Raises:
             StoreUnavailable: a new rule then begins with the first look.
         """
@@ -154,7 +156,8 @@ class EventFinder:
     ) -> dict[str, int]:
         """Return the time (ms) from which each rule looks.
 
-        A new rule begins when the worker began, or now.
+        A new rule begins when the worker began, at most ``CLOCK_BACK`` ago. Without that time it
+        begins now.
         """
         new = now if self._began is None else min(now, max(self._began, now - CLOCK_BACK))
         since = {}

@@ -139,7 +139,7 @@ class NodeRunner:
             if ends_process(error):
                 raise
             return self._failure(loaded, error), nodes
-        # In a flow without controllers, any node may spend what the run has left.
+        # In a flow without controllers, any node may spend the rest of the budgets.
         role = nodes[node] if "controller" in nodes.values() else "controller"
         return self._within_budgets(loaded, estimate, role, span, begin), nodes
 
@@ -150,7 +150,7 @@ class NodeRunner:
             DamagedRun: The stored run is not valid.
             InvalidInput: The flow does not accept the run's inputs.
         """
-        if not claim.carried_over:  # this worker committed what it holds a moment ago
+        if not claim.carried_over:  # this worker committed the record a moment ago
             record.check()
             stored = record.turns - record.forgotten
             if stored != claim.turns:

@@ -113,7 +113,7 @@ class Lane:
             try:
                 self._deliver(notification_id)
             except StoreUnavailable as error:
-                # What was delivered is delivered again, under the same id.
+                # A delivered notification is delivered again, under the same id.
                 logger.warning(
                     "notification %s: its record was not written: %s", notification_id, error
                 )

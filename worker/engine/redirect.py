@@ -24,7 +24,7 @@ from perdure.worker.store import Store, StoreUnavailable
 logger = logging.getLogger("perdure.rounds")
 
 #: Seconds for which announcements of workers are cached. A worker that lacks a flow may receive
-#: many messages of it.
+#: many of its messages.
 FRESH_SECONDS = 1.0
 #: Workers that an event names at most.
 NAMED = 3
@@ -84,7 +84,7 @@ def differences(
 
 
 def _with_lacking(flow: str, info: Mapping[str, Any]) -> str:
-    """Return a flow's name with a worker's reason against it."""
+    """Return a flow's name with its missing requirement."""
     lacking = info.get("lacking", {})
     return f"{flow} ({lacking[flow]})" if flow in lacking else flow
 

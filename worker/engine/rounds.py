@@ -295,7 +295,7 @@ def _ms(seconds: float) -> int:
 
 
 def _why_not_here(name: str, enabled: Sequence[str]) -> str:
-    """Return why this process lacks a flow.
+    """Return why this process does not run a flow.
 
     It is the end of a sentence.
     """

@@ -187,7 +187,7 @@ class Sweeper:
         """Release a dead child process's lease, and requeue the round.
 
         The sweeper's thread does this, since the caller is the worker's event loop. In a worker
-        that shuts down and sweeps no more, the caller's thread does it.
+        that shuts down and no longer sweeps, the caller's thread does it.
         """
         self._forfeits.append((run_id, epoch, step, process_name(pid)))
         self.wake()

@@ -216,7 +216,7 @@ class UndeclaredAMQP(AMQP):  # type: ignore[misc]
 
 
 def publisher_like(app: Celery) -> Celery:
-    """Return an app that publishes unknown tasks.
+    """Return an app that can publish any task.
 
     It publishes to the broker of ``app``, and need not know the tasks.
 

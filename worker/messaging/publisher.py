@@ -143,7 +143,7 @@ class Publisher(ABC):
     ) -> LazyMessage:
         """Return a round's message, serialized only on demand.
 
-        That is if another thread or process has to read it.
+        Another thread or process may have to read it.
 
         Args:
             origin: The sender, if it is known already.

@@ -34,7 +34,7 @@ SHORTEST_SECRET = 24
 LONGEST_WAIT = 3600.0
 #: Replies that concern the receiver as a whole and not this one message.
 BUSY = frozenset({408, 425, 429})
-#: Reply of a receiver that wants no message of this webhook any more.
+#: Reply of a receiver that no longer wants messages of this webhook.
 GONE = 410
 _PORTS = {"http": 80, "https": 443}
 

@@ -59,7 +59,7 @@ def release_after_death(engine: Runtime, pid: int) -> list[str]:
 def _send_again(engine: Runtime) -> None:
     """Send the messages again that a dead process received.
 
-    It had not claimed them, so no lease tells which these are. So live workers get a moment to
+    It had not claimed them, so no lease shows which these are. Live workers get a moment to
     claim their received messages. If one takes longer, its message is sent twice.
     """
     before = engine.store.lists.passed()

@@ -62,7 +62,10 @@ class RoundRequest(Request):  # type: ignore[misc]
             sweeper.release_dead_lease(run_id, epoch, step, self.worker_pid)
 
     def give_back(self) -> None:
-        """Return a round's message to its queue, if not begun."""
+        """Return a not-begun round's message to its queue.
+
+        Another worker then takes it.
+        """
         self.reject(requeue=True)
 
 

@@ -142,7 +142,7 @@ class Runtime(AppConnection):
 
     @cached_property
     def rounds(self) -> RoundRunner:
-        """Claims, runs and commits the rounds of this process."""
+        """The runner that claims, runs and commits this process's rounds."""
         return RoundRunner(
             self.store,
             self.publisher,
@@ -163,7 +163,7 @@ class Runtime(AppConnection):
 
     @cached_property
     def callbacks(self) -> Callbacks:
-        """Publishes the callbacks (``on_end``) of ended runs."""
+        """The publisher of ended runs' callbacks (``on_end``)."""
         return Callbacks(self.app, self.store, self.owns_app)
 
     def _lingers(self, lease: Lease) -> None:
@@ -302,9 +302,9 @@ LOOK_EVERY_SECONDS = 1.0
 
 
 def watch_parent(engine: Runtime) -> Any:
-    """Return a receiver that ends a process without its worker.
+    """Return a receiver that ends orphaned pool processes.
 
-    The process is one of a pool, and its parent is the worker. The receiver is for Celery's
+    The parent of such a process, the worker, has ended. The receiver is for Celery's
     ``worker_process_init``. The pool solo sends this signal too, from a process that is no child.
     """
 

@@ -13,9 +13,9 @@ logger = logging.getLogger("perdure.processes")
 
 
 def forget_when_connection_is_lost(consumer: Any) -> None:
-    """Make a worker forget unacknowledged rounds after a lost connection.
+    """Make a worker forget unacknowledged messages of a lost connection.
 
-    These are messages that the lost connection to the broker delivered.
+    These are messages of rounds that the connection to the broker delivered.
 
     A round's message is acknowledged when the round is over. kombu 5.7 tries to return such a
     message while it closes the lost connection, fails with an AttributeError, and the worker ends.

@@ -46,7 +46,7 @@ def add_tasks(app: Celery, engine: Runtime) -> None:
         try:
             attempt = engine.rounds.run(run_id, epoch, step, fast)
         except StoreUnavailable as error:
-            # Nothing to undo: the run's hash still says what is due, and the sweep sends the
+            # Nothing to undo: the run's hash still has the due round, and the sweep sends the
             # message again.
             rounds_logger.error(
                 "run %s, step %d: the server is away, the sweep requeues the round: %s",
@@ -126,7 +126,7 @@ def _write_stats_of(engine: Runtime) -> Callable[..., None]:
     """Return a receiver that writes an ending process's metrics."""
 
     def write(**_: Any) -> None:
-        # Without a state server the worker has played no rounds, and has said so at its start.
+        # Without a state server the worker has run no rounds, and has logged that at its start.
         with suppress(InvalidSettings):
             engine.write_stats()
 
@@ -156,7 +156,7 @@ def _roles(app: Celery, engine: Runtime) -> list[str]:
 
 
 class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Starts and ends the sweeper with a Celery worker.
+    """Step of a Celery worker that starts and ends the sweeper.
 
     A worker that shuts down remains announced, as draining, until its last round is over.
     """

@@ -106,8 +106,8 @@ class Inspection:
         damage: the result of find_damage; None if this user may not read the runs.
         handovers: how each worker publishes messages, by its name, if it announced itself in the
             last ``ANNOUNCED`` seconds.
-        refuses: the refusal of all writes and the advice, as two sentences; None if it takes
-        writes.
+        refuses: the refusal of all writes and the advice, as two sentences; None if it
+            takes writes.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)

@@ -33,7 +33,7 @@ class Outage:
     def is_on(self) -> bool:
         """Whether an outage goes on.
 
-        It begins when an operation fails, and ends when none fails any more.
+        It begins when an operation fails, and ends when all operations work again.
         """
         return self._is_on
 

@@ -32,9 +32,10 @@ class RunFields(StorePart):
             return cast(dict[str, str], self._store.redis.hgetall(self.keys.run(run_id))) or None
 
     def holds(self, run_id: str, token: str, claim: str) -> bool:
-        """Return whether a claim holds without a stop request.
+        """Return whether a claim still permits its round.
 
-        The claim still holds the run's lease. Its token and its id name it.
+        It must hold the run's lease, and no stop may have been requested. Its token and its id
+        name it.
         """
         names = ("phase", "token", "claim_id", "stop_current_execution")
         with self._store._answered():

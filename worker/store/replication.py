@@ -51,9 +51,9 @@ def answer_and_wait(
 
     WAIT checks the connection's own last write. A repeated operation may write nothing. Valkey
     would then report at once that all replicas have it. So a PUBLISH on the channel ``mark``, which
-    changes nothing, follows the transition. A replica that has the PUBLISH has everything that the
-    reply was read from. All of it is one exchange over one connection. Otherwise, after a failover
-    in between, the new master's replicas would confirm the old master's reply.
+    changes nothing, follows the transition. A replica that has the PUBLISH has all data behind the
+    reply. This is one exchange over one connection. Otherwise, after a failover in between, the new
+    master's replicas would confirm the old master's reply.
 
     Returns:
         The script's reply, and the number of replicas that have its writes.

@@ -131,7 +131,9 @@ class Transition:
     def exchange(
         self, wire: Wire, keys: Sequence[str], args: Arguments, *behind: Arguments
     ) -> list[Any]:
-        """Run the script, then ``behind`` over the same connection.
+        """Run the script, then the commands of ``behind``.
+
+        They go over the same connection.
 
         Returns:
             The replies in order. An error is returned in the list, not raised.

@@ -67,7 +67,7 @@ class FollowingConnection(SentinelManagedConnection):
     def _left_behind(self) -> bool:
         """Return whether another server is the master now.
 
-        The old master learns of it about ten seconds later. Until then it confirms writes that will
+        The old master notices about ten seconds later. Until then it confirms writes that will
         be lost.
         """
         pool = self.connection_pool

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class TokenRecords:
     """The token records of a store, by token id.
 
-    The store does not read what a record contains.
+    The store does not read the contents of a record.
     """
 
     def __init__(self, store: StoreConnection) -> None:

@@ -1,8 +1,8 @@
 """The template of a round's message: Celery's message with blanks.
 
-Replaces: building each message with Celery (``Publisher``). A filled template is byte for
-byte what Celery would have built with the same ids. Three samples that Celery built in this process
-have to agree with it, or Celery builds each message.
+Replaces: building each message with Celery (``Publisher``). A filled template is byte for byte the
+message that Celery would have built with the same ids. Three samples that Celery built in this
+process have to agree with it, or Celery builds each message.
 
 Worth: Celery takes some 200 microseconds for a message, a template 10 (``python -m benchmarks
 messages``). If a run keeps its worker, ``read`` also spares validation
@@ -93,7 +93,7 @@ class Template:
         The values are its ids, epoch and step.
 
         Args:
-            args: The run id must be valid, so that neither JSON nor ``repr`` escapes any of it.
+            args: The run id must be valid, so that neither JSON nor ``repr`` escapes anything.
             task_id: The id of the Celery task.
             tag: kombu's delivery tag.
         """
@@ -145,7 +145,7 @@ class Template:
         }
 
     def makes(self, text: str, args: Round, sender: Sender) -> bool:
-        """Return whether the template reproduces a message of Celery.
+        """Return whether the template reproduces Celery's message exactly.
 
         The validated form of the message must be the same, too.
         """
