@@ -37,7 +37,7 @@ class Fork:
         files: The references to these files, as they are stored. Empty for none.
         follows: The run before the other one in its thread, or None.
         spent: Amounts that the rounds before it had spent, by budget.
-        origins: The runs of which the other one is a fork, oldest first, as ``origins_of``.
+        origins: The runs that the other one was forked from, as ``origins_of`` returns them.
         asked: The caller's request as JSON data, to recognize a repeated call.
     """
 

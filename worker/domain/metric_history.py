@@ -1,8 +1,8 @@
 """The figures of rounds over time: sums in equal parts of the last hour, day and week.
 
-Each span has parts of its own, so a chart reads as many hashes as it has points. A part's name is
-its number since 1970. Its hash expires when it leaves all charts. So the memory is bounded by
-spans, parts, flows and queues.
+Each span has separate parts, so a chart reads as many hashes as it has points. A part's name is its
+number since 1970. Its hash expires when it leaves all charts. So the memory is bounded by spans,
+parts, flows and queues.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The stored record of a run: the hash's fields as Python values, checked against their digest.
 
-Three helpers make it fast: a property that is computed once per object, a search for the fields
-whose names begin with a given text, and a memory of which fields are content.
+Three helpers make it fast: a property that is computed once per object, a search for fields by
+prefix, and a cache of the names of content fields.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """RunQuery: the meaning of a query line such as ``status:errored label:team=a submitted:<1d``.
 
-It decides for one run, given as the fields of its hash, whether the run matches. It also says which
-indexes and which times can hold matching runs, so that a list reads no others.
+It decides for one run, given as the fields of its hash, whether the run matches. It also returns
+the indexes and times that can hold matching runs, so that a list reads no others.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def settle(
 
     Args:
         record: The run as the round's claim read it.
-        remembered: Values that the node remembered. Those in the outcome win.
+        remembered: Values that the node remembered. Values in the outcome win.
         event_data: Further data for the round's event, beside the outcome's summary.
 
     Raises:

@@ -59,7 +59,7 @@ class Settlement(NamedTuple):
 
     @property
     def renews(self) -> bool:
-        """Whether the run is renewed: it begins anew at its first node."""
+        """Whether the run is renewed: it starts over at its first node."""
         return GENERATION in self.options
 
 

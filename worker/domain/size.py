@@ -45,9 +45,9 @@ WORKER_MS = 0.9
 HEADROOM, MACHINE = 1.25, 5 / 3
 #: Files of the size of `maxmemory` that a rewrite of the append-only file needs.
 FILES = 2
-#: Share of the server's core from which the work belongs on several servers.
+#: Share of the server's core above which several servers should share the work.
 BUSY = 0.5
-#: Bytes from which a shorter retention is worth more than a larger machine.
+#: Bytes above which a shorter retention is worth more than a larger machine.
 LARGE = 64_000_000_000
 DAY = 86_400
 
@@ -141,7 +141,7 @@ def size_of(load: Load) -> Size:
 
 
 def advice_on(load: Load, size: Size) -> list[str]:
-    """Return advice to follow before buying a machine. Each entry is a clause of a sentence."""
+    """Return advice to follow before buying a machine. Each entry is a sentence."""
     advice = []
     if size.memory_bytes > LARGE and load.retention_days > 1:
         advice.append(

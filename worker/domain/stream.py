@@ -15,9 +15,9 @@ from perdure.worker.errors import DamagedRun
 
 #: Type of an item with text.
 TEXT = "text"
-#: Type of an item by which the text of a step that was shown so far is void.
+#: Type of an item that makes the shown text of a step void.
 RETRACTED = "retracted"
-#: Events by which the text that an attempt has shown is void: it will not be committed.
+#: Events that make the shown text of an attempt void: it will not be committed.
 GIVEN_UP = ("failed", "lost", "given_back", "waits", "stopped", "errored")
 #: The position before everything.
 BEGINNING = "0-0"

@@ -1,4 +1,4 @@
-"""The log of a run's named values, by which the values before any step can be computed later.
+"""The log of a run's named values: it gives the values before any step.
 
 The event of a round has the values that it changed (``values``), and a digest of all values before
 it (``before``). If the run has values and the round changes none, the event says so: ``values`` is

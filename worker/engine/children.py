@@ -27,7 +27,7 @@ from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from perdure.worker.tracing import current_trace
 
-#: Runs above a run at most: each of its commits that spends writes to all of them.
+#: Maximum number of runs above a run: each commit that spends writes to all these runs.
 MOST_PAYERS = 8
 #: Fields from which the number of runs below a run is checked.
 RUN_FIELDS = ("id", "nonce", "budgets", f"{TREE}{RUNS}", f"{ADDED}{RUNS}")

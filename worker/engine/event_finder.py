@@ -70,9 +70,9 @@ class EventFinder:
         self._stops: int | None = None
 
     def begin(self) -> None:
-        """Note the time, from which a new rule finds events.
+        """Note the time at which new rules begin.
 
-        The first look goes back to it, but at most ``CLOCK_BACK``.
+        The first look goes back to that time, but at most ``CLOCK_BACK``.
 
         Raises:
             StoreUnavailable: a new rule then begins with the first look.

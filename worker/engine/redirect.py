@@ -94,8 +94,8 @@ class Redirector:
 
     Args:
         owner: The worker's name.
-        beat: Seconds between two heartbeats. A worker silent for ten of them does not count as
-            alive.
+        beat: Seconds between two heartbeats. A worker that is silent for ten heartbeats does not
+            count as alive.
     """
 
     def __init__(self, store: Store, publisher: Publisher, owner: str, beat: float) -> None:

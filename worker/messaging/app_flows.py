@@ -91,7 +91,7 @@ def _register(flow: type[Flow] | Flow) -> None:
 
 
 def _packages(app: Celery) -> Iterable[str]:
-    """Return the packages in which an app's flows are searched.
+    """Return the packages to search for an app's flows.
 
     They are the app's own package, and those of the modules that it imports.
     """

@@ -64,7 +64,7 @@ def _digest_of(files: Iterable[Path]) -> str:
 
 
 def _files_of(flow: Flow, modules: Sequence[str]) -> frozenset[Path]:
-    """Return the files in which a flow is written."""
+    """Return a flow's source files."""
     files: set[Path] = set()
     seen: set[str] = set()
     for module in _modules_of(flow) or modules:
@@ -75,7 +75,7 @@ def _files_of(flow: Flow, modules: Sequence[str]) -> frozenset[Path]:
 
 
 def _modules_of(flow: Flow) -> list[str]:
-    """Return the modules in which a flow is written. None are of Perdure."""
+    """Return the modules with a flow's code. None are of Perdure."""
     written = [*type(flow).__mro__, getattr(type(flow), "function", None)]
     names = (str(getattr(each, "__module__", "")) for each in written)
     return [name for name in dict.fromkeys(names) if _is_of_project(name)]
@@ -148,7 +148,7 @@ def _changed_at(file: Path) -> int:
 def _read(file: Path, _changed_at: int) -> tuple[bytes, tuple[str, ...]]:
     """Return a file's digest and its environment variables.
 
-    The variables are those that its text names.
+    Its text names these variables.
     """
     content = file.read_bytes()
     names = _VARIABLE.findall(content.decode("utf-8", "replace"))

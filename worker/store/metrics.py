@@ -34,7 +34,7 @@ class MetricsRead:
         rounds: the totals of the workers, by field.
         listed: the number of runs in each index.
         due: the number of runs in the due set.
-        first_due: when the first of them is due; None if the set is empty.
+        first_due: when the first run in the set is due; None if the set is empty.
         lengths: the length of each broker list.
         heads: for each list that is not empty, the message that is consumed next.
         workers: name, last heartbeat and announcement (JSON) of each worker.

@@ -107,7 +107,7 @@ class ChildrenStep(NamedTuple):
 
     Attributes:
         word: the word of reconcile_children.lua.
-        group: the group of which children may be started.
+        group: the group whose children may be started.
         first: the place of the first of these.
         nonce: the parent's nonce.
         room: the number of children that may be started.

@@ -27,7 +27,7 @@ from typing import Any
 from perdure.worker.ids import RUN_ID
 from perdure.worker.messaging.message import MAX_BYTES, MAX_HEADER, TRACING, validate
 
-#: Messages of one queue from which a shape is learned. There is one inside and one outside a round,
+#: Maximum messages of one queue to learn shapes from. There is one inside and one outside a round,
 #: and two are spare.
 MOST = 4
 #: A JSON text in which nothing is escaped: any header, and a task's id. Other texts are validated
