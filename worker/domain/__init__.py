@@ -1,4 +1,4 @@
-"""What a run is, and every rule about it that needs no I/O.
+"""The model of a run, with all rules that need no I/O.
 
-It is pure: it imports neither clock, store nor Celery.
+The package is pure: it imports neither clock, store nor Celery.
 """

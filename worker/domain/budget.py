@@ -1,10 +1,10 @@
-"""The budget account: what a run may spend, has spent, and spends in the current round.
+"""The budget account: a run's limits, its spending so far, and the spending of this round.
 
-A run's budgets count what the runs below it spend too, except those of cycles and seconds.
+A run's budgets also count the spending of the runs below it, except budgets of cycles and seconds.
 
 Pure functions. An attempt whose worker was lost never reports its usage, so it is charged an
-estimate. The claim counts attempts, and each attempt without a report costs what the flow expects
-of one, and what it has spent for the results that it recorded. Claiming a round therefore writes
+estimate. The claim counts attempts. Each attempt without a report costs the flow's estimate for
+one attempt, plus its spending on the results that it recorded. Claiming a round therefore writes
 nothing extra for budgets.
 """
 
@@ -40,13 +40,13 @@ EXHAUSTED = "budget_exhausted"
 
 @dataclass(frozen=True, slots=True)
 class BudgetAbove:
-    """A budget of a run above that limits a run: its limit, and what was spent of it.
+    """A budget of a run above that limits this run.
 
     Attributes:
         run_id: the run that has the budget.
-        nonce: that run's.
+        nonce: the nonce of that run.
         name: the budget's name.
-        added: what was added to its limit, as the server has it.
+        added: the amount added to its limit: the stored text, in millionths. Empty for none.
     """
 
     run_id: str
@@ -67,9 +67,9 @@ class Shortage:
 
     Attributes:
         run_id: the run that has the budget: the round's own run, or one above it.
-        nonce: that run's.
+        nonce: the nonce of that run.
         name: the budget's name.
-        added: what was added to its limit, as the server had it.
+        added: the amount added to its limit: the stored text, in millionths. Empty for none.
         is_own: whether it is the round's own run.
     """
 
@@ -92,12 +92,12 @@ class Shortage:
 
 
 def budgets_above(record: Record, read: Sequence[Mapping[str, str]]) -> tuple[BudgetAbove, ...]:
-    """Return the budgets of the runs above a run that limit it.
+    """Return the budgets above a run that limit it.
 
-    A run above that is gone, was made anew or cannot be read limits nothing.
+    A run above limits nothing if it is gone, was created again under its id, or cannot be read.
 
     Args:
-        read: the fields of each of them that has budgets, in their order.
+        read: the hash fields of each run above that limits the run, in the order of the payers.
     """
     budgets = []
     limiting = [payer for payer in record.payers if limits_of(payer)]
@@ -125,12 +125,15 @@ def budgets_above(record: Record, read: Sequence[Mapping[str, str]]) -> tuple[Bu
 
 
 def limits_of(payer: Payer) -> tuple[str, ...]:
-    """Return the names of a run's budgets that limit what the runs below it spend."""
+    """Return the names of budgets that limit runs below.
+
+    The budget ``runs`` is not among them: it limits their number, not their spending.
+    """
     return tuple(name for name in payer.names if name != RUNS)
 
 
 def fields_above(payer: Payer) -> list[str]:
-    """Return the names of the fields of a run above from which its budgets are read."""
+    """Return the hash fields to read for a payer's budgets."""
     names = [f"{prefix}{name}" for name in payer.names for prefix in (TREE, ADDED)]
     return ["id", "nonce", "budgets", "spent", *names]
 
@@ -141,9 +144,9 @@ class BudgetAccount(NamedTuple):
     Attributes:
         record: The run as this attempt's claim read it.
         attempt: Number of this attempt of the step, from 1.
-        now: When it was claimed, in ms of the server's clock.
+        now: Time of its claim, in ms of the server's clock.
         above: Budgets of the runs above it that limit it too, the parent's first.
-        recorded: What attempts of this step that were lost have spent for what they recorded.
+        recorded: Spending of lost attempts of this step on the results that they recorded.
     """
 
     record: Record
@@ -158,17 +161,18 @@ class BudgetAccount(NamedTuple):
         return max(0, self.attempt - 1 - self.record.count("settled"))
 
     def before(self, estimate: Mapping[str, float]) -> dict[str, float]:
-        """Return what a run had spent before this attempt of its round, by budget name.
+        """Return the amounts spent before this attempt, by budget.
 
         Args:
-            estimate: What one attempt of this round is expected to cost.
+            estimate: Expected cost of one attempt of this round. Each lost attempt is charged it.
         """
         return sum_of([self.record.spent, self._lost(estimate)])
 
     def budgets(self, estimate: Mapping[str, float] | None = None) -> dict[str, Budget]:
-        """Return each budget of a run: its limit, and what was spent of it before this attempt.
+        """Return the budgets before this attempt, by name.
 
-        If a run above has a budget of the same name with less left, that one counts.
+        Budgets of runs above are included. Of two with the same name, the one with less left
+        counts.
         """
         budgets = self._own(estimate or {})
         for each in self.above:
@@ -199,7 +203,7 @@ class BudgetAccount(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """The time in seconds that the run has been going, without its waits for people."""
+        """Seconds since the run started, without waits for people."""
         begun = self.record.count("started_at")
         return max(0, self.now - begun - self.record.count("idle")) / 1000 if begun else 0.0
 
@@ -209,12 +213,12 @@ class BudgetAccount(NamedTuple):
         return self.record.count("failures") > 0 or self.record.count("losses") > 0
 
     def exhausted(self, estimate: Mapping[str, float], role: Role) -> Shortage | None:
-        """Return which budget is used up, if that keeps this round from running.
+        """Return the used-up budget that blocks this round.
 
         A limit of seconds blocks any round. A limit of cycles, tokens or money blocks rounds of
-        controllers, and any round that is tried again. Any other limit blocks a round that is
-        expected to spend of it. So a command that a controller has already decided on is still
-        executed, once, even if it waits before its end.
+        controllers, and any round that is tried again. Any other limit blocks a round whose
+        estimate names it. So a command that a controller has already decided on is still executed,
+        once, even if it waits before its end.
 
         Args:
             role: The role of the round's node. ``controller`` in a flow that has no controllers.
@@ -244,9 +248,10 @@ class BudgetAccount(NamedTuple):
         return None
 
     def charge(self, fields: Mapping[str, str]) -> str:
-        """Return what a commit adds to what the run has spent, for the runs above it.
+        """Return the lines that charge the runs above.
 
-        The amounts of all commits of a run add up to exactly what it has spent, in millionths.
+        They hold the growth of the run's spending by this commit. The amounts of all commits of a
+        run add up exactly to its spending, in millionths.
 
         Args:
             fields: The fields that the commit writes, as ``fields`` returned them.
@@ -268,14 +273,14 @@ class BudgetAccount(NamedTuple):
     def fields(
         self, estimate: Mapping[str, float], used: Mapping[str, float], done: bool
     ) -> dict[str, str]:
-        """Return the fields of a run's hash in which the commit records what the run has spent.
+        """Return the hash fields that record the run's spending.
 
-        They are the new totals, and the number of attempts that are included in them.
+        They are the new totals, and the number of attempts that these include.
 
         Args:
-            used: What this attempt used. For a limited command, its estimate if the command was
+            used: Usage of this attempt. For a limited command, its estimate if the command was
                 executed.
-            done: Whether the step is over, and its attempts with it.
+            done: Whether the step is over. Its attempts then count no longer.
 
         Returns:
             The changed fields. Empty if the run counts nothing.

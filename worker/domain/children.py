@@ -28,9 +28,9 @@ class PlannedChild(NamedTuple):
 
 
 def child_of(parent: str, nonce: str, group: str, place: int) -> tuple[str, str]:
-    """Return the id and the nonce of a parent's child.
+    """Return the id and nonce of a parent's child.
 
-    They are the same in every process (``child_of`` in parts/family.lua).
+    Every process derives the same ones, and so does ``child_of`` in parts/family.lua.
 
     Args:
         parent: the parent's id.
@@ -42,9 +42,9 @@ def child_of(parent: str, nonce: str, group: str, place: int) -> tuple[str, str]
 
 
 def pack_plan(children: Sequence[PlannedChild]) -> tuple[str, ...]:
-    """Return the texts of a group's plan: what the children have in common, then 32 in each.
+    """Return the texts of a group's plan: the common fields, then 32 children in each.
 
-    No flow's code is needed to start them.
+    A worker needs no flow's code to start them.
     """
     first = children[0].fields
     common = {
@@ -65,10 +65,10 @@ def pack_plan(children: Sequence[PlannedChild]) -> tuple[str, ...]:
 
 
 def unpack_plan(plan: tuple[str, str], first: int, most: int) -> list[PlannedChild]:
-    """Return the children of a plan from place ``first`` on, at most ``most``.
+    """Return up to ``most`` planned children from place ``first``.
 
     Args:
-        plan: the text of what all have in common, and the text in which place ``first`` is.
+        plan: the text of the common fields, and the text that holds place ``first``.
 
     Raises:
         ValueError: The plan is damaged.
@@ -85,13 +85,13 @@ def unpack_plan(plan: tuple[str, str], first: int, most: int) -> list[PlannedChi
 
 
 def flows_of_plan(group: Mapping[str, str]) -> Callable[[int], str]:
-    """Return a function that returns the flow of the child at a place.
+    """Return a function that maps places to flow names.
 
     Args:
         group: The fields of the group's hash.
 
     Raises:
-        ValueError: The plan is damaged. So does the function, or LookupError or TypeError.
+        ValueError: The plan is damaged. The function raises it too, or LookupError or TypeError.
     """
     common = json.loads(group["plan:0"]).get("flow")
     if common is not None:
@@ -108,7 +108,7 @@ def flows_of_plan(group: Mapping[str, str]) -> Callable[[int], str]:
 
 
 def born(child: PlannedChild, parent: str, nonce: str, group: str, place: int) -> dict[str, str]:
-    """Return the fields of a child's hash, all but its message."""
+    """Return a child's hash fields, without its message."""
     fields = {
         **child.fields,
         "parent": parent,
@@ -120,10 +120,10 @@ def born(child: PlannedChild, parent: str, nonce: str, group: str, place: int) -
 
 
 def ended(record: Record, group: str, place: int, flow: str, text: str) -> Ended:
-    """Return how a child ended, from what its parent's group has of it.
+    """Return a child's end, parsed from its parent's group.
 
     Raises:
-        DamagedRun: It cannot be read.
+        DamagedRun: The group's text about the child cannot be read.
     """
     from perdure.flows.rounds.children import Ended  # Readers of ids need no classes of waits.
 
@@ -150,5 +150,5 @@ def ended(record: Record, group: str, place: int, flow: str, text: str) -> Ended
 
 
 def is_long(text: str) -> bool:
-    """Return whether a group has only the head of a child's end, because the rest was too long."""
+    """Return whether a group stores only an end's head. The rest was too long."""
     return text.partition("\n")[0].endswith(" long")

@@ -1,6 +1,6 @@
 """Document: base of the frozen classes that clients see, written alike by Python, HTTP and --json.
 
-Such a class says once what its objects are. ``to_dict`` and ``from_dict`` follow its fields, and
+Such a class describes its objects once. ``to_dict`` and ``from_dict`` follow its fields, and
 the HTTP API describes it to OpenAPI through pydantic. Objects are not validated when they are made,
 because a damaged run must be readable, and because lists make thousands of them.
 """
@@ -63,7 +63,7 @@ class DescribedBy:
         self._kind = kind
 
     def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return pydantic's schema of the class by which OpenAPI describes the value."""
+        """Return pydantic's schema of the describing class."""
         return handler.generate_schema(self._kind)
 
 
@@ -72,7 +72,7 @@ TimeText = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time
 
 
 def absent(value: str | int) -> Any:
-    """Return a pydantic annotation that documents what a member means when it is absent."""
+    """Return an annotation that documents an absent member's value."""
     return Field(json_schema_extra={"default": value})
 
 
@@ -90,7 +90,7 @@ Convert = Callable[[Any], Any]
 
 @cache
 def _readers(cls: Any) -> list[tuple[str, str, Convert | None, bool]]:
-    """Return how each field of a document class is read from JSON data.
+    """Return the readers of a document class's fields.
 
     Returns:
         For each field its name, its name in the JSON data, the function that converts its value
@@ -110,7 +110,7 @@ def _readers(cls: Any) -> list[tuple[str, str, Convert | None, bool]]:
 
 @cache
 def _writers(cls: Any) -> list[tuple[str, str, Convert | None]]:
-    """Return how each member of a document class is written as JSON data.
+    """Return the writers of a document class's members.
 
     Returns:
         For each member its name, its name in the JSON data, and the function that converts its
@@ -121,7 +121,7 @@ def _writers(cls: Any) -> list[tuple[str, str, Convert | None]]:
 
 
 def _hint_of(cls: Any, name: str) -> Any:
-    """Return the type of a class's member, as its annotation says.
+    """Return the annotated type of a class's member.
 
     For a property it is the type of its value. For a method it is ``Callable``.
     """
@@ -144,9 +144,9 @@ def _kinds(hint: Any) -> Iterator[type]:
 
 
 def _reader(hint: Any) -> Convert | None:
-    """Return the function that converts JSON data to a value of this type.
+    """Return the converter of JSON data to this type.
 
-    None means that no conversion is needed.
+    None if no conversion is needed.
     """
     for kind in _kinds(hint):
         if issubclass(kind, datetime):
@@ -165,9 +165,9 @@ def _read_all(read: Convert, items: list[Any]) -> list[Any]:
 
 
 def _writer(hint: Any) -> Convert | None:
-    """Return the function that converts a value of this type to JSON data.
+    """Return the converter of this type to JSON data.
 
-    None means that no conversion is needed.
+    None if no conversion is needed.
     """
     if hint is Callable:
         return lambda method: list(method())
@@ -195,10 +195,10 @@ def _to_dict(document: Any) -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any], cls: type[Document]) -> None:
-    """Add to the JSON schema of a document class what pydantic cannot know.
+    """Add facts that pydantic misses to a document's schema.
 
-    That is: members that are not fields, names that differ in the JSON data, and that each member
-    is always written. Before version 2.13 it does not read the class's docstring either.
+    These are members that are not fields, names that differ in the JSON data, and that each member
+    is always written. Before version 2.13, pydantic does not read the class's docstring either.
     """
     schema.setdefault("description", getdoc(cls))
     properties = schema["properties"]

@@ -1,4 +1,4 @@
-"""Equal failures: what the errors of several runs have in common, and the groups that clients see.
+"""Equal failures: the kind that errors of several runs share, and the groups that clients see.
 
 A group has a flow, a node and a kind of error. The kind is derived from the stored text, so runs of
 earlier releases have one too.
@@ -14,11 +14,11 @@ from perdure.worker.domain.document import Document
 
 #: Number of errored runs that are looked at if the caller sets no bound: about 30 ms.
 LOOKED_AT = 2000
-#: Number that one request over HTTP may look at, at most.
+#: Maximum number that one HTTP request may look at.
 MOST_LOOKED = 15_000
 #: Maximum characters of a kind that is a sentence and no name of a class.
 KIND_CHARACTERS = 80
-#: What a stored error begins with: the run, its step and its node.
+#: Beginning of a stored error: the run, its step and its node.
 _WHERE = re.compile(r"run \S+, step \d+(?:, node [^:]*)?: ")
 #: The class of an exception, in front of its message.
 _CLASS = re.compile(r"([A-Z][A-Za-z0-9_]*)(?:: |$)")

@@ -1,6 +1,6 @@
 """Event: one entry of a run's event stream, its commit log.
 
-The stream also records what happened between the commits: stops, failures, lost workers, resent
+The stream also records events between the commits: stops, failures, lost workers, resent
 messages.
 """
 
@@ -121,7 +121,7 @@ class Event(Document):
 
 
 def position_of(event_id: str) -> tuple[int, int]:
-    """Return the position of an event id in its run's stream, for comparisons."""
+    """Return an event id as a comparable position."""
     ms, _, number = event_id.partition("-")
     return int(ms), int(number or 0)
 
@@ -133,7 +133,7 @@ def id_before(event_id: str) -> str:
 
 
 def is_trimmed(after: str | None, first: Event, oldest: str | None) -> bool:
-    """Return whether events between ``after`` and the event ``first`` may be gone.
+    """Return whether events may be missing before ``first``.
 
     Args:
         after: The id after which events were read. None: from the beginning.

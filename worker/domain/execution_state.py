@@ -1,8 +1,8 @@
 """ExecutionState: the state of a run as pure data with small rules. It does no I/O.
 
 Each field has its own field in the run's hash (``to_fields``, ``from_fields``), so that a
-transition changes only what it means to change. A stop request and a round's result never overwrite
-each other.
+transition leaves all other fields alone. A stop request and a round's result never overwrite each
+other.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class ExecutionState(BaseModel):
 
 
 def is_plain(fields: Mapping[str, str]) -> bool:
-    """Return whether a quick check shows that the state in a run's hash fields is valid.
+    """Return whether a quick check finds the state valid.
 
     It is True if every required field is present and none needs parsing. That holds in nearly every
     round, and reading the state in full takes twenty times as long.

@@ -25,10 +25,10 @@ from perdure.worker.domain.settlement import LONGEST, Settlement, milliseconds
 from perdure.worker.errors import type_of
 from perdure.worker.settings import Settings
 
-#: First and longest wait (s) for a provider that is busy or away and names no time itself.
+#: First and longest wait (s) for a busy or unavailable provider that names no time itself.
 BUSY_WAITS = (1.0, 60.0)
 
-#: What a run waits for (its field ``waiting_for``) if a worker's code did not fit it.
+#: Field ``waiting_for`` of a run that waits for a worker whose code fits it.
 CODE = "code"
 #: Maximum length of a stored error text. Longer ones are cut, because the text goes into the hash,
 #: the events and every read of the run.
@@ -43,12 +43,12 @@ def failure(
     retry: Retry | None = None,
     bounds: Retry | None = None,
 ) -> Settlement:
-    """Return what the commit of a round must write after the round raised an error.
+    """Return the settlement of a failed round.
 
     The round is retried after a wait, or the run ends.
 
     Args:
-        retry: The flow's policy for this round. The settings fill in what it leaves out.
+        retry: The flow's policy for this round. The settings supply its missing parts.
         bounds: The submission's policy, which can only tighten it.
     """
     error_text = _text_of(record, error)
@@ -93,7 +93,7 @@ def failure(
 def wait_for_code(
     record: Record, error: CodeDoesNotFit, settings: Settings, jitter: float
 ) -> Settlement:
-    """Return what the commit of a round must write if the code of this worker does not fit its run.
+    """Return the settlement for code that does not fit.
 
     The run waits for a worker whose code fits, and no attempt is counted. It ends after the
     setting ``misfit_seconds``.
@@ -122,9 +122,9 @@ def wait_for_code(
 
 
 def is_of_this_code(record: Record, error: CodeDoesNotFit, build: str) -> bool:
-    """Return whether no other code than this worker's can have brought a run to where it is.
+    """Return whether only this code can have advanced a run.
 
-    Waiting for other code cannot help such a run.
+    This code is that of this worker. Waiting for other code cannot help such a run.
 
     Args:
         build: the build of the run's flow in this worker.
@@ -137,7 +137,7 @@ def is_of_this_code(record: Record, error: CodeDoesNotFit, build: str) -> bool:
 
 
 def _text_of(record: Record, error: BaseException) -> str:
-    """Return the text of an attempt's error, which begins with the run and its step."""
+    """Return the error text, beginning with run and step."""
     text = (
         text_of(error)
         if isinstance(error, FatalError | InvalidFlow | RetryableError)
@@ -150,12 +150,12 @@ def _text_of(record: Record, error: BaseException) -> str:
 def may_retry(
     record: Record, settings: Settings, flow: Flow, error: BaseException, own: Retry | None = None
 ) -> bool:
-    """Return whether a round would be tried again if it failed with this error.
+    """Return whether a round is retried after this error.
 
     A time limit of the retry policies (``within``) is left to the commit.
 
     Args:
-        own: The policy of one of several steps of the round, which counts in place of the round's.
+        own: The policy of one step of the round, used in place of the round's policy.
     """
     retry, bounds = flow.retry_of(record.node, record.values), record.json("retry", None)
     if own is not None:
@@ -168,9 +168,9 @@ def may_retry(
 
 
 def _policy(retry: Retry | None, settings: Settings, busy: bool) -> Retry:
-    """Return the retry policy of a round, completed by the settings.
+    """Return a round's retry policy, completed by the settings.
 
-    A busy provider has its own waits, independent of those after failures.
+    The waits for a busy provider are independent of the waits after failures.
     """
     if busy:
         default = Retry(settings.max_attempts, *BUSY_WAITS, within=settings.patience_seconds)
@@ -182,10 +182,10 @@ def _policy(retry: Retry | None, settings: Settings, busy: bool) -> Retry:
 
 
 def _waits(record: Record, field: str = FAILING) -> int:
-    """Return how many times in a row the run's step has waited for its model provider.
+    """Return the number of consecutive waits of this step.
 
     Args:
-        field: ``MISFIT`` counts the waits for code that fits.
+        field: ``FAILING`` counts waits for the model provider, ``MISFIT`` waits for code that fits.
     """
     epoch, step, _, waits = (record.fields.get(field, "").split(" ") + [""] * 4)[:4]
     return (
@@ -196,7 +196,7 @@ def _waits(record: Record, field: str = FAILING) -> int:
 
 
 def quarantine(error: Exception) -> Settlement:
-    """Return what a commit must write to quarantine a run whose stored content is damaged."""
+    """Return the settlement that quarantines a damaged run."""
     return Settlement("damaged", options={"error": _sound(str(error))}, cause=type_of(error))
 
 
@@ -208,7 +208,7 @@ def backoff(
     multiplier: float = 2.0,
     by_chance: float = 0.5,
 ) -> float:
-    """Return the seconds to wait before a failed round is tried again.
+    """Return the wait before the next attempt, in seconds.
 
     The wait grows exponentially with each failure in a row, and a part of it is random.
 
@@ -229,9 +229,9 @@ def backoff(
 
 
 def _sound(text: str) -> str:
-    """Return an error text as storable Unicode of bounded length.
+    """Return an error text as bounded, storable Unicode.
 
-    The message of an exception may hold anything.
+    An exception's message may hold invalid Unicode, and may have any length.
     """
     sound = text.encode("utf-8", "replace").decode("utf-8")
     return (

@@ -186,15 +186,18 @@ class WorkerInfo:
     info: Mapping[str, Any] = field(default_factory=dict)
 
     def silence(self, now: float) -> float:
-        """Return the seconds from the worker's last heartbeat until ``now`` (ms)."""
+        """Return the seconds of silence until ``now`` (ms)."""
         return max(0.0, (now - self.beat) / 1000)
 
     def is_alive(self, now: float, heartbeat_seconds: float) -> bool:
-        """Return whether the worker's last heartbeat is recent at the time ``now`` (ms)."""
+        """Return whether the worker is alive at ``now`` (ms).
+
+        Its last heartbeat is then at most ``ALIVE_BEATS`` intervals old.
+        """
         return self.silence(now) <= ALIVE_BEATS * heartbeat_seconds
 
     def status(self, now: float, heartbeat_seconds: float) -> WorkerStatus:
-        """Return the worker's announcement as clients see it, with the time since its heartbeat."""
+        """Return the announcement and liveness, as clients see them."""
         return cast(
             WorkerStatus,
             {
@@ -209,7 +212,7 @@ class WorkerInfo:
     def started(self) -> float:
         """When it started, in ms by its own clock.
 
-        It is the last heartbeat if its version does not announce when it started.
+        The last heartbeat, if the worker's version does not announce its start.
         """
         value = self.info.get("started")
         return 1000 * value if isinstance(value, int | float) else self.beat
@@ -220,7 +223,7 @@ class WorkerInfo:
         return str(self.info.get("role"))
 
     def count(self, name: str) -> int:
-        """Return a number from the worker's announcement, or 0 if it has none of this name."""
+        """Return a number from the announcement, 0 if absent."""
         value = self.info.get(name)
         return value if isinstance(value, int) else 0
 
@@ -232,16 +235,22 @@ class WorkerInfo:
         return self.info.get("role") in (role, "all") and not self.info.get("draining")
 
     def knows(self, flow: str) -> bool:
-        """Return whether the worker has announced that it runs this flow."""
+        """Return whether the worker announced this flow."""
         return flow in self.info.get("flows", {})
 
     def lacks(self, flow: str) -> str | None:
-        """Return what the worker lacks to run a flow that it has, as a sentence, or None."""
+        """Return the worker's reason for not running a flow.
+
+        It is a sentence. None if nothing is missing.
+        """
         lacking = self.info.get("lacking")
         return str(lacking[flow]) if isinstance(lacking, dict) and flow in lacking else None
 
     def queues_of_sets(self, queue: str) -> list[str]:
-        """Return the queues of flow sets that the worker consumes beside a role's queue."""
+        """Return the queues of flow sets that it consumes.
+
+        Their names begin with ``queue``, the name of a role's queue.
+        """
         announced = self.info.get("lists")
         return [
             name
@@ -250,7 +259,7 @@ class WorkerInfo:
         ]
 
     def refuses(self, flow: str) -> bool:
-        """Return whether the worker has this flow but the flow is not enabled there."""
+        """Return whether the worker has this flow, but disabled."""
         return flow in self.info.get("disabled", ())
 
 
@@ -264,7 +273,7 @@ class RunSnapshot:
         due: When the sweeper checks the run next. None if the run is not in the due set.
         queues: The queues hash: ``LIST:pushed``, ``LIST:cursor``, the sweep's last time and last
             silence.
-        length: Length of the list that the run's message goes to. None if the broker does not
+        length: Length of the queue of the run's message. None if the broker does not
             answer.
         place: Position of that message among those at the consuming end. The next message to be
             taken has position 1. None if the message is not among them.
@@ -272,8 +281,8 @@ class RunSnapshot:
         groups: The groups of children that the run waits for, each with its counters.
         asking: Children that wait for a person.
         held: Children that did not succeed and that a person has to continue, with their status.
-        damage: Key or field because of which no transition can read the run. Nothing but ``fields``
-            was read then.
+        damage: Key or field that keeps every transition from reading the run. Only ``fields`` was
+            read then.
         paused: Who paused the run's flow, when and why (JSON). None if it is not paused.
     """
 
@@ -332,7 +341,7 @@ def describe(flow: Flow) -> dict[str, Any]:
 def shown(
     flows: Mapping[str, Shown], enabled: Iterable[str] = (), also: str = ""
 ) -> dict[str, Shown]:
-    """Return those of the flows that a list of flows shows to users.
+    """Return the flows that lists show to users.
 
     Flows that come with Perdure are shown only if they are enabled here, or if there are no others.
     A flow that runs shell commands is also shown if a live worker runs it. ``HELPERS`` are never
@@ -354,7 +363,7 @@ def shown(
 
 
 def names_text(flows: Iterable[str]) -> str:
-    """Return the names of a worker's flows as a text for people, without ``HELPERS``."""
+    """Return a worker's flow names as text for people. ``HELPERS`` are left out."""
     return ", ".join(name for name in flows if name not in HELPERS)
 
 
@@ -363,7 +372,7 @@ OBJECT = {"type": "object"}
 
 
 def check_announced(name: str, schema: dict[str, Any] | None, inputs: dict[str, Any]) -> None:
-    """Raise InvalidInput unless inputs fit the schema that a worker announced for its flow.
+    """Raise InvalidInput unless inputs fit the announced schema.
 
     A client without the flow's code cannot check more. The worker validates the values before the
     first round.

@@ -1,7 +1,7 @@
-"""Fork: what a new run takes over from another one, whose rounds before a step it begins with.
+"""Fork: the rounds of another run, before a step, with which a new run begins.
 
-All of it is written with the submission of the new run, in one step. So a fork has the turns from
-its beginning, and needs nothing of the other run later.
+The submission of the new run writes it all in one step. So a fork has the turns from its
+beginning, and never reads the other run again.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fork:
-    """What a fork takes over.
+    """State that a fork takes over from another run.
 
     Attributes:
         run_id: Id of the other run.
         step: The step at which the fork begins.
         node: The node of this step.
-        turns: The turns before it, without those that are gone.
+        turns: The turns before it that are still stored.
         forgotten: Number of the oldest turns that are gone.
         values: Named values at this step.
         artifacts: Artifacts that the turns name, and the files of the run.
         files: The references to these files, as they are stored. Empty for none.
         follows: The run before the other one in its thread, or None.
-        spent: What the rounds before had spent.
-        origins: The runs of which the other one is a fork, oldest first, as ``origins_of``.
-        asked: What the caller asked for, as JSON data, to tell a repeated call from another one.
+        spent: Amounts that the rounds before it had spent, by budget.
+        origins: The runs that the other one was forked from, as ``origins_of`` returns them.
+        asked: The caller's request as JSON data, to recognize a repeated call.
     """
 
     run_id: str
@@ -55,7 +55,7 @@ class Fork:
     asked: Mapping[str, Any] = field(default_factory=dict)
 
     def fields(self, settings: Settings) -> dict[str, str]:
-        """Return the fields of the new run's hash that tell of its history.
+        """Return the new run's hash fields about its history.
 
         Raises:
             InvalidInput: The values are too large.
@@ -93,7 +93,7 @@ class Fork:
         return fields | values
 
     def packed(self, run_id: str) -> list[str]:
-        """Return the turns as they are stored in the history of the new run.
+        """Return the turns, packed for the new run's history.
 
         Raises:
             NotForkable: They are too large together with the artifacts.
@@ -111,9 +111,10 @@ class Fork:
 
 
 def origins_of(record: Record) -> list[tuple[str, int]]:
-    """Return the runs of which a run is a fork, oldest first; empty if it is none.
+    """Return the runs that a run was forked from.
 
-    Each has the number of turns up to which the history is that of this run.
+    They come oldest first, each with the number of turns up to which the history is that run's.
+    Empty if the run is no fork.
     """
     if FORKED not in record.fields:
         return []

@@ -1,8 +1,8 @@
-"""The check of inputs against the JSON Schema that a live worker announces for its flow.
+"""Check of inputs against a worker's announced JSON Schema.
 
 A client without the flow's code uses it. The worker validates the inputs with pydantic before the
-first round. So this check refuses only what pydantic refuses, too: it accepts ``"5"`` for a number,
-and it ignores the keywords that it does not know.
+first round. So this check accepts whatever pydantic accepts: ``"5"`` for a number, and any value
+where the schema uses keywords that the check does not know.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 DEEPEST = 50
 #: Characters of a value that an error shows.
 SHOWN = 60
-#: What pydantic reads as a boolean, beside booleans.
+#: Texts that pydantic reads as booleans.
 BOOLEANS = {"0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"}
 #: Formats of texts that pydantic also reads from numbers.
 FORMATS_OF_NUMBERS = {"date-time", "date", "time", "duration"}
-#: What the error says of each type that was expected.
+#: Words of the error text for each expected type.
 WORDS = {
     "integer": "a whole number",
     "number": "a number",
@@ -39,7 +39,9 @@ LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
 
 
 def faults_of(schema: Mapping[str, Any], value: Any) -> list[str]:
-    """Return what is wrong with a value by a JSON Schema: each place in it, and what is expected.
+    """Return a value's faults by a JSON Schema.
+
+    Each names a place in the value and the expected value there.
 
     Returns:
         An empty list if nothing is known to be wrong.
@@ -139,15 +141,18 @@ def _faults_of_length(
 
 
 def _is_one_of(value: Any, known: list[Any]) -> bool:
-    """Return whether a value is a known one, also as the text of a number."""
+    """Return whether a value is among the known ones.
+
+    The text of a number counts as the number.
+    """
     number = _number(value)
     return value in known or (number is not None and number in known)
 
 
 def _is(kind: Any, value: Any, schema: Mapping[str, Any]) -> bool:
-    """Return whether pydantic reads a value as of this type of JSON Schema.
+    """Return whether pydantic accepts a value as this type.
 
-    It does of an unknown type.
+    True for an unknown or missing type.
     """
     match kind:
         case "integer":
@@ -173,7 +178,7 @@ def _is(kind: Any, value: Any, schema: Mapping[str, Any]) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """Return a value as pydantic reads it as a number, or None if it does not."""
+    """Return the number that pydantic reads, or None."""
     if isinstance(value, int | float):
         return value
     if not isinstance(value, str):
@@ -185,7 +190,10 @@ def _number(value: Any) -> float | None:
 
 
 def _referred(reference: Any, root: Mapping[str, Any]) -> Any:
-    """Return the schema that ``$ref`` names, or None if it is not in the root's ``$defs``."""
+    """Return the schema that ``$ref`` names, or None.
+
+    None: it is not in the root's ``$defs``.
+    """
     name = str(reference).removeprefix("#/$defs/")
     definitions = root.get("$defs")
     return definitions.get(name) if isinstance(definitions, Mapping) else None

@@ -14,7 +14,7 @@ Kind = Literal["approval", "in_doubt", "budget", "question", "pause"]
 LISTENERS = ("controller", "workflow", "graph", "model")
 
 
-#: What stands for an answer in a command, by the JSON type that the question expects.
+#: Placeholders for an answer in a command, by the JSON type that the question expects.
 EXAMPLES = {
     "integer": "7",
     "number": "7.5",
@@ -237,7 +237,7 @@ class Inbox(Document):
 
 
 def _kind(kind: str | None, data: Mapping[str, Any]) -> Kind:
-    """Return what a run waits for, as one of the kinds of a pending interrupt.
+    """Return the kind of a pending interrupt.
 
     For a pause that Perdure made, the stored kind decides. For a pause that a node made, its data
     decide.

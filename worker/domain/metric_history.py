@@ -1,8 +1,8 @@
 """The figures of rounds over time: sums in equal parts of the last hour, day and week.
 
-Each span has parts of its own, so a chart reads as many hashes as it has points. A part's name is
-its number since 1970. Its hash expires when no chart shows it any more. So the memory is bounded by
-spans, parts, flows and queues.
+Each span has separate parts, so a chart reads as many hashes as it has points. A part's name is its
+number since 1970. Its hash expires when it leaves all charts. So the memory is bounded by spans,
+parts, flows and queues.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 SPANS: Mapping[str, int] = {"hour": 3_600, "day": 86_400, "week": 604_800}
 #: Points in time of a chart.
 PARTS = 48
-#: The buckets of a histogram: its field of a part is the count of all of them.
+#: Histograms, each with the field of a part that counts all its buckets.
 _COUNTS = {"waited": "waits"}
-#: The amounts that a part has with the first of their labels, the flow or the queue's role.
+#: Amounts that a part stores by their first label: the flow or the queue's role.
 _SUMS = frozenset({"rounds", "took_ms", "waited_ms"})
-#: The spent amounts that a part has.
+#: Kinds of spending that a part stores.
 _SPENT = frozenset({"tokens", "money"})
 
 Amounts = Mapping[tuple[str, str], float]
@@ -51,7 +51,7 @@ def part_ms(span: str) -> int:
 
 
 def summed(amounts: Mapping[tuple[str, ...], float]) -> dict[tuple[str, str], float]:
-    """Return what a part of the history keeps of the metrics of rounds, by name and label."""
+    """Return the round metrics that a part stores. The keys are name and label."""
     sums: dict[tuple[str, str], float] = defaultdict(int)
     for (name, label, *rest), amount in amounts.items():
         if name in _SUMS:

@@ -1,4 +1,4 @@
-"""NoteNamespace, what is known of the notes under one namespace."""
+"""NoteNamespace: a namespace with the number and age of its notes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Notification: what a rule of the setting ``notify`` sends, with the record of its delivery."""
+"""Notification: the message of a rule of the setting ``notify``, with the record of its
+delivery."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ class Notification(Document):
 
     @classmethod
     def unpacked(cls, text: str) -> Notification:
-        """Return the notification that ``packed`` made a text of."""
+        """Build the notification from the text of ``packed``."""
         return cls.from_dict(json.loads(text))
 
     def failed(self, error: str, due_at: datetime | None) -> Notification:
@@ -93,10 +94,10 @@ class Notification(Document):
 
 
 def event_of(run: Run) -> tuple[str, frozenset[str]] | None:
-    """Return the event that a run at rest stands for, and the events by which rules may want it.
+    """Return the event of a run at rest.
 
     Returns:
-        None if the run moves on by itself.
+        The event, and the events by which rules may ask for it. None if the run moves on by itself.
     """
     if run.status is RunStatus.INTERRUPTED:
         asked = PendingInterrupt.of(run)
@@ -119,9 +120,9 @@ def _alone(event: str) -> tuple[str, frozenset[str]]:
 def notification_of(
     rule: str, event: str, run: Run, link: str | None, now: datetime
 ) -> Notification:
-    """Return the notification of a rule about a run at rest.
+    """Return a rule's notification about a run at rest.
 
-    Its id is made of what happened. A worker that finds the same event again makes the same id.
+    Its id is a digest of the event. A worker that finds the same event again derives the same id.
 
     Args:
         link: address of the run's page.
@@ -157,7 +158,7 @@ def notification_of(
 
 
 def question_of(asked: PendingInterrupt) -> dict[str, Any]:
-    """Return what a run asks a person, as a member of a notification."""
+    """Return a run's question as a notification's member."""
     return {
         "id": asked.id,
         "kind": asked.kind,
@@ -174,10 +175,10 @@ def trial_notification(rule: str, notification_id: str, at: datetime) -> Notific
 
 
 def cut(text: str) -> str:
-    """Return a text of a run, cut to the length that notifications have."""
+    """Return a text, cut to the length of notifications."""
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 
 def moment(ms: float) -> datetime:
-    """Return the time that a number of milliseconds since 1970 stands for."""
+    """Return the UTC time of milliseconds since 1970."""
     return datetime.fromtimestamp(ms / 1000, UTC)

@@ -1,4 +1,7 @@
-"""Pauses for a person between two nodes, and the limits that end a run there."""
+"""Pauses for a person between two nodes.
+
+Also the limits that end a run there.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Pause for a person before the next node, or after the node that ran."""
+    """Pause for a person before or after a node."""
 
     status: ExecutionStatus
     node: str
@@ -24,7 +27,7 @@ class Pause:
 def pause_between(
     done: str | None, coming: str, before: Collection[str], after: Collection[str]
 ) -> Pause | None:
-    """Return the pause for a person between two nodes of a flow, or None.
+    """Return the pause between two nodes, or None.
 
     One boundary is one pause: if both sides ask for it, it counts as the pause after ``done``. The
     commit of a round decides on the pause. So resuming passes it, and the next visit pauses again.
@@ -42,7 +45,7 @@ def pause_between(
 
 
 def pause_behind(done: str, after: Collection[str]) -> Pause | None:
-    """Return the pause for a person after a node that ran, or None.
+    """Return the pause after a finished node, or None.
 
     If no node follows, the pause comes before the run's answer is published.
     """
@@ -62,12 +65,12 @@ def rounds_exhausted(cycles: int, max_rounds: int | None) -> bool:
 
 
 def too_late(now: int, deadline: int | None) -> bool:
-    """Return whether a round starting at ``now`` misses the run's deadline (both in ms)."""
+    """Return whether ``now`` misses the deadline (both in ms)."""
     return deadline is not None and now >= deadline
 
 
 def pause_fields(pause: Pause) -> dict[str, str]:
-    """Return the fields of a run's hash that describe its pause between two nodes."""
+    """Return the hash fields that describe a pause."""
     kind = "before" if pause.status is ExecutionStatus.INTERRUPTED_BEFORE else "after"
     return {
         "i_kind": kind,

@@ -1,4 +1,4 @@
-"""What a round of a run sends to its model, as clients see it."""
+"""Prompts of rounds, as clients see them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The query line of a list of runs as terms: ``status:errored -flow:react "words of the goal"``.
+"""Query line of a list of runs, as terms: ``status:errored -flow:react "words of the goal"``.
 
-This is the syntax only. What a term means is in ``run_query.py``.
+This is the syntax only. The meaning of the terms is in ``run_query.py``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ def line_of(terms: Iterable[QueryTerm]) -> str:
 
 
 def with_term(line: str, key: str, text: str | None) -> str:
-    """Return a query line in which this term takes the place of all terms of its key.
+    """Return a query line with one term for ``key``.
+
+    The term replaces all terms of this key.
 
     Args:
         text: None removes the terms of this key.
@@ -100,7 +102,10 @@ def with_term(line: str, key: str, text: str | None) -> str:
 
 
 def added_term(line: str, key: str, text: str) -> str:
-    """Return a query line with one more term, unless the line has it."""
+    """Return the query line with this term added.
+
+    The line is unchanged if it has the term.
+    """
     terms = terms_of(line)
     term = QueryTerm(key, text)
     return line_of(terms if term in terms else [*terms, term])

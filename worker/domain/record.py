@@ -1,7 +1,7 @@
 """The stored record of a run: the hash's fields as Python values, checked against their digest.
 
-Three helpers make it fast: a property that is computed once per object, a search for the fields
-whose names begin with a given text, and a memory of which fields are content.
+Three helpers make it fast: a property that is computed once per object, a search for fields by
+prefix, and a cache of the names of content fields.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ GENERATION = "generation"
 EARLIER_CYCLES = "earlier_cycles"
 #: Field that is present if the run keeps only its newest events. It is not part of the content.
 KEEP_EVENTS = "keep_events"
-#: Field with the id of the run that was the last one in the run's thread before it.
+#: Field with the id of the run before this one in its thread.
 FOLLOWS = "follows"
 #: Field with the references to the files that were submitted with the run.
 FILES = "files"
@@ -66,19 +66,19 @@ FILES = "files"
 EXPOSED = "exposed"
 #: Field with the origin of a fork: the run and the step at which it was forked.
 FORKED = "forked"
-#: Field of a run whose id the caller chose: part of its idempotency keys. A deleted run that had
-#: the id before had another one.
+#: Field of a run whose id the caller chose: part of its idempotency keys. A deleted run with the
+#: same id had another value.
 KEY_SALT = "key_salt"
 #: Field with the names of the run's groups of child runs, one per line.
 GROUPS = "groups"
-#: Field with the number of the signals that were sent to the run. ALL_HEARD has its value as of the
-#: last round whose controller heard all that was said to the run.
+#: Field with the number of signals sent to the run. ALL_HEARD has its value as of the last round
+#: whose controller had read all messages to the run.
 ARRIVED, ALL_HEARD = "mailbox", "heard"
 #: Field that is present if the run's last round is committed and a person reviews it before the
 #: answer is published.
 ENDING = "ending"
-#: Fields that only Python writes and that decide what a round does, and after which rounds a person
-#: is asked. The digest covers these and the named values.
+#: Fields that only Python writes, and that determine a round and its pauses for a person. The
+#: digest covers these and the named values.
 CONTENT = frozenset(
     {
         "flow",
@@ -115,8 +115,8 @@ CONTENT = frozenset(
         "forked",
     }
 )
-#: Prefixes of the fields with what the runs below a run have spent, and with what was added to its
-#: limits. Both are whole millionths, which scripts can add. They are not part of the content,
+#: Prefixes of two groups of fields: the spending of the runs below a run, and the amounts added to
+#: its limits. Both are whole millionths, which scripts can add. They are not part of the content,
 #: since other runs' commits write them.
 TREE, ADDED = "t:", "x:"
 MILLION = 1_000_000
@@ -137,7 +137,10 @@ def from_millionths(text: str) -> float:
 
 
 def awaited(fields: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return what a parked run waits for: names of ``signals``, and groups of ``children``."""
+    """Return the signals and child groups that a run awaits.
+
+    The keys are ``signals`` and ``children``. Both lists are empty unless the run is parked.
+    """
     lines = fields.get("wait_for", "").splitlines() if fields.get("phase") == "parked" else []
     names = [line.partition(" ")[0] for line in lines]
     return {
@@ -147,7 +150,7 @@ def awaited(fields: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def version_of(fields: Iterable[str]) -> str:
-    """Return the lowest schema version that reads a run with these fields."""
+    """Return the lowest schema version that reads these fields."""
     return max((SINCE.get(name, "1") for name in fields), key=int, default="1")
 
 
@@ -160,23 +163,23 @@ def digest_of(fields: Mapping[str, str]) -> str:
 
 
 def digest_of_content(content: dict[str, str]) -> str:
-    """Return the SHA-256 of a run's content, from a dict that holds nothing else.
+    """Return the SHA-256 of a run's content fields.
 
-    Its texts may hold undecodable bytes as surrogate escapes, so that damaged data can be hashed
-    too.
+    ``content`` holds nothing else. Its texts may hold undecodable bytes as surrogate escapes, so
+    that damaged data can be hashed too.
     """
     return hashlib.sha256(canonical(content).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def content_of(fields: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a run's fields that are content: content fields and named values."""
+    """Return a run's content fields and named values."""
     return {name: fields[name] for name in _known_names(fields)[0]}
 
 
 def _known_names(fields: Mapping[str, str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the names of a run's fields that are content, and those of its named values.
+    """Return the names of content fields and named values.
 
-    From round to round a run has the same fields, so they are looked through only once.
+    From round to round a run has the same fields, so the result for the same names is cached.
     """
     names = tuple(fields)
     return _names_among(names) if len(names) <= MOST else _names_among.__wrapped__(names)
@@ -189,7 +192,10 @@ def _names_among(names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 class Payer(NamedTuple):
-    """A run above another one, and the names of its budgets that limit what is spent below it."""
+    """A run above that counts a run's spending.
+
+    ``names`` are its budgets that limit the runs below it.
+    """
 
     run_id: str
     nonce: str
@@ -197,7 +203,7 @@ class Payer(NamedTuple):
 
     @classmethod
     def of(cls, line: str) -> Payer:
-        """Return the payer of a line of the field ``payers``."""
+        """Build the payer from a line of ``payers``."""
         run_id, nonce, names = [*line.split(" "), "", ""][:3]
         return cls(run_id, nonce, tuple(names.split(",")) if names else ())
 
@@ -228,7 +234,7 @@ class Record:
 
     @cached_field
     def epoch(self) -> int:
-        """The run's epoch, which grows with each resume and retry."""
+        """The run's epoch. Resume and retry increase it."""
         return self.count("epoch")
 
     @cached_field
@@ -238,7 +244,7 @@ class Record:
 
     @cached_field
     def turns(self) -> int:
-        """The number of turns in the run's history, with those that are gone."""
+        """Number of turns, including the ones that are gone."""
         return self.count("turns")
 
     @cached_field
@@ -248,7 +254,7 @@ class Record:
 
     @property
     def max_rounds(self) -> int | None:
-        """The run's maximum number of cycles, or None if it has no limit."""
+        """The run's maximum number of cycles. None: no limit."""
         return self.count("max_rounds") if "max_rounds" in self.fields else None
 
     @cached_field
@@ -263,7 +269,7 @@ class Record:
 
     @cached_field
     def files(self) -> tuple[FileReference, ...]:
-        """References to the files that were submitted with the run."""
+        """References to the files submitted with the run."""
         data = self.json(FILES, [])
         found = [FileReference.of(each) for each in data] if isinstance(data, list) else [None]
         if None in found:
@@ -277,7 +283,7 @@ class Record:
 
     @cached_field
     def value_texts(self) -> dict[str, str]:
-        """The stored texts of the run's named values, by field name with the prefix."""
+        """Stored texts of the named values, by prefixed field."""
         return {name: self.fields[name] for name in _known_names(self.fields)[1]}
 
     @cached_field
@@ -292,18 +298,18 @@ class Record:
 
     @cached_field
     def spent(self) -> dict[str, float]:
-        """What the run has spent by budget name, without this step's lost attempts."""
+        """The run's spending by budget name. Lost attempts of this step are not in it."""
         return self.amounts("spent")
 
     @cached_field
     def tree(self) -> dict[str, float]:
-        """What the runs below the run have spent by budget name."""
+        """Spending of the runs below, by budget name."""
         names = _tree.names(self.fields)
         return {name.removeprefix(TREE): from_millionths(self.fields[name]) for name in names}
 
     @cached_field
     def limits(self) -> dict[str, float]:
-        """The run's limits by budget name, with what was added to them."""
+        """The run's limits by budget name, including added amounts."""
         limits = self.budgets
         for name in _added.names(self.fields):
             budget = name.removeprefix(ADDED)
@@ -313,14 +319,14 @@ class Record:
 
     @cached_field
     def payers(self) -> tuple[Payer, ...]:
-        """The runs above the run, which count what it spends. Its parent comes first."""
+        """The runs above that count this run's spending. The parent comes first."""
         if "payers" not in self.fields:
             return ()
         return tuple(Payer.of(line) for line in self.fields["payers"].splitlines())
 
     @property
     def short_of(self) -> tuple[str, str] | None:
-        """The run above and the name of its budget for which the run waits. None if for none."""
+        """The awaited budget: id of the run above, and name. None if the run awaits no budget."""
         parts = self.fields.get("short", "").split(" ")
         if self.fields.get("waiting_for") != "budget" or len(parts) != 5:
             return None
@@ -345,7 +351,7 @@ class Record:
             ) from error
 
     def json(self, name: str, default: Any) -> Any:
-        """Return the JSON value in a field of the run, or ``default`` if the field is absent."""
+        """Return a field's JSON value. ``default`` if the field is absent."""
         text = self.fields.get(name)
         if text is None:
             return default
@@ -355,7 +361,7 @@ class Record:
             raise DamagedRun(f"run {self.id}: field {name!r} is not JSON ({error})") from error
 
     def mapping(self, name: str) -> dict[str, Any]:
-        """Return the JSON object in a field of the run, or an empty dict if it is absent."""
+        """Return a field's JSON object. Empty if the field is absent."""
         value = self.json(name, {})
         if not isinstance(value, dict):
             raise DamagedRun(
@@ -364,7 +370,7 @@ class Record:
         return value
 
     def amounts(self, name: str) -> dict[str, float]:
-        """Return the numbers by name in a field of the run, or an empty dict if it is absent."""
+        """Return a field's numbers by name. Empty if the field is absent."""
         if name not in self.fields:
             return {}
         amount_by_name = self.mapping(name)
@@ -378,13 +384,13 @@ class Record:
         return amount_by_name
 
     def time(self, name: str) -> float | None:
-        """Return a time field of the run in seconds since 1970, or None if it is absent."""
+        """Return a time field in seconds since 1970. None if it is absent."""
         return self.count(name) / 1000 if self.fields.get(name) else None
 
     def check(self) -> None:
-        """Raise DamagedRun if the run's content was changed since it was stored.
+        """Raise DamagedRun if content and digest do not match.
 
-        It is also raised if the run's schema is too new for this worker.
+        It is also raised if this worker cannot read the run's schema, which may be too new.
         """
         schema = self.fields.get("schema")
         if schema != SCHEMA and not (
@@ -403,7 +409,7 @@ class Record:
             )
 
     def count(self, name: str) -> int:
-        """Return the whole number in a field of the run, or 0 if the field is absent."""
+        """Return a field's whole number. 0 if the field is absent."""
         text = self.fields.get(name, "0")
         try:
             return int(text)
@@ -414,12 +420,13 @@ class Record:
 
 
 def failing_since(fields: Mapping[str, str], field: str = FAILING) -> float | None:
-    """Return when a run's current step first failed or first waited for its provider.
+    """Return since when the current step has been failing.
 
-    Nothing clears the field, so an entry for another step or epoch is ignored.
+    It is the time of its first failure or its first wait for the provider. Nothing clears the
+    field, so an entry for another step or epoch is ignored.
 
     Args:
-        field: ``MISFIT`` gives the time since which it has waited for code that fits.
+        field: ``MISFIT`` gives the time since which the step has waited for code that fits.
 
     Returns:
         The time in ms since 1970, or None if the step has neither failed nor waited.

@@ -1,4 +1,4 @@
-"""Run: what a client sees of one durable execution."""
+"""Run: one durable execution, as a client sees it."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ class Done(Document):
 
 
 def status_of(fields: Mapping[str, str]) -> RunStatus:
-    """Return the status that clients see for a run's stored phase.
+    """Return the client's status of a run's stored phase.
 
     Raises:
         DamagedRun: The phase is unknown.
@@ -252,7 +252,7 @@ TIMES = (
 
 
 def _has_traceback(fields: Mapping[str, str]) -> bool:
-    """Return whether a run's stored traceback belongs to its last failure.
+    """Return whether the traceback belongs to the last failure.
 
     An older worker leaves the traceback behind when a later round succeeds.
     """
@@ -261,7 +261,7 @@ def _has_traceback(fields: Mapping[str, str]) -> bool:
 
 #: Characters of one input, and of all inputs, in a title. Lists cut a title after 140.
 INPUT_SHOWN, INPUTS_SHOWN = 60, 200
-#: Fields of a run's hash that say what the run does, for ``title_of``.
+#: Hash fields that make up a run's title, for ``title_of``.
 TITLE_FIELDS = (
     "id",
     "goal",
@@ -274,7 +274,7 @@ TITLE_FIELDS = (
 
 
 def title_of(fields: Mapping[str, str]) -> str:
-    """Return the title of a run of which only ``TITLE_FIELDS`` were read.
+    """Return a run's title from its ``TITLE_FIELDS`` alone.
 
     Raises:
         DamagedRun: A field cannot be read.
@@ -284,7 +284,10 @@ def title_of(fields: Mapping[str, str]) -> str:
 
 
 def inputs_line(inputs: Mapping[str, Any]) -> str:
-    """Return inputs on a line for people, as ``NAME=VALUE`` like in a query line. It is cut."""
+    """Return inputs as ``NAME=VALUE`` on a line for people.
+
+    It is the form of a query line. A long line is cut.
+    """
     parts: list[str] = []
     for name, value in inputs.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -303,7 +306,7 @@ def _purpose(goal: str, call: Mapping[str, Any] | None) -> str:
 
 
 def _call(record: Record) -> dict[str, Any] | None:
-    """Return the one command that a child run carries out, or None if it plays a whole flow."""
+    """Return the only command of a child run. None if it runs a whole flow."""
     if "parent" not in record.fields or VALUE + ONLY not in record.fields:
         return None
     return {

@@ -1,4 +1,4 @@
-"""What the details of a run hold (``Run.details``)."""
+"""The details of a run (``Run.details``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""RunQuery: what a query line such as ``status:errored label:team=a submitted:<1d`` asks for.
+"""RunQuery: the meaning of a query line such as ``status:errored label:team=a submitted:<1d``.
 
-It decides for one run, given as the fields of its hash, whether the run matches. It also says which
-indexes and which times can hold matching runs, so that a list reads no others.
+It decides for one run, given as the fields of its hash, whether the run matches. It also returns
+the indexes and times that can hold matching runs, so that a list reads no others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perdure.worker.domain.run import RunStatus, status_of
 from perdure.worker.errors import InvalidInput
 from perdure.worker.ids import RUN_ID
 
-#: The keys of a query line, each with what it selects. Completion and help show them.
+#: The keys of a query line, each with its meaning. Completion and help show them.
 KEYS: Mapping[str, str] = {
     "status": "queued, running, interrupted, stopped, completed or errored",
     "flow": "name of the flow",
@@ -81,7 +81,7 @@ _Condition = Callable[[Mapping[str, str], float], bool]
 
 @dataclass(frozen=True)
 class RunQuery:
-    """A query line, read.
+    """A parsed query line.
 
     Attributes:
         terms: the terms that choose runs, without ``sort`` and ``children``.
@@ -127,7 +127,7 @@ class RunQuery:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The names of the fields that decide whether a run matches, and of its place if sorted."""
+        """The hash fields that decide on match and order."""
         keys = [term.key for term in self.terms]
         if self.sort in SORTED_AFTER_READING:
             keys.append(self.sort)
@@ -135,23 +135,23 @@ class RunQuery:
 
     @property
     def submitter(self) -> str | None:
-        """The only submitter whose runs can match, or None."""
+        """The only submitter whose runs match, or None."""
         names = {term.text for term in self.terms if term.key == "by" and not term.is_not}
         return names.pop() if len(names) == 1 else None
 
     @property
     def id_prefixes(self) -> tuple[str, ...]:
-        """The texts with which the id of a matching run begins. Empty: the id does not matter."""
+        """Possible beginnings of a matching run's id. Empty: any id matches."""
         return tuple(term.text for term in self.terms if term.key == "id" and not term.is_not)
 
     @property
     def named_ids(self) -> tuple[str, ...]:
-        """The texts that may be the whole id of a run. It is found however old the run is."""
+        """Texts that may be a run's whole id. Such a run is found at any age."""
         texts = [term.text for term in self.terms if term.key in ("", "id") and not term.is_not]
         return tuple(text for text in texts if RUN_ID.fullmatch(text))[:MOST_NAMED]
 
     def fits(self, fields: Mapping[str, str], now: float) -> bool:
-        """Return whether a run, given as fields of its hash, matches.
+        """Return whether a run's hash fields match.
 
         Args:
             now: the present time (ms), from which ages are counted.
@@ -162,7 +162,7 @@ class RunQuery:
         return all(condition(fields, now) for condition in self._conditions)
 
     def times(self, index: str, now: float) -> tuple[float, float]:
-        """Return the earliest and the latest score (ms) that matching runs have in an index.
+        """Return an index's score range (ms) for matching runs.
 
         The score is the time of the end in ``completed`` and ``errored``, else the submission.
         """
@@ -181,13 +181,13 @@ class RunQuery:
 
 
 def duration_of(fields: Mapping[str, str], now: float) -> float:
-    """Return the ms from a run's submission to its end, or to now."""
+    """Return the ms from submission to end or now."""
     end = _end_of(fields)
     return (now if end is None else end) - Record(fields).count("created_at")
 
 
 def cost_of(fields: Mapping[str, str]) -> float:
-    """Return the dollars that a run has cost, with the runs below it."""
+    """Return a run's cost in dollars. The runs below it are included."""
     record = Record(fields)
     try:
         return math.fsum((record.spent.get("money", 0.0), record.count(f"{TREE}money") / MILLION))
@@ -196,7 +196,7 @@ def cost_of(fields: Mapping[str, str]) -> float:
 
 
 def _end_of(fields: Mapping[str, str]) -> float | None:
-    """Return when a run ended (ms), or None if it has not."""
+    """Return when a run ended (ms), or None."""
     if not status_of(fields).ended:
         return None
     record = Record(fields)
@@ -291,7 +291,10 @@ def _condition_of(term: QueryTerm) -> _Condition:
 
 
 def _is_input(inputs: Mapping[str, Any], name: str, value: str) -> bool:
-    """Return whether an input is this text, or is the value of which this text is the JSON."""
+    """Return whether an input equals this text.
+
+    An input that is no text is compared with the JSON value of the text.
+    """
     if name not in inputs:
         return False
     stored = inputs[name]
@@ -326,7 +329,7 @@ def _compared(term: QueryTerm) -> _Condition:
 
 
 def _span(term: QueryTerm, now: float) -> tuple[float, float]:
-    """Return the earliest and the latest time (ms) that a term for a time allows."""
+    """Return the time range (ms) that a term allows."""
     sign, value = term.text[:1], term.text[1:]
     age = _age(value)
     if age is not None:  # An age of less than a day is a time after that of a day ago.
@@ -382,7 +385,7 @@ def _number(text: str) -> float | None:
 
 
 def _day(text: str) -> tuple[float, float] | None:
-    """Return the begin and the end (ms) of a day of UTC, or None if the text is no date."""
+    """Return begin and end (ms) of a UTC day. None if the text is no date."""
     try:
         begin = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
         end = begin + timedelta(days=1)
@@ -392,7 +395,10 @@ def _day(text: str) -> tuple[float, float] | None:
 
 
 def _moment(text: str) -> float | None:
-    """Return the time (ms) that a text in ISO 8601 names, in UTC unless it has a zone."""
+    """Return the time (ms) of an ISO 8601 text.
+
+    It is UTC unless the text has a zone. None if the text is no time.
+    """
     try:
         at = datetime.fromisoformat(text)
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000

@@ -1,4 +1,4 @@
-"""SentMessage, what the sender of a message to a thread gets."""
+"""SentMessage: the receipt for a message to a thread."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from perdure.flows.rounds.flow import Flow
     from perdure.worker.settings import Settings
 
-#: Name in a round's event for the number of turns before and after it, and of those that were gone.
+#: Name in a round's event for three numbers of turns: before it, after it, and gone before it.
 HISTORY = "history"
 #: Maximum bytes of one character in UTF-8.
 MOST_BYTES = 4
@@ -56,11 +56,11 @@ def settle(
     settings: Settings,
     event_data: Mapping[str, Any] | None = None,
 ) -> Settlement:
-    """Return what the commit of a round must write, given the outcome of the round's node.
+    """Return the settlement of a round from its outcome.
 
     Args:
         record: The run as the round's claim read it.
-        remembered: Values that the node remembered. Those in the outcome win.
+        remembered: Values that the node remembered. Values in the outcome win.
         event_data: Further data for the round's event, beside the outcome's summary.
 
     Raises:
@@ -91,10 +91,10 @@ def settle(
 
 
 def _typed_end(record: Record, flow: Flow, end: End) -> End:
-    """Return the end of a run with its answer as JSON data of the flow's type.
+    """Return the end with its answer as typed JSON.
 
-    A run that is unfinished has no answer of that type, and the run of one command ends with what
-    the command observed.
+    An unfinished run has no answer of the flow's type, and the run of one command ends with the
+    observation of the command.
 
     Raises:
         InvalidAnswer: The answer is of another type.
@@ -110,16 +110,16 @@ def _is_unfinished(end: End) -> bool:
     return end.output.get("status") == "unfinished"
 
 
-#: The signals that a run hears before it ends (``heed`` in commit_round.lua).
+#: Signals that a run must have read before it ends (``heed`` in commit_round.lua).
 HEEDED = f"{SAY} {ASK}"
 
 
 def with_accounts(
     record: Record, settlement: Settlement, accounts: Mapping[str, str]
 ) -> Settlement:
-    """Return what a round's commit must write, extended by ``accounts``.
+    """Return the settlement, extended by ``accounts``.
 
-    These are fields of the budget account and the round's intents. The content's digest is renewed.
+    These are fields of the budget account and the round's intents. The digest is computed again.
     """
     if not accounts or settlement.kind == "damaged":
         return settlement
@@ -185,7 +185,7 @@ def _settled(
         turns = turns[max(0, gone - record.turns) :]
     data = {**outcome.summary, **event_data}
     if (outcome.turns or FORGOTTEN in changed) and flow.fork_nodes:
-        # A fork finds by it which turns were there before a step.
+        # A fork reads from it which turns there were before a step.
         data[HISTORY] = [record.turns, record.turns + len(outcome.turns), record.forgotten]
     options["data"] = canonical(storable(data, "the summary")) if data else "{}"
     if isinstance(outcome, Renew):
@@ -219,7 +219,7 @@ def _end(
     changed: dict[str, str],
     beside: Mapping[str, str] = MappingProxyType({}),
 ) -> Settlement:
-    """Return what the commit of a run's last round must write.
+    """Return the settlement of a run's last round.
 
     If a person is to review the round's node, the run pauses before the answer is published.
 
@@ -247,9 +247,9 @@ def _end(
 
 
 def end_of(record: Record) -> Settlement:
-    """Return what a commit must write for a run whose last round is committed already.
+    """Return the settlement of an already committed last round.
 
-    A client of an earlier release resumed it, so its last node must not run again.
+    A client of an earlier release resumed the run. Its last node must not run again.
     """
     return Settlement(
         "end",
@@ -268,7 +268,7 @@ def _advance(
     artifacts: Mapping[str, str],
     options: Mapping[str, str | int],
 ) -> Settlement:
-    """Return what the commit of a finished round must write if node ``coming`` runs next.
+    """Return the settlement that advances to node ``coming``.
 
     The next round runs at once, or after a person has reviewed this one.
     """
@@ -297,7 +297,7 @@ def _renew(
     artifacts: Mapping[str, str],
     options: Mapping[str, str | int],
 ) -> Settlement:
-    """Return what the commit of a finished round must write if the run then begins anew."""
+    """Return the settlement that renews the run."""
     if renew.inputs is not None:
         try:
             inputs = flow.check_inputs(renew.inputs)
@@ -325,7 +325,10 @@ def _renew(
 
 
 def _renewed_values(record: Record, renew: Renew, remembered: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the named values with which a renewed run begins. The flow's own ones are gone."""
+    """Return the named values of a renewed run.
+
+    If the renewal names none, the run keeps all but the flow's own (with ``_`` in front).
+    """
     if renew.values is not None:
         return dict(renew.values)
     kept = {**record.values, **remembered}
@@ -376,10 +379,12 @@ def pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
 
 
 def _sealed(record: Record, changed: Mapping[str, str], renewed: bool = False) -> dict[str, str]:
-    """Return a run's changed content fields, with the digest over its whole new content.
+    """Return the changed content fields, with a new digest.
+
+    The digest covers the whole new content.
 
     Args:
-        renewed: Whether the run's named values are gone but for those in ``changed``.
+        renewed: Whether only the named values in ``changed`` remain.
     """
     content = {**record.content, **changed}
     if renewed:
@@ -394,7 +399,10 @@ def _sealed(record: Record, changed: Mapping[str, str], renewed: bool = False) -
 
 
 def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> None:
-    """Raise UnstorableValue if a round adds too much, or the run's values grow too large."""
+    """Raise UnstorableValue if a round exceeds a size limit.
+
+    The limits are for the round's additions and for the run's named values.
+    """
     if _surely_fits(record, settlement, settings):
         return
     new = [text for name, text in settlement.fields.items() if record.fields.get(name) != text]
@@ -417,9 +425,9 @@ def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> 
 
 
 def _surely_fits(record: Record, settlement: Settlement, settings: Settings) -> bool:
-    """Return whether a round's texts are so short that no size limit can be exceeded.
+    """Return whether a round surely fits all size limits.
 
-    Only characters are counted. The exact check in bytes copies every text.
+    Only characters are counted, because the exact check in bytes copies every text.
     """
     data = settlement.options.get("data", "")
     written = (

@@ -1,4 +1,4 @@
-"""What the commit of a round writes whose node waits, or must not run."""
+"""Settlements of rounds that wait or must not run."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from perdure.flows.rounds.waits import Wait
     from perdure.worker.domain.budget import Shortage
 
-#: Seconds after which a parked parent looks at its children. Each further look is twice as late.
+#: Seconds after which a parked parent checks its children. Each further check is twice as late.
 LOOK = 30.0
-#: Seconds after which a run that waits for more of a budget looks whether it is there. Each further
-#: look is twice as late.
+#: Seconds after which a run that waits for more of a budget checks for it. Each further check is
+#: twice as late.
 LOOK_AT_BUDGET = 30.0
 
 
 def park(record: Record, wait: Wait, over: str) -> Settlement:
-    """Return what a commit must write to park a run whose node waits.
+    """Return the settlement that parks a waiting run.
 
     Args:
-        over: What the sweep records if the time ends the wait.
+        over: Text that the sweep records if the time ends the wait.
     """
     lines = [f"{name} {count}" for name, count in wait.signals.items()]
     options: dict[str, str | int] = {"wait": wait.name, "wait_over": over}
@@ -53,10 +53,10 @@ def park(record: Record, wait: Wait, over: str) -> Settlement:
 
 
 def hold_up(record: Record, shortage: Shortage) -> Settlement:
-    """Return what a commit must write to pause a run because a budget is used up.
+    """Return the settlement for a used-up budget.
 
-    The round must not run. A person decides. If the budget is that of a run above, and another run
-    asks for more of it already, this one waits for the same answer.
+    The round must not run. A person decides. If it is the budget of a run above, and another run
+    already asks for more of it, this run waits for the same answer.
     """
     settlement = pause_here(record, record.node, shortage.interrupt)
     fields = {**settlement.fields, "i_kind": "budget", "i_budget": shortage.name}

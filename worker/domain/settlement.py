@@ -1,4 +1,4 @@
-"""Settlements: what the commit of a round writes.
+"""Settlements: the writes of a round's commit.
 
 ``settle`` makes one from the outcome of a round's node, ``settled_waits`` for a node that waits,
 and ``failed_attempt`` for a round that failed.
@@ -32,14 +32,13 @@ EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class Settlement(NamedTuple):
-    """Everything that commit_round.lua shall write for a round.
+    """Everything that commit_round.lua writes for a round.
 
     Attributes:
         options: Further arguments of the script.
         cause: Type name of the error that the round failed with, for traces. Empty if it did not
             fail.
-        otherwise: What to write instead of an end that is refused, because the run has not heard
-            all that was said to it.
+        otherwise: Settlement to write if the end is refused, because the run has unread messages.
         raised: Exception that the round failed with, for the log. None if it did not fail.
     """
 
@@ -55,12 +54,12 @@ class Settlement(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether the round is done, so that its commit completes the step."""
+        """Whether the round is done: its commit completes the step."""
         return self.kind in ("next", "end", "pause_next")
 
     @property
     def renews(self) -> bool:
-        """Whether the run is renewed: it begins anew at its first node."""
+        """Whether the run is renewed: it starts over at its first node."""
         return GENERATION in self.options
 
 
@@ -70,14 +69,14 @@ GIVE_BACK = Settlement("give_back")
 def taking(
     settlement: Settlement, used: Mapping[str, int], joined: Sequence[str] = ()
 ) -> Settlement:
-    """Return what a round's commit must write, extended by the signals that the round takes.
+    """Return the settlement, extended by the round's signals.
 
     Only a round that is done takes the signals that it used from the run's mailbox, and forgets the
     groups that it joined.
 
     Args:
-        used: The number of the newest signal that the round used, by name.
-        joined: The names of these groups.
+        used: Number of the newest signal that the round used, by name.
+        joined: Names of these groups.
     """
     if not settlement.is_done:
         return settlement
@@ -89,7 +88,9 @@ def taking(
 def with_options(
     settlement: Settlement, options: Mapping[str, str | int], fields: Mapping[str, str] = EMPTY
 ) -> Settlement:
-    """Return what a commit must write, and what it writes instead of an end, with these options.
+    """Return the settlement with further options and fields.
+
+    Its ``otherwise`` gets them too.
 
     Args:
         fields: Fields of the run's hash, beside its content.
@@ -103,7 +104,7 @@ def with_options(
 
 
 def charging(settlement: Settlement, charge: str) -> Settlement:
-    """Return what a round's commit must write, extended by the charge for the runs above.
+    """Return the settlement with the charge for runs above.
 
     Args:
         charge: the lines of ``BudgetAccount.charge``.

@@ -1,4 +1,4 @@
-"""SignalReceipt, what the sender of a signal gets, and SignalReply, what the run replied to it."""
+"""SignalReceipt for the sender, and SignalReply from the run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The memory, disk and CPU that a number of runs a day needs, by the figures that were measured.
+"""Sizing: the memory, disk and CPU for a number of runs a day, from measured figures.
 
-docs/operations/sizing.md says how they were measured, and has tables of results.
+docs/operations/sizing.md describes the measurements, and has tables of results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Fsync = Literal["everysec", "always"]
 class RunFigures(NamedTuple):
     """Measured bytes of a kind of run: of its first round, and of each further one.
 
-    ``stored`` is the memory of an ended run, ``written`` what goes to the append-only file.
+    ``stored`` is the memory of an ended run, ``written`` its bytes in the append-only file.
     """
 
     rounds: int
@@ -45,9 +45,9 @@ WORKER_MS = 0.9
 HEADROOM, MACHINE = 1.25, 5 / 3
 #: Files of the size of `maxmemory` that a rewrite of the append-only file needs.
 FILES = 2
-#: Share of the server's core from which the work belongs on several servers.
+#: Share of the server's core above which several servers should share the work.
 BUSY = 0.5
-#: Bytes from which a shorter retention is worth more than a larger machine.
+#: Bytes above which a shorter retention is worth more than a larger machine.
 LARGE = 64_000_000_000
 DAY = 86_400
 
@@ -62,7 +62,7 @@ class Load:
         rounds: Rounds of a run. None: as many as were measured for its kind.
         run_bytes: Memory of an ended run. None: by its kind and its rounds.
         live: Runs that are live at the same time. None: by the rates.
-        round_seconds: Seconds of a round, with what it waits for.
+        round_seconds: Seconds of a round, with its waits.
         peak: Rate at the peak, as a multiple of the average.
         slots: Slots of a worker process.
     """
@@ -81,7 +81,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Size:
-    """What a load needs. Bytes, seconds, and shares of one core."""
+    """Resources for a load. Units are bytes, seconds, and shares of one core."""
 
     rounds: int
     run_bytes: int
@@ -104,7 +104,7 @@ class Size:
 
 
 def size_of(load: Load) -> Size:
-    """Return the memory, disk, CPU, slots and worker processes that a load needs."""
+    """Return the resources that a load needs."""
     figures = FIGURES[load.kind]
     rounds = figures.rounds if load.rounds is None else load.rounds
     estimated = figures.stored + (rounds - 1) * figures.stored_a_round
@@ -141,7 +141,7 @@ def size_of(load: Load) -> Size:
 
 
 def advice_on(load: Load, size: Size) -> list[str]:
-    """Return sentences about what is better changed before a machine is bought."""
+    """Return advice to follow before buying a machine. Each entry is a sentence."""
     advice = []
     if size.memory_bytes > LARGE and load.retention_days > 1:
         advice.append(

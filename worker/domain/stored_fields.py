@@ -1,4 +1,4 @@
-"""Fields of a stored record that are read when they are first used."""
+"""Fields of a stored record, read at first use."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class cached_field(Generic[T]):  # noqa: N801 - used like property
         return value
 
 
-#: Names that are remembered at most. A run has about fifty fields made by the engine, with equal
+#: Maximum number of remembered names. A run has about fifty fields made by the engine, with equal
 #: names in every run; the limit bounds the memory.
 MOST = 200
 
 
 class FieldPrefix:
-    """A search for names with a prefix that remembers the names without it.
+    """A search for prefixed names that caches other names.
 
     In most rounds no name has the prefix. The search then takes a fifth of the time.
     """
@@ -43,7 +43,7 @@ class FieldPrefix:
         self._others: set[str] = set()
 
     def names(self, fields: Mapping[str, str]) -> list[str]:
-        """Return the names in a run's fields that begin with the prefix, in their order."""
+        """Return the field names with the prefix, in order."""
         others = self._others
         if others.issuperset(fields):
             return []

@@ -15,9 +15,9 @@ from perdure.worker.errors import DamagedRun
 
 #: Type of an item with text.
 TEXT = "text"
-#: Type of an item by which the text of a step that was shown so far is void.
+#: Type of an item that makes the shown text of a step void.
 RETRACTED = "retracted"
-#: Events by which the text that an attempt has shown is void: it will not be committed.
+#: Events that make the shown text of an attempt void: it will not be committed.
 GIVEN_UP = ("failed", "lost", "given_back", "waits", "stopped", "errored")
 #: The position before everything.
 BEGINNING = "0-0"
@@ -62,7 +62,7 @@ class StreamItem(Document):
 
 @dataclass(slots=True)
 class StreamReader:
-    """Makes the items of a stream from what is stored.
+    """Makes the items of a stream from stored events and texts.
 
     Attributes:
         event: position of the last event that was read.
@@ -78,10 +78,10 @@ class StreamReader:
 
     @classmethod
     def after(cls, position: str | None) -> StreamReader:
-        """Return a reader that goes on behind an item.
+        """Build a reader that goes on behind an item.
 
         Raises:
-            InvalidInput: it is no position of a stream.
+            InvalidInput: ``position`` is no position of a stream.
         """
         if position is None:
             return cls()
@@ -93,7 +93,7 @@ class StreamReader:
         return cls(event, text, {}, True)
 
     def items(self, entries: Iterable[Event | TextEntry]) -> Iterator[StreamItem]:
-        """Yield the items for events and entries of text that were read at the same moment."""
+        """Yield the items for entries read at one moment."""
         for entry in in_order(entries):
             if isinstance(entry, Event):
                 yield from self._of_event(entry)
@@ -139,9 +139,9 @@ class StreamReader:
 
 
 def in_order(entries: Iterable[Event | TextEntry]) -> Iterator[Event | TextEntry]:
-    """Yield events and entries of text in the order in which they were written.
+    """Yield events and texts in the order of their writes.
 
-    Each kind keeps its own order. Ids tell milliseconds, and count each kind for itself. So in the
+    Each kind keeps its own order. Ids have milliseconds, and each kind counts for itself. So in the
     same millisecond, the text of a round comes before the events of that round.
     """
     listed = list(entries)

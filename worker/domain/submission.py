@@ -1,4 +1,4 @@
-"""Submission: a goal and its options, validated and completed, as the fields of a new run."""
+"""Submission: a goal and its options, validated and completed, as the hash fields of a new run."""
 
 from __future__ import annotations
 
@@ -37,19 +37,21 @@ When = datetime | timedelta | float
 
 @lru_cache(maxsize=64)  # the children of a map begin alike
 def _state_fields(node: str, step: int, thread_id: str | None) -> Mapping[str, str]:
-    """Return the fields of the execution state with which a run begins."""
+    """Return the first execution state's fields."""
     return ExecutionState(current_node=node, step=step, thread_id=thread_id).to_fields()
 
 
 @dataclass(frozen=True)
 class Submission:
-    """Arguments of ``Client.submit``, with the flow's description (see ``fleet.describe``).
+    """Arguments of ``Client.submit``, with the flow's description.
+
+    The description is that of ``fleet.describe``.
 
     Attributes:
-        checked: Whether the inputs passed the flow's own validation. A client without the flow's
-            code cannot do that.
+        checked: Whether the inputs passed the flow's own validation. Only a client with the flow's
+            code can run it.
         given: The inputs as the caller passed them, without the flow's defaults.
-        fork: What the run takes over from another one, of which it is a fork.
+        fork: The state that the run takes over if it is a fork. None if it is none.
     """
 
     flow: str
@@ -76,11 +78,11 @@ class Submission:
 
     @property
     def first_values(self) -> str | None:
-        """The named values with which the run begins, as its first event has them."""
+        """The run's first named values, as its first event stores them."""
         return None if self.fork is None else first_values(self.fork.values)
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
-        """Validate the submission, and return the fields of the new run's Redis hash.
+        """Validate the submission, and return the run's hash fields.
 
         Raises:
             InvalidInput: The submission is not acceptable. The message says why.
@@ -89,7 +91,9 @@ class Submission:
         return {**fields, "schema": version_of(fields), "digest": digest_of(fields)}
 
     def unsealed_fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
-        """Return the fields without schema and digest, for a run that is given further fields.
+        """Return the fields without schema and digest.
+
+        The caller adds further fields to them.
 
         Raises:
             InvalidInput: As ``fields`` does.
@@ -155,9 +159,9 @@ class Submission:
         return fields
 
     def content(self) -> str:
-        """Return a digest of what the caller passed in order to submit a run.
+        """Return a digest of the submission's arguments.
 
-        It tells a repeated submission from a different one under an equal idempotency key. It is
+        It distinguishes a repeated submission from another one with the same idempotency key. It is
         equal for clients with and without the flow's code, and for every repetition of a call.
         """
         if self.fork is not None:
@@ -199,7 +203,7 @@ class Submission:
 
     @property
     def artifacts(self) -> dict[str, str]:
-        """The artifacts of the new run: the files that were submitted with it."""
+        """The new run's artifacts: its submitted files, and those of a fork's origin."""
         artifacts: dict[str, str] = {} if self.fork is None else dict(self.fork.artifacts)
         for file in self.files:
             artifacts |= artifacts_of(file.name, file)
@@ -275,9 +279,10 @@ class Submission:
 
 
 def from_now(when: When | None, what: str, now: float) -> int | None:
-    """Return a run's start time or deadline in ms from ``now`` (seconds since 1970).
+    """Return a start time or deadline in ms from ``now``.
 
-    A number below ten years in seconds is a duration already. Larger ones are seconds since 1970.
+    ``now`` is in seconds since 1970. A number below ten years in seconds is a duration already.
+    Larger ones are seconds since 1970.
 
     Returns:
         The duration, or None if ``when`` is None.
@@ -297,9 +302,10 @@ def from_now(when: When | None, what: str, now: float) -> int | None:
 
 
 def _as_given(when: When | None) -> list[Any] | None:
-    """Return a submission's time in a form that is equal whenever the call is repeated.
+    """Return a submission's time in a form for comparison.
 
-    A duration remains a duration. A moment is equal in every time zone.
+    Repeated calls have equal forms. A duration remains a duration. A moment is equal in every time
+    zone.
     """
     if when is None:
         return None

@@ -1,4 +1,4 @@
-"""AccessToken: what a caller of the dashboard and HTTP API authenticates with, and its permissions.
+"""AccessToken: the credential of a caller of the dashboard and HTTP API, and its permissions.
 
 Only the SHA-256 of a token's secret is stored. A slow hash (argon2, bcrypt) would not help. It
 protects secrets that people invent by making each guess expensive, but 256 random bits cannot be
@@ -78,7 +78,7 @@ class AccessToken:
 
     @property
     def may_sign_in_by_link(self) -> bool:
-        """Whether the links of notifications sign in with this access token.
+        """Whether links of notifications sign in with this token.
 
         Workers make these links, so a worker's login can sign in with each such token. An admin's
         token is never one of them.
@@ -90,7 +90,7 @@ class AccessToken:
         return self.expires_at is not None and now >= self.expires_at
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything about the access token that may be shown, as JSON data."""
+        """Return the token's public facts as JSON data."""
         return {
             "id": self.id,
             "name": self.name,
@@ -101,14 +101,14 @@ class AccessToken:
         }
 
     def kept(self) -> str:
-        """Return the access token as the JSON text that is stored under its id."""
+        """Return the token's JSON text for the store."""
         stored_fields = {**self.to_dict(), "digest": self.digest}
         del stored_fields["id"]
         return json.dumps(stored_fields)
 
     @classmethod
     def of(cls, token_id: str, text: str) -> AccessToken:
-        """Build an access token from the JSON text that is stored under its id.
+        """Build a token from its stored JSON text.
 
         Raises:
             DamagedToken: The stored form cannot be read.
@@ -136,30 +136,30 @@ class AccessToken:
 
 @dataclass(frozen=True)
 class NewToken:
-    """A token that was just created, with its text. The secret is not known afterwards."""
+    """A new token with its text. Only now is the secret known."""
 
     token: AccessToken
     text: str = field(repr=False)
 
 
 def new_secret() -> tuple[str, str]:
-    """Return a random id and a random secret for a new access token."""
+    """Return a random id and secret for a token."""
     return secrets.token_hex(8), secrets.token_urlsafe(32)
 
 
 def written(token_id: str, secret: str) -> str:
-    """Return an access token as its bearer has it: the text ``hf_ID_SECRET``."""
+    """Return the bearer's text of a token: ``hf_ID_SECRET``."""
     return f"hf_{token_id}_{secret}"
 
 
 def parts(text: str) -> tuple[str, str] | None:
-    """Return the id and the secret in an access token's text, or None if it is malformed."""
+    """Return the id and secret in a token's text. None if the text is malformed."""
     match = WRITTEN.fullmatch(text)
     return (match[1], match[2]) if match else None
 
 
 def digest_of(secret: str) -> str:
-    """Return the SHA-256 of an access token's secret, in hexadecimal digits."""
+    """Return the SHA-256 of a token's secret, in hexadecimal."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

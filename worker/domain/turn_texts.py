@@ -1,4 +1,4 @@
-"""Turns as texts: how the memory of a run stores them."""
+"""Turns as texts, for the stored history of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.worker.errors import DamagedRun
 
 
 def pack_turn(turn: Turn, run_id: str) -> str:
-    """Return a turn as the text that is stored in the run's history.
+    """Return a turn as text for the run's history.
 
     The text is a short digest of the run's id and the turn, a space, and the turn's JSON.
     """
@@ -31,10 +31,10 @@ def _packed(command: Command) -> dict[str, Any]:
 
 
 def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
-    """Return the turns of a run from the stored entries of its history.
+    """Parse the turns of a run from its stored history.
 
     Raises:
-        DamagedRun: An entry is not what was appended, or belongs to another run.
+        DamagedRun: An entry does not match its digest, or belongs to another run.
     """
     texts = []
     for entry in entries:
@@ -58,7 +58,7 @@ def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
 
 
 def _read_all(texts: Sequence[str]) -> list[Any]:
-    """Decode JSON texts, at once, which takes a third of the time."""
+    """Decode JSON texts all at once, which takes a third of the time."""
     values: list[Any] = read(f"[{','.join(texts)}]")
     return values if len(values) == len(texts) else [read(text) for text in texts]
 

@@ -1,10 +1,10 @@
-"""The log of a run's named values: what each round changed, so that each can be decided anew later.
+"""The log of a run's named values: it gives the values before any step.
 
 The event of a round has the values that it changed (``values``), and a digest of all values before
 it (``before``). If the run has values and the round changes none, the event says so: ``values`` is
-empty. The first event of a fork has the values that it begins with. The fold of these is what the
-run knew before any of its steps. Rounds of an earlier release have recorded nothing: they are
-noticed since the digests do not fit, or since an event lacks ``values``.
+empty. The first event of a fork has the fork's first values. Folding these events gives the values
+before any step. Rounds of an earlier release recorded nothing: the fold notices them because a
+digest does not match, or because an event lacks ``values``.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from perdure.flows.core.names import is_name
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.record import VALUE, Record
 
-#: Name in a round's event for the names of values that were too large for it, as words.
+#: Name in a round's event for the names of values that were too large for it, separated by spaces.
 LEFT_OUT = "left_out"
 
 
 def is_recorded(name: str, own: Collection[str]) -> bool:
-    """Return whether a named value is one of user code, and not of the flow itself.
+    """Return whether a named value belongs to user code.
 
     Args:
-        own: the names of the values that the flow writes itself.
+        own: names of the values that the flow itself writes.
     """
     return not name.startswith("_") and name not in own
 
@@ -39,19 +39,19 @@ def changes_of(
     most: int,
     renews: bool,
 ) -> str:
-    """Return what a round's event tells of named values, as the option ``record`` of its commit.
+    """Return the commit's option ``record`` for a round's values.
 
     Args:
         changed: the fields that the round writes.
-        own: the names of the values that the flow writes itself.
-        most: bytes that the values of one event may have. 0: none, as of the last event of a run.
-        renews: whether only these values are left behind the round.
+        own: names of the values that the flow itself writes.
+        most: maximum bytes of the values in one event. 0: none, as for the last event of a run.
+        renews: whether only these values remain after the round.
 
     Returns:
-        Words. First a digest of all values before the round, or ``-`` if none is made, because the
-            event gets no value. Then the names of the values that the event gets. Then the names of
-            values that are too large for it, each behind ``!``. The text is empty if the run has no
-            values of user code, and the round changes none.
+        Words. First a digest of all values before the round, or ``-`` if the event gets no value.
+            Then the names of the values in the event. Then the names of values that are too large
+            for it, each behind ``!``. The text is empty if the run has no values of user code, and
+            the round changes none.
     """
     before, names = record.fields, []
     for field, text in changed.items():  # in each round, so it is written for speed
@@ -87,18 +87,18 @@ def _has_recorded(record: Record, own: Collection[str]) -> bool:
 
 
 def first_values(values: Mapping[str, Any]) -> str | None:
-    """Return the values with which a run begins, as its first event has them, or None."""
+    """Return the values for a run's first event, or None."""
     return canonical(dict(values)) if values else None
 
 
 def values_before(
     events: Iterable[Event], step: int, now: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the named values of user code before a step of a run.
+    """Return user code's named values before a step.
 
     Args:
-        events: all events of the run that are left, in their order.
-        step: the step, whose round is committed.
+        events: all remaining events of the run, in their order.
+        step: the step. Its round is committed.
         now: the run's values as of these events.
 
     Returns:
@@ -107,8 +107,8 @@ def values_before(
     """
     values: dict[str, Any] = {}
     last: dict[str, Any] = {}
-    is_sure = False  # whether each round up to here has recorded what it changed
-    is_there = False  # whether the event of the step is left, and so all behind it
+    is_sure = False  # whether each round up to here has recorded its changes
+    is_there = False  # whether the event of the step remains, and so all after it
     for event in events:
         recorded = event.data.get("values")
         if event.type == "submitted":
@@ -145,10 +145,10 @@ def _digest_of(values: Mapping[str, Any]) -> str:
 
 
 def _digest(texts: Mapping[str, str]) -> str:
-    """Return a short digest of named values, each with its JSON.
+    """Return a short digest of named values with their JSON.
 
-    It is made in each round that records a value, so it is a checksum. One in four billion other
-    values has the same one by chance, and there is nothing to gain by making one.
+    It is computed in each round that records a value, so it is a checksum. One in four billion
+    other values has the same one by chance, and a deliberate collision gains nothing.
     """
     value = 0
     for name in sorted(texts):

@@ -1,1 +1,1 @@
-"""The engine: claims rounds, runs them, commits them, and requeues what is overdue."""
+"""The engine: claims rounds, runs them, commits them, and requeues overdue runs."""

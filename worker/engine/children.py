@@ -1,4 +1,4 @@
-"""The children of a run, for the round that waits for them: the plan, and how they have ended."""
+"""The children of a run: the plan for their start, and their ends."""
 
 from __future__ import annotations
 
@@ -27,23 +27,28 @@ from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from perdure.worker.tracing import current_trace
 
-#: Runs above a run at most: each of its commits that spends writes to all of them.
+#: Maximum number of runs above a run: each commit that spends writes to all these runs.
 MOST_PAYERS = 8
 #: Fields from which the number of runs below a run is checked.
 RUN_FIELDS = ("id", "nonce", "budgets", f"{TREE}{RUNS}", f"{ADDED}{RUNS}")
 
 
 class KnownFlow(NamedTuple):
-    """A flow of which a child can be started; ``flow`` is None if only other workers have it."""
+    """A flow of which a child can be started.
+
+    ``flow`` is None if only other workers have it.
+    """
 
     description: Mapping[str, Any]
     flow: Any = None
 
     def beginning_at(self, node: str) -> KnownFlow:
-        """Return the flow for a run that begins at a node, pauses nowhere and has no budgets.
+        """Return the flow for a run of one node.
+
+        The run begins there, pauses nowhere and has no budgets of its own.
 
         Raises:
-            InvalidInput: It has no such node.
+            InvalidInput: The flow has no such node.
         """
         if node not in self.description["nodes"]:
             raise InvalidInput(f"the flow has no node {node!r}")
@@ -52,7 +57,7 @@ class KnownFlow(NamedTuple):
 
 
 class Planner:
-    """Checks the children that a round wants to start, and describes them for their start.
+    """Checks and describes the children that a round starts.
 
     Args:
         now: the time of the round's claim in ms.
@@ -114,10 +119,12 @@ class Planner:
         return plan
 
     def _payers(self, count: int, where: str) -> tuple[Payer, ...]:
-        """Return the runs that count what the children spend: their parent, and those above it.
+        """Return the parent and the runs above it.
+
+        They count the children's spending.
 
         Raises:
-            InvalidChild: One of these may not have as many runs below it.
+            InvalidChild: One of them may not have as many runs below it.
         """
         record = self._record
         names = tuple(name for name in record.budgets if name not in OWN)
@@ -211,13 +218,13 @@ class Planner:
 
 
 def read_group(store: Store, record: Record, name: str, fields: Mapping[str, str]) -> KnownGroup:
-    """Return what is known of a group of a run's children.
+    """Read a group of children with their ends.
 
     Args:
-        fields: of the group (parts/family.lua).
+        fields: fields of the group's hash (parts/family.lua).
 
     Raises:
-        DamagedRun: It cannot be read.
+        DamagedRun: The group cannot be read.
     """
     try:
         total, flow_at = int(fields["total"]), flows_of_plan(fields)
@@ -236,7 +243,10 @@ def read_group(store: Store, record: Record, name: str, fields: Mapping[str, str
 
 
 def _in_full(store: Store, end: Ended) -> Ended:
-    """Return a child's end with its answer or error, which was too long for the group."""
+    """Return a child's end, read from the child's own hash.
+
+    Its answer or error was too long for the group.
+    """
     [fields] = store.reads.some_fields([end.run_id], ["answer", "error"])
     try:
         answer = json.loads(fields["answer"]) if "answer" in fields else None

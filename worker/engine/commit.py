@@ -22,7 +22,7 @@ from perdure.worker.store.keys import role_of
 T = TypeVar("T")
 logger = logging.getLogger("perdure.rounds")
 
-#: Seconds for which a result is offered again while the server is away, longer than a restart or a
+#: Seconds for which a commit is retried while the server is away, longer than a restart or a
 #: failover takes.
 COMMIT_PATIENCE = 300.0
 COMMIT_PAUSE = 0.5
@@ -36,7 +36,7 @@ class Committer:
 
     Args:
         drain: Whether the worker shuts down.
-        callbacks: The callbacks at the end of a run; None leaves them to the sweeps.
+        callbacks: The callbacks at the end of a run. None: the sweeps make them.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class Committer:
         fast: FastPath = NO_FAST_PATH,
         beside: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
-        """Commit the result of a round to the state server, and publish what follows it.
+        """Commit a round, and publish the message that follows.
 
-        That is the message of the run's next round, or the callback of a run that has ended.
+        It is the message of the run's next round, or the callback of a run that has ended.
 
         Args:
             nodes: The nodes of the run's flow, each with its role.
@@ -68,9 +68,9 @@ class Committer:
             beside: Further fields of the run's hash to write.
 
         Returns:
-            ``fenced``, ``missing``, ``damaged`` or ``unread`` (the run has not heard all that was
-                said to it) if the commit was refused; otherwise what it led
-                to (``continued``, ``completed``, ...).
+            ``fenced``, ``missing``, ``damaged`` or ``unread`` if the commit was refused. Otherwise
+                its result (``continued``, ``completed``, ...). ``unread``: the run cannot end yet,
+                because it has unread messages.
 
         Raises:
             StoreUnavailable: The server was away for too long.
@@ -91,10 +91,10 @@ class Committer:
         return result.outcome
 
     def write(self, commit: RoundCommit, fetch: PrefetchRequest | None = None) -> CommitResult:
-        """Write the commit of a round to the state server, with retries while the server is away.
+        """Write a round's commit. Retry while the server is away.
 
         Args:
-            fetch: What to prefetch in the same write; None for nothing.
+            fetch: The prefetch of the same write. None: none.
 
         Raises:
             StoreUnavailable: The server was away for too long.
@@ -136,7 +136,7 @@ class Committer:
         return CommitResult(reply.word, reply.detail, message, reply.prefetched, reply.follow_ups)
 
     def retry_while_away(self, record: Record, ask: Callable[[], T], is_result: bool = True) -> T:
-        """Call the state server until it replies, and return its reply.
+        """Return the state server's reply, retrying until it comes.
 
         Args:
             ask: Makes the call.
@@ -175,9 +175,9 @@ class Committer:
         )
 
     def _follow_up(self, commit: RoundCommit, result: CommitResult) -> None:
-        """Publish the message of a run's next round, or the callback of a run that has ended.
+        """Publish the next round's message, or a run's last callback.
 
-        If the server refused the commit, log why instead.
+        If the server refused the commit, log the reason.
         """
         record = commit.record
         if result.follow_ups:
@@ -222,7 +222,10 @@ class Committer:
 
 
 def _log_errored(record: Record, settlement: Settlement) -> None:
-    """Log the end of a run that errored, with the exception: error trackers read this line."""
+    """Log an errored run's end with its exception.
+
+    Error trackers read this line.
+    """
     flow = record.fields.get("flow", "?")
     logger.error(
         "run %s of flow %s ended errored: %s",
@@ -240,6 +243,6 @@ def _log_errored(record: Record, settlement: Settlement) -> None:
 
 
 def _own_message(record: Record) -> RoundMessage:
-    """Return the Celery message of the round that is being committed, from its run's hash."""
+    """Return the Celery message of the round being committed."""
     fields = record.fields
     return RoundMessage(fields["message"], fields.get("task", ""), fields["queue"])

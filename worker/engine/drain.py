@@ -1,4 +1,4 @@
-"""The drain state of a worker, shared with the processes that its pool forked.
+"""The drain state of a worker and its forked processes.
 
 A draining worker takes no new rounds and finishes those it runs.
 """
@@ -10,9 +10,9 @@ import time
 
 
 class Drain:
-    """Whether and since when a worker drains, in memory shared with its forked processes.
+    """The drain state, in memory shared with forked processes.
 
-    If the pool's processes are no forks (macOS), each has a state of its own and does not learn of
+    If the pool's processes are no forks (macOS), each has a separate state and does not learn of
     the drain.
     """
 
@@ -21,20 +21,20 @@ class Drain:
         self._since = memoryview(mmap.mmap(-1, 8)).cast("d")
 
     def begin(self) -> None:
-        """Mark this worker as shutting down, so that it takes no new rounds.
+        """Mark this worker as shutting down.
 
-        Further calls do nothing.
+        It takes no new rounds from now on. Further calls do nothing.
         """
         if not self.is_on():
             self._since[0] = time.monotonic()
 
     def is_on(self) -> bool:
-        """Return whether this worker is shutting down and takes no new rounds."""
+        """Return whether this worker is shutting down."""
         return self._since[0] != 0.0
 
     @property
     def since(self) -> float:
-        """The time at which this worker began to shut down, or 0 if it has not.
+        """The time of the shutdown's begin, or 0.
 
         It is in seconds of ``time.monotonic``, which is one clock for all processes of a machine.
         """

@@ -1,4 +1,4 @@
-"""The runs before a run in its thread, read when a node asks for them the first time."""
+"""The earlier runs of a run's thread, read on demand."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from perdure.worker.store.thread_messages import earlier_messages, is_in_thread,
 
 
 class StoredEarlier(Earlier):
-    """What the runs before this one said and answered.
+    """The messages of the earlier runs in this run's thread.
 
-    The round that reads it first keeps it as an artifact of its run, so that each later round reads
-    the same, whatever becomes of the runs before.
+    The first round that reads them stores them as an artifact of its run. So each later round reads
+    the same, even if the earlier runs change or are deleted.
 
     Args:
-        broken: called with an error of the store, which the node may take for one of its own.
+        broken: called with an error of the store, because the node may catch the error.
     """
 
     def __init__(self, store: Store, record: Record, broken: Callable[[Exception], None]) -> None:

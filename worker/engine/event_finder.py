@@ -1,7 +1,7 @@
-"""The search for the events that rules of the setting ``notify`` want, in the indexes of runs.
+"""The search in the run indexes for events that rules of ``notify`` want.
 
-No transition of a run knows of notifications: the indexes tell what has happened. So a run of which
-no rule wants to know costs nothing, and a rule that is new applies to the runs that are under way.
+No transition of a run knows of notifications: the indexes have the events. So a run without a
+matching rule costs nothing, and a new rule applies to the runs that are under way.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from perdure.worker.store.notifications import DONE_KEPT, NotificationRecords, R
 
 logger = logging.getLogger("perdure.notify")
 
-#: Milliseconds that each look goes back behind the last one. Scripts write the server's time, so
-#: less would do.
+#: Milliseconds by which each look overlaps the one before. Scripts write the server's time, so less
+#: would do.
 OVERLAP = 2_000
 #: Milliseconds that a look goes back if the server's clock is behind the last look: another server
 #: has taken over, or its clock was set.
 CLOCK_BACK = 60_000
 #: Runs of one page, and pages of one look.
 PAGE, MOST_PAGES = 500, 20
-#: A search of the runs that wait or are stopped takes at most this part of a CPU, however many they
-#: are.
+#: A search of the runs that wait or are stopped takes at most this part of a CPU, whatever their
+#: number.
 MOST_OF_CPU = 0.01
 #: Indexes in the order of the runs' end, by event.
 ENDED = ("completed", "errored")
@@ -40,7 +40,7 @@ WAITING, STOPPED = ("interrupted", "interrupted:children"), ("stopped",)
 
 
 class EventFinder:
-    """Finds the events of runs, and stores a notification for each rule that wants one.
+    """Finds events of runs, and stores notifications for matching rules.
 
     Args:
         rules: by name.
@@ -59,9 +59,9 @@ class EventFinder:
         self._runs = RestingRuns(store)
         self._rules = rules
         self._link = link
-        #: Times (ms) by run of the events that were looked at, of the last looks.
+        #: Events (run id and time in ms) of the last looks.
         self._seen: dict[tuple[str, int], None] = {}
-        #: Time (ms) at which the worker began, if it was told.
+        #: Time (ms) at which the worker began. None if ``begin`` was not called.
         self._began: int | None = None
         #: When the runs at rest may be searched again (monotonic seconds), the start of the last
         #: search (ms), and the number of stops then.
@@ -70,15 +70,17 @@ class EventFinder:
         self._stops: int | None = None
 
     def begin(self) -> None:
-        """Note the time: a new rule tells of what happens from now on, however late the first look.
+        """Note the time at which new rules begin.
+
+        The first look goes back to that time, but at most ``CLOCK_BACK``.
 
         Raises:
-            StoreUnavailable: then a new rule begins with the first look.
+            StoreUnavailable: a new rule then begins with the first look.
         """
         self._began = self._store.time()
 
     def look(self) -> int:
-        """Find new events, and return how many notifications were stored."""
+        """Find new events, and return the number of notifications."""
         now = self._store.time()
         looked = self._records.looked()
         found = self._look_at_ended(now, looked)
@@ -96,7 +98,7 @@ class EventFinder:
         return name.partition(":")[0] in self._rules
 
     def _look_at_ended(self, now: int, looked: Mapping[str, int]) -> int:
-        """Find the runs that have ended, in the order of their ends."""
+        """Find ended runs, in the order of their ends."""
         source = "ended"
         indexes = [event for event in ENDED if self._wanting({event})]
         since = self._since(source, self._wanting(set(ENDED)), looked, now)
@@ -114,14 +116,14 @@ class EventFinder:
                 page_start = page[-1][1]
             else:
                 ends.append(page_start)
-        # The next look goes on where this one ended, and not before: it could read the same again.
+        # The next look goes on where this one ended. Earlier it could read the same again.
         upto = min(ends) + OVERLAP if ends else now
         names = [f"{rule}:{source}" for rule in since]
         self._records.add([], {name: _advanced(looked.get(name), upto, now) for name in names}, now)
         return count
 
     def _look_at_rest(self, now: int, looked: Mapping[str, int]) -> int:
-        """Find the runs that have begun to wait for a person, or were stopped."""
+        """Find runs that began to wait or were stopped."""
         source = "rest"
         since = self._since(source, self._wanting({"waiting", "in_doubt", "stopped"}), looked, now)
         if not since:
@@ -152,9 +154,10 @@ class EventFinder:
     def _since(
         self, source: str, rules: list[str], looked: Mapping[str, int], now: int
     ) -> dict[str, int]:
-        """Return the time (ms) from which each of these rules looks for events.
+        """Return the time (ms) from which each rule looks.
 
-        A new rule begins when the worker began, or now.
+        A new rule begins when the worker began, at most ``CLOCK_BACK`` ago. Without that time it
+        begins now.
         """
         new = now if self._began is None else min(now, max(self._began, now - CLOCK_BACK))
         since = {}
@@ -186,7 +189,7 @@ class EventFinder:
     def _notifications(
         self, events: list[tuple[str, int]], since: Mapping[str, int], now: int
     ) -> Iterator[Notification]:
-        """Yield the notifications of events. Only the runs that a rule fits are read."""
+        """Yield the notifications of events. Only runs with a matching rule are read."""
         names = ("flow", "labels", "submitted_by")
         facts = self._store.reads.some_fields([run_id for run_id, _ in events], names)
         fitting: dict[str, list[str]] = {}
@@ -221,9 +224,10 @@ class EventFinder:
 
 
 def _advanced(last: int | None, upto: int, now: int) -> int:
-    """Return the time (ms) to store after a look that has found all events before ``upto``.
+    """Return the time (ms) to store after a look.
 
-    The next look goes back ``OVERLAP`` behind it, which for a new rule must not be before now.
+    The look has found all events before ``upto``. The next one begins ``OVERLAP`` before the stored
+    time. For a new rule that must not be before now.
     """
     if last is None:
         return now + OVERLAP

@@ -1,4 +1,4 @@
-"""The fast path: what a worker may do to spare work between two rounds.
+"""The fast path: a shortcut between two rounds of a worker.
 
 The plain path claims each round by itself, and commits it by itself. `NoFastPath` is that path.
 The runtime installs another one from ``engine/fast/`` if the setting ``fetch`` is on and the pool
@@ -21,7 +21,7 @@ REQUEST_ATTRIBUTE = "perdure_fast_path"
 
 
 class RoundCommit(NamedTuple):
-    """What one commit writes.
+    """One commit of a round.
 
     Attributes:
         record: The run as the claim read it.
@@ -44,8 +44,8 @@ class CommitResult(NamedTuple):
 
     Attributes:
         word: ``ok``, ``fenced``, ``missing`` or ``damaged``.
-        detail: With ``ok``, what the commit led to (``continued``, ``completed``, ...).
-        message: What the publisher may have to publish; None if the next round needs no message.
+        detail: With ``ok``, the result of the commit (``continued``, ``completed``, ...).
+        message: Message that may have to be published. None if the next round needs no message.
         prefetched: The message that the same write popped for this worker.
         follow_ups: Runs whose children this process may look after at once.
     """
@@ -58,9 +58,9 @@ class CommitResult(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """What the commit of a round led to, or why it was refused.
+        """The result of a round's commit, or the refusal.
 
-        That is for example ``continued`` or ``completed``, or ``fenced``.
+        For example ``continued`` or ``completed``, or ``fenced``.
         """
         return self.detail if self.word == "ok" else self.word
 
@@ -69,7 +69,9 @@ class FastPath(Protocol):
     """The fast path of one round."""
 
     def take_claim(self) -> Claim | None:
-        """Return the round's claim if an earlier commit of this worker already took it.
+        """Return the claim if an earlier commit took it.
+
+        That commit was one of this worker.
 
         Returns:
             None if the round still has to be claimed.
@@ -82,14 +84,14 @@ class FastPath(Protocol):
         """
 
     def sender(self) -> Sender | None:
-        """Return the Celery ids by which the message of the next round names its sender.
+        """Return the sender's Celery ids for the next message.
 
         Returns:
             None if the ids have to be looked up in Celery's current task.
         """
 
     def commit(self, commit: RoundCommit) -> CommitResult | None:
-        """Commit the round, and prefetch the worker's next message in the same write.
+        """Commit the round, and prefetch in the same write.
 
         Returns:
             None if the round has to be committed without a prefetch.
@@ -100,17 +102,17 @@ class NoFastPath:
     """The plain path."""
 
     def take_claim(self) -> None:
-        """Return None: no earlier commit has taken the round's claim."""
+        """Return None: no earlier commit has taken the claim."""
 
     def is_wanted(self) -> bool:
-        """Return True: the round was claimed just now, so it may begin."""
+        """Return True: the round was claimed just now."""
         return True
 
     def sender(self) -> None:
-        """Return None: the sender of the next message is looked up in Celery's current task."""
+        """Return None: Celery's current task has the sender's ids."""
 
     def commit(self, commit: RoundCommit) -> None:
-        """Return None: the round has to be committed without a prefetch."""
+        """Return None: the round is committed without a prefetch."""
 
 
 NO_FAST_PATH = NoFastPath()

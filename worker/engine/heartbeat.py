@@ -1,4 +1,7 @@
-"""The heartbeat: one thread per process that extends leases and reads stop requests."""
+"""The heartbeat: a thread that extends leases and reads stop requests.
+
+There is one for each process.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ logger = logging.getLogger("perdure.heartbeat")
 #: Seconds a round may continue after its lease is lost, until it counts as lingering. It is time to
 #: end a command and clean up.
 LINGER_SECONDS = 10.0
-#: The text by which an outage is reported.
+#: Log text of the outage.
 NOT_EXTENDED = "the leases of rounds could not be extended"
 
 
@@ -46,7 +49,7 @@ class Lease:
 
 
 class Heartbeat:
-    """Extends leases every ``interval`` seconds while the process holds any.
+    """Extends the process's leases every ``interval`` seconds.
 
     The thread starts with the first lease, so it runs where the rounds run, in a forked child as
     well.
@@ -54,8 +57,8 @@ class Heartbeat:
     Args:
         lingers: Called once with a lost lease whose round has not returned ``LINGER_SECONDS``
             later.
-        beside: Called after each heartbeat with the store, for what the process writes once a
-            second.
+        beside: Called with the store after each heartbeat. Writes of the process that are due once
+            a second belong there.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class Heartbeat:
         self._forget_parent()
 
     def hold(self, run_id: str, token: str, claim: str, time_limit: float | None) -> Lease:
-        """Return a lease for a claimed round, and extend it with each heartbeat from now on.
+        """Return a claimed round's lease, extended from now on.
 
         Args:
             claim: The id of the claim.
@@ -90,7 +93,7 @@ class Heartbeat:
         return lease
 
     def limit(self, lease: Lease, seconds: float) -> None:
-        """Cancel the round of a lease ``seconds`` from now, unless it has an earlier limit."""
+        """Cancel a lease's round after ``seconds``, unless an earlier limit exists."""
         ends = time.monotonic() + seconds
         with self._changed:
             if lease.ends is None or ends < lease.ends:
@@ -98,9 +101,9 @@ class Heartbeat:
                 self._changed.notify()
 
     def end(self) -> None:
-        """End the thread, and wait until it has. No round may be in progress.
+        """End the thread, and wait for its end.
 
-        The next lease starts another thread.
+        No round may be in progress. The next lease starts another thread.
         """
         if os.getpid() != self._pid:
             return
@@ -122,11 +125,11 @@ class Heartbeat:
             return list(self._leases)
 
     def __len__(self) -> int:
-        """Return how many leases of rounds this process holds."""
+        """Return the number of leases of this process."""
         return len(self._leases)
 
     def beat(self) -> None:
-        """Extend this process's leases once, and signal stops and lost leases to their rounds."""
+        """Extend all leases once, and signal stops and losses."""
         leases = self.leases
         now = time.monotonic()
         limits = [
@@ -147,7 +150,7 @@ class Heartbeat:
                 lease.signals.cancelled.set()
 
     def _forget_parent(self) -> None:
-        """Forget the leases that a forked process has copied from its parent.
+        """Forget leases that a fork copied from its parent.
 
         The fork does not copy the thread that extends them.
         """

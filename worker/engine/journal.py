@@ -1,4 +1,4 @@
-"""The engine's journal: what a round records before its commit, stored in the run's hash."""
+"""The journal: a round's records before its commit, in the run's hash."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StoreJournal(Journal):
             the error for a failure of its own, and continue.
 
     Raises:
-        DamagedRun: The intents or a recorded result differ from what was recorded, or are of
+        DamagedRun: The intents or a recorded result do not match their digest, or belong to
             another step.
         StoreUnavailable: A large result could not be read.
     """
@@ -64,15 +64,15 @@ class StoreJournal(Journal):
 
     @property
     def text(self) -> str:
-        """The intents of a step as they are stored: a line with their digest, and a line for each.
+        """The stored intents of a step, a line for each.
 
-        Empty if the step has no intents.
+        The first line is their digest. Empty if the step has no intents.
         """
         lines = super().text
         return f"{self._digest('intents', lines)}\n{lines}" if lines else ""
 
     def write(self, text: str) -> None:
-        """Store a round's intents on the server, before the round begins a command.
+        """Store intents before the round begins a command.
 
         It always asks the server: only the worker that holds the round's lease may begin a command.
 
@@ -95,9 +95,9 @@ class StoreJournal(Journal):
             )
 
     def record(self, name: str, text: str) -> str:
-        """Store a result during a round, before its commit, and return the stored result.
+        """Store a result before the commit, and return it.
 
-        If the step already has a result of this name, that one is kept and returned.
+        If the step already has a result of this name, that one stays and is returned.
 
         Raises:
             RoundStopped, DamagedRun, StoreUnavailable: The result is not recorded.
@@ -135,7 +135,7 @@ class StoreJournal(Journal):
         return super().record(name, self._unpacked(name, detail))
 
     def packed(self, name: str, text: str) -> str:
-        """Return a recorded result in its stored form: its digest, a space and its text."""
+        """Return a result's stored form: digest, space and text."""
         return f"{self._digest(name, text)} {text}"
 
     @contextmanager
@@ -212,9 +212,9 @@ class StoreJournal(Journal):
 
 
 def _begun(fields: Mapping[str, str]) -> dict[str, str]:
-    """Return when, and by which worker, a run's last intent to carry out a command was written.
+    """Return time and worker of the run's last intent.
 
-    The values are left out if a worker of an earlier version wrote the intent.
+    Both are left out if a worker of an earlier version wrote the intent.
     """
     at = fields.get("intent_at", "")
     began = (

@@ -1,4 +1,7 @@
-"""What flows keep in this process from one round of a run to its next, such as a coroutine."""
+"""Objects that flows keep in this process between two rounds, such as a coroutine.
+
+They save work only: a flow can make any of them again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any, NamedTuple
 from perdure.flows.core.process_cache import Kept
 from perdure.worker.domain.record import Record
 
-#: Runs of which something is kept, per process. What is kept of others can be made again.
+#: Maximum number of runs with a kept object, per process. Objects of other runs can be made again.
 MOST = 256
 
 
@@ -20,7 +23,7 @@ class _Held(NamedTuple):
 
 
 class KeptStates:
-    """What is kept of the runs whose rounds this process has played last."""
+    """The kept objects of runs with recent rounds here."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
@@ -28,7 +31,10 @@ class KeptStates:
         self._lock = threading.Lock()
 
     def take(self, record: Record) -> Any:
-        """Return what was kept, if the round that kept it was committed last."""
+        """Return the kept object, and forget it.
+
+        None unless the round that kept it made the run's last commit.
+        """
         with self._lock:
             held = self._held.pop(_key(record), None)
         if held is None:
@@ -39,7 +45,10 @@ class KeptStates:
         return None
 
     def keep(self, record: Record, token: str, value: Any) -> None:
-        """Keep something until the run's next round, or until too many other runs are kept."""
+        """Keep an object until the run's next round.
+
+        It is dropped earlier if too many other runs keep objects.
+        """
         with self._lock:
             self._held[_key(record)] = _Held(token, value)
             dropped = self._held.popitem(last=False)[1] if len(self._held) > self._most else None
@@ -48,7 +57,7 @@ class KeptStates:
 
 
 class RunKept(Kept):
-    """What is kept of one run, as one of its rounds sees it.
+    """The kept object of one run, for one of its rounds.
 
     Args:
         token: of the round's claim.
@@ -58,11 +67,11 @@ class RunKept(Kept):
         self._states, self._record, self._token = states, record, token
 
     def take(self) -> Any:
-        """Return what the last round of the run has kept, or None."""
+        """Return the object kept by the run's last round, or None."""
         return self._states.take(self._record)
 
     def keep(self, value: Any) -> None:
-        """Keep something for the run's next round."""
+        """Keep an object for the run's next round."""
         self._states.keep(self._record, self._token, value)
 
 

@@ -1,8 +1,8 @@
 """Writes the live text of the rounds that this process plays.
 
-One thread writes for all rounds. A piece that comes first is written at once. Those that come
-meanwhile are written together. At the end of a round, its own thread writes what is left, so that
-all text of a round is there before its commit.
+One thread writes for all rounds. The first piece is written at once. Pieces that come meanwhile are
+written together. At the end of a round, the round's thread writes the rest, so that all text of a
+round is stored before its commit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger("perdure.rounds")
 WRITE_SECONDS = 0.02
 #: Characters of an entry. A longer text is several entries.
 MOST_CHARACTERS = 8_000
-#: Characters of a round's text. What comes after them is not shown.
+#: Maximum characters of a round's text. Later ones are not shown.
 MOST_OF_ROUND = 1_000_000
 #: Seconds without text after which the thread ends.
 IDLE_SECONDS = 5.0
@@ -40,7 +40,7 @@ class LiveTexts:
         self._thread: threading.Thread | None = None
 
     def wake(self, text: RoundText) -> None:
-        """Write soon what a round has to show."""
+        """Write a round's waiting text soon."""
         with self._lock:
             self._rounds[text] = None
             if self._thread is None:
@@ -66,7 +66,7 @@ class RoundText(LiveText):
     """The live text of one round. Its methods may be called from several threads.
 
     Args:
-        fence: the round's claim. Without its lease, nothing more of the round is shown.
+        fence: the round's claim. Without its lease, no more text of the round is shown.
     """
 
     _number = _characters = 0
@@ -89,10 +89,10 @@ class RoundText(LiveText):
         self._texts.wake(self)
 
     def end(self) -> None:
-        """Write what is left. A failure is logged, and the rest of the round is not shown."""
+        """Write the rest. After a failure, which is logged, nothing more of the round is shown."""
         if not self._characters:
             return
-        # Two threads keep the order, and the end of a round waits for what the other one writes.
+        # Two threads keep the order, and the end of a round waits for the other thread's write.
         with self._writing:
             with self._lock:
                 pieces, self._waiting = self._waiting, []

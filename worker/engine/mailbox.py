@@ -1,4 +1,7 @@
-"""The engine's mailbox: signals and ends of children, read from the store while a round runs."""
+"""The mailbox: signals and ends of children, read from the store.
+
+Rounds read it while they run.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class StoreMailbox(Mailbox):
         broken: Called with an error that makes the round's result worthless.
 
     Attributes:
-        has_heard: Whether the round has heard all that had been said when it was claimed.
+        has_heard: Whether the round has read all messages that were there at its claim.
     """
 
     has_heard = False
@@ -55,19 +58,19 @@ class StoreMailbox(Mailbox):
         return f"run {self._record.id}, step {self._record.step}"
 
     def group_name(self, wait: str) -> str:
-        """Return the name in the run of the group of children that a wait of this step is for."""
+        """Return the name of a wait's group of children."""
         return f"{self._record.step}.{wait}"
 
     def group(self, name: str) -> KnownGroup | None:
-        """Return what is known of a group of the run's children; None if there is no such group.
+        """Return a group of children. None if there is none.
 
         Raises:
             StoreUnavailable: The server does not answer. The round is lost.
-            DamagedRun: What the server has of a child cannot be read.
+            DamagedRun: The group or a child's end cannot be read.
         """
         if name not in self._record.fields.get(GROUPS, "").split("\n"):
             return None
-        # The claim told of it once: if it is asked for again, then as it is now.
+        # The claim's copy is used once. If the node asks again, the group is read as it is then.
         prefix = f":{name} "
         told = {name: text for name, text in self._waited_for.items() if name.startswith(prefix)}
         self._waited_for = {
@@ -82,7 +85,7 @@ class StoreMailbox(Mailbox):
             raise
 
     def planned(self, children: Sequence[Child]) -> tuple[str, ...]:
-        """Check the children that a node wants to start, and return the texts of their plan.
+        """Check children to start, and return their plan.
 
         Raises:
             InvalidChild: One of them cannot be started.
@@ -90,14 +93,14 @@ class StoreMailbox(Mailbox):
         return Planner(self._store, self._settings, self._record, self._claim.now).plan(children)
 
     def hook(self, name: str) -> str:
-        """Return the address at which a service without a token sends a signal to the run.
+        """Return the URL for a signal without a token.
 
-        The secret in it is derived from a key that the workers share, and from the run. Only its
+        Its secret is derived from the run and from a key that the workers share. Only the secret's
         digest is stored with the run.
 
         Raises:
             FatalError: The setting ``public_url`` is missing, or the run has too many hooks.
-            RoundStopped: The run is there no more.
+            RoundStopped: The run no longer exists.
             StoreUnavailable: The server does not answer. The round is lost.
         """
         url = self._settings.public_url
@@ -126,10 +129,10 @@ class StoreMailbox(Mailbox):
         return f"{address.api}/hooks/{run_id}/{name}/{secret}"
 
     def listen(self, topic: str) -> None:
-        """Take a topic for the run, and the signals that wait there into its mailbox.
+        """Take a topic for the run, with its waiting signals.
 
-        The topic of a run that was submitted over HTTP has its submitter's name in front, as at a
-        submission.
+        The signals go into the run's mailbox. If the run was submitted over HTTP, the submitter's
+        name precedes the topic, as at a submission.
 
         Raises:
             TopicTaken: Another live run holds the topic.
@@ -172,7 +175,9 @@ class StoreMailbox(Mailbox):
             )
 
     def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        """Return a run's next unread signal of each name, in the order in which they arrived.
+        """Return the next unread signal of each name.
+
+        They come in the order of their arrival.
 
         Raises:
             StoreUnavailable: The server does not answer. The round is lost.
@@ -185,9 +190,9 @@ class StoreMailbox(Mailbox):
             raise
 
     def all_unread(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
-        """Return a run's unread signals of these names, at most ``most``, in order of arrival.
+        """Return up to ``most`` unread signals, in arrival order.
 
-        The server is asked only if the claim shows that signals came since a round last heard all.
+        The server is asked only if the claim shows new signals since a round last read all.
 
         Raises:
             StoreUnavailable: The server does not answer. The round is lost.
@@ -219,9 +224,9 @@ class StoreMailbox(Mailbox):
         return self._told(names) or self._asked(names)
 
     def _told(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        """Return the next unread signals that the claim told of.
+        """Return the next unread signals in the claim's copy.
 
-        Empty if it told of none, or if the server may have an earlier one.
+        Empty if it has none, or if the server may have an earlier one.
         """
         fields = self._record.fields
         waited = {line.partition(" ")[0] for line in fields.get("wait_for", "").split("\n")}
@@ -236,7 +241,7 @@ class StoreMailbox(Mailbox):
         return self._in_order(read)
 
     def _asked(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        """Return the next unread signals that the server has."""
+        """Return the next unread signals, asking the server."""
         counts = self._store.signals.counts_of(self._record.id, names)
         wanted = [
             (name, max(taken, self.used.get(name, 0)) + 1)
@@ -246,7 +251,7 @@ class StoreMailbox(Mailbox):
         return self._fetched(wanted)
 
     def _fetched(self, wanted: Sequence[tuple[str, int]]) -> list[ReceivedSignal]:
-        """Read these signals, and return them in the order of their arrival."""
+        """Read these signals. Return them in arrival order."""
         if not wanted:
             return []
         read = []

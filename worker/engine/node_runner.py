@@ -1,7 +1,7 @@
-"""The node runner: runs the node of a claimed round, and turns its outcome into a settlement.
+"""The node runner: runs a claimed round's node, and turns the outcome into a settlement.
 
-Everything that keeps a node from being run is decided here too: a damaged record, a node that the
-flow does not have any more, a used-up budget, a deadline, a stop, a worker that shuts down.
+Everything that prevents a node from running is decided here too: a damaged record, a node that the
+flow no longer has, a used-up budget, a deadline, a stop, a worker that shuts down.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from perdure.worker.tracing import RoundSpan
 
 logger = logging.getLogger("perdure.rounds")
 
-#: The nodes of a flow that could not be made.
+#: The nodes of a flow that could not be built.
 NO_NODES: Mapping[str, Role] = {}
 
 
@@ -109,15 +109,15 @@ class NodeRunner:
     def run(
         self, record: Record, claim: Claim, lease: Lease, span: RoundSpan, begin: bool
     ) -> tuple[Settlement, Mapping[str, Role]]:
-        """Run the node of a claimed round, and decide what the round's commit writes.
+        """Run a claimed round's node, and return its settlement.
 
-        A damaged run, a spent budget or a shutdown can prevent that the node is run.
+        A damaged run, a spent budget or a shutdown can prevent the node from running.
 
         Args:
-            begin: Whether the node may be run. If not, and in a drain, the round is released.
+            begin: Whether the node may run. If not, and in a drain, the round is released.
 
         Returns:
-            What the round's commit writes, and the nodes of its flow.
+            The settlement for the round's commit, and the nodes of the flow.
         """
         try:
             loaded = self._load(record, claim, lease)
@@ -139,18 +139,18 @@ class NodeRunner:
             if ends_process(error):
                 raise
             return self._failure(loaded, error), nodes
-        # In a flow without controllers, any node may spend what the run has left.
+        # In a flow without controllers, any node may spend the rest of the budgets.
         role = nodes[node] if "controller" in nodes.values() else "controller"
         return self._within_budgets(loaded, estimate, role, span, begin), nodes
 
     def _load(self, record: Record, claim: Claim, lease: Lease) -> LoadedRound:
-        """Check what is stored of a run, and build the flow and the context for its round.
+        """Check the stored run, and build flow and context.
 
         Raises:
-            DamagedRun: What is stored of the run is not valid.
+            DamagedRun: The stored run is not valid.
             InvalidInput: The flow does not accept the run's inputs.
         """
-        if not claim.carried_over:  # this worker committed what it holds a moment ago
+        if not claim.carried_over:  # this worker committed the record a moment ago
             record.check()
             stored = record.turns - record.forgotten
             if stored != claim.turns:
@@ -181,7 +181,7 @@ class NodeRunner:
         return LoadedRound(record, claim, lease, flow, context, above)
 
     def _budgets_above(self, record: Record) -> tuple[BudgetAbove, ...]:
-        """Return the budgets of the runs above a run that limit it, read in one exchange."""
+        """Return the budgets above a run, read in one exchange."""
         payers = {payer.run_id: fields_above(payer) for payer in record.payers if limits_of(payer)}
         return budgets_above(record, self._store.reads.fields_by_run(payers)) if payers else ()
 
@@ -193,11 +193,11 @@ class NodeRunner:
         span: RoundSpan,
         begin: bool,
     ) -> Settlement:
-        """Run a round's node if the run's budgets allow it, and charge them with what it used.
+        """Run a node within the budgets, and charge them.
 
         Args:
-            estimate: What the round is expected to use of each budget.
-            role: The role of its node, as ``BudgetAccount.exhausted`` expects it.
+            estimate: Expected use of each budget by the round.
+            role: Role of the node, as ``BudgetAccount.exhausted`` expects it.
         """
         record, claim, context = loaded.record, loaded.claim, loaded.context
         account = account_of(record, claim, context.journal, loaded.above)
@@ -234,10 +234,10 @@ class NodeRunner:
         return charging(with_accounts(record, settlement, accounts), account.charge(accounts))
 
     def _settlement(self, loaded: LoadedRound, recorded: Mapping[str, float]) -> Settlement:
-        """Run a round's node, and decide from its outcome or error what the commit writes.
+        """Run a node, and return the settlement of its outcome.
 
         Args:
-            recorded: What lost attempts of the round have spent for what they recorded.
+            recorded: Spending of the round's lost attempts on the results that they recorded.
         """
         record, claim, lease, flow, context, _ = loaded
         try:
@@ -284,15 +284,15 @@ class NodeRunner:
             return self._failure(loaded, error)
 
     def _waits_for_code(self, record: Record, flow: Flow, error: CodeDoesNotFit) -> bool:
-        """Return whether a run that does not fit the code of this worker waits for other code."""
+        """Return whether the run waits for code that fits."""
         build = self._builds.get(record.fields["flow"], "")
         return flow.on_misfit == "wait" and not is_of_this_code(record, error, build)
 
     def _failure(self, loaded: LoadedRound, error: BaseException) -> Settlement:
-        """Log a node's error, and return what it means for the run: a retry, its end, or a stop.
+        """Log a node's error, and return its settlement.
 
-        The error, its cause and the retry policy are of the user's classes. Whatever they raise,
-        the round settles.
+        It is a retry, the run's end, or a stop. The error, its cause and the retry policy are of
+        the user's classes: whatever they raise, the round settles.
         """
         try:
             return self._failure_of(loaded, error)
@@ -357,7 +357,7 @@ class NodeRunner:
         return _with_error(settlement, error)
 
     def _without_secrets(self, settlement: Settlement) -> Settlement:
-        """Return the settlement of a failed round, without secrets in its texts."""
+        """Return a failed round's settlement without secrets."""
         texts = {
             name: without_secrets(str(text), self._settings)
             for name, text in settlement.options.items()
@@ -367,14 +367,16 @@ class NodeRunner:
 
 
 def _with_error(settlement: Settlement, error: BaseException) -> Settlement:
-    """Return the settlement of a failed round, with the exception that the log shows."""
+    """Return a failed round's settlement with its exception for the log."""
     return settlement._replace(raised=error)
 
 
 def _with_mailbox(
     record: Record, settlement: Settlement, mailbox: Mailbox, settings: Settings
 ) -> Settlement:
-    """Return what a round's commit must write, with its replies to signals and what it heard.
+    """Return the settlement with replies and read messages.
+
+    The commit writes the replies to signals, and the mark that the round has read all messages.
 
     Raises:
         UnstorableValue: The replies are too long.
@@ -396,7 +398,7 @@ def _with_mailbox(
 
 
 def _artifacts_of(context: RoundContext) -> Mapping[str, str]:
-    """Return the artifacts that a round keeps beside those of its outcome."""
+    """Return the artifacts that a round keeps besides its outcome's."""
     artifacts = {**context.earlier.artifacts, **context.note_access.artifacts}
     for name, file in context.attached.items():
         artifacts |= artifacts_of(name, file)
@@ -404,14 +406,14 @@ def _artifacts_of(context: RoundContext) -> Mapping[str, str]:
 
 
 def _all_spent(recorded: Mapping[str, float], context: RoundContext) -> Mapping[str, float]:
-    """Return what a round has spent, with what its lost attempts have recorded."""
+    """Return a round's spending, with that of lost attempts."""
     return sum_of([recorded, context.spent]) if recorded else context.spent
 
 
 def _used(context: RoundContext, estimate: Mapping[str, float]) -> dict[str, float]:
-    """Return how much of the run's budgets a round has used.
+    """Return a round's use of the run's budgets.
 
-    That is what its node reported, and the estimate for the command that it carried out.
+    It is the usage that its node reported, and the estimate for the command that it executed.
     """
     if not context.spent and not estimate:
         return {}
@@ -422,9 +424,9 @@ def _used(context: RoundContext, estimate: Mapping[str, float]) -> dict[str, flo
 
 
 def swallowed(record: Record) -> FatalError:
-    """Return the error for a node that caught the exception of its own wait, and went on.
+    """Return the error for a node that swallowed its wait.
 
-    A node waits by raising ``Parked``, which has to end the round.
+    A node waits by raising ``Parked``, which has to end the round. This node caught it and went on.
     """
     return FatalError(
         f"run {record.id}, step {record.step}: node {record.node!r} caught its own wait "
@@ -434,7 +436,7 @@ def swallowed(record: Record) -> FatalError:
 
 
 def gone(record: Record, flow: Flow) -> CodeDoesNotFit:
-    """Return the error for a run whose flow has no node of the next node's name (any more)."""
+    """Return the error for a flow without the next node."""
     here = ", ".join(flow.nodes)
     return CodeDoesNotFit(
         f"the next node is {record.node!r}, and flow {record.fields['flow']!r} "

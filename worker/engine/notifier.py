@@ -1,4 +1,4 @@
-"""The notifier: the thread of a worker that finds events and delivers notifications.
+"""The notifier: the thread that finds events and delivers notifications.
 
 A worker has one only if its settings have rules (``notify``). One worker at a time looks and
 delivers; if it dies, another one takes over after ``HOLD_MS``.
@@ -38,14 +38,14 @@ RETRY_SECONDS, LONGEST_RETRY = 5.0, 3600.0
 REST_SECONDS, LONGEST_REST = 1.0, 30.0
 #: Seconds that deliveries in flight may take when the worker stops.
 STOP_SECONDS = 3.0
-#: The text by which an outage is reported.
+#: Log text of the outage.
 NOT_NOTIFIED = "could not look for events to notify of"
 
 Send = Callable[[NotificationRule, Notification], None]
 
 
 class Lane:
-    """The notifications of one rule that this worker delivers, and the threads that do it."""
+    """One rule's notifications in this worker, with their threads."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Lane:
         self._rests_until = 0.0
 
     def fill(self, now: int) -> None:
-        """Take the notifications that are due, and begin to deliver them."""
+        """Take the due notifications, and begin to deliver them."""
         with self._lock:
             if self._ready or time.monotonic() < self._rests_until:
                 return
@@ -91,13 +91,13 @@ class Lane:
             thread.start()
 
     def clear(self) -> None:
-        """Leave all that is not yet being delivered to another worker."""
+        """Leave waiting notifications to another worker."""
         with self._lock:
             self._taken.difference_update(self._ready)
             self._ready.clear()
 
     def wait(self, end: float) -> None:
-        """Wait until the deliveries in flight are done, or until ``end`` (monotonic seconds)."""
+        """Wait for deliveries in flight, until ``end`` (monotonic seconds)."""
         with self._lock:
             threads = list(self._threads)
         for thread in threads:
@@ -113,7 +113,7 @@ class Lane:
             try:
                 self._deliver(notification_id)
             except StoreUnavailable as error:
-                # What was delivered is delivered again, under the same id.
+                # A delivered notification is delivered again, under the same id.
                 logger.warning(
                     "notification %s: its record was not written: %s", notification_id, error
                 )
@@ -188,7 +188,7 @@ class Lane:
 
 
 def retry_wait(attempts: int) -> float:
-    """Return the seconds to wait before the next attempt, with jitter.
+    """Return the jittered wait before the next attempt, in seconds.
 
     Args:
         attempts: the number of failed attempts before the last one.
@@ -228,7 +228,7 @@ class Notifier:
         self._thread = threading.Thread(target=self._run, name="perdure-notifier", daemon=True)
 
     def start(self) -> None:
-        """Start the thread. A rule that is new tells of what happens from now on."""
+        """Start the thread. A new rule finds events from now on."""
         try:
             self._finder.begin()
         except StoreUnavailable as error:
@@ -236,10 +236,9 @@ class Notifier:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, and let another worker go on.
+        """Stop the thread, and let another worker take over.
 
-        Deliveries in flight may take ``STOP_SECONDS``. After that the other worker makes them
-        again.
+        Deliveries in flight may take ``STOP_SECONDS``. After that the other worker repeats them.
         """
         self._stopping.set()
         self._woken.set()
@@ -265,9 +264,9 @@ class Notifier:
             logger.warning("another worker goes on with notifications later: %s", error)
 
     def _look(self, is_due: bool) -> bool:
-        """Take the notifications that are due, if this worker delivers them.
+        """Deliver due notifications, if this worker is the deliverer.
 
-        It looks for events before if ``is_due``.
+        If ``is_due``, it looks for events first.
 
         Returns:
             Whether it looked for events.

@@ -43,9 +43,10 @@ class ProviderWaits(Providers):
         self._closed: dict[str, float] = {}
 
     def enter(self, provider: str, attempt: Attempt) -> None:
-        """Raise RetryableError if a model provider is busy, so that a round sends no request now.
+        """Raise RetryableError if a model provider is busy.
 
-        This asks the state server only in a retry of a round, or if the provider was busy recently.
+        The round then sends no request. The server is asked only in a retry of a round, or if
+        the provider was busy recently.
         """
         if attempt.attempt == 1 and self._closed.get(provider, 0.0) < time.monotonic():
             return
@@ -61,9 +62,9 @@ class ProviderWaits(Providers):
             )
 
     def failed(self, provider: str, attempt: Attempt, error: Exception) -> Exception:
-        """Return the error that a round has to raise after its request to a model provider failed.
+        """Return the error to raise after a failed request.
 
-        If the provider is busy, the error says when the round may ask again.
+        If the provider is busy, the error has the time after which the round may ask again.
         """
         if not isinstance(error, RetryableError) or error.counts:
             self.left(provider, attempt)
@@ -76,11 +77,11 @@ class ProviderWaits(Providers):
         return error
 
     def answered(self, provider: str, attempt: Attempt) -> None:
-        """Report to the state server that a model provider has answered a request."""
+        """Report to the server that a provider answered."""
         self._end("answered", provider, attempt)
 
     def left(self, provider: str, attempt: Attempt) -> None:
-        """Report to the state server that a request to a model provider ended without an answer."""
+        """Report to the server that a request ended unanswered."""
         self._end("left", provider, attempt)
 
     def _end(self, what: str, provider: str, attempt: Attempt) -> None:
@@ -93,7 +94,7 @@ class ProviderWaits(Providers):
         holder = f"{attempt.run_id}:{attempt.step}:{attempt.attempt}"
         try:
             return self._store.rounds.ask_provider(what, provider, holder, **arguments)
-        # No run depends on it: at worst one request more is sent.
+        # The check is optional: without it at worst one more request is sent.
         except StoreUnavailable as error:
             logger.warning(
                 "run %s, step %d: sends its request without checking the provider's state: %s",

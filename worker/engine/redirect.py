@@ -1,4 +1,6 @@
-"""Redirects the message of a flow that this worker does not run to workers that do.
+"""Redirects messages of flows that this worker lacks.
+
+They go to workers that have the flow.
 
 Workers that run the same flows consume a queue of their own beside the common ones
 (docs/internals/decisions/0038-a-message-goes-to-a-worker-that-plays-its-flow.md).
@@ -22,16 +24,17 @@ from perdure.worker.store import Store, StoreUnavailable
 logger = logging.getLogger("perdure.rounds")
 
 #: Seconds for which announcements of workers are cached. A worker that lacks a flow may receive
-#: many messages of it.
+#: many of its messages.
 FRESH_SECONDS = 1.0
 #: Workers that an event names at most.
 NAMED = 3
 
 
 def flow_set(builds: Mapping[str, str]) -> str:
-    """Return a short hash that names the group of workers that run exactly these flows.
+    """Return a short hash that names a flow set.
 
-    It also depends on the newest schema version of runs that they read.
+    All workers that run exactly these flows share it. It also depends on the newest schema version
+    of runs that they read.
 
     Args:
         builds: The build of each flow, by its name.
@@ -43,7 +46,9 @@ def flow_set(builds: Mapping[str, str]) -> str:
 def differences(
     store: Store, beat: float, owner: str, role: str, flows: Iterable[str]
 ) -> list[str]:
-    """Return a warning for each live worker of the same role that runs other flows than this one.
+    """Return warnings about live workers with other flows.
+
+    Each names one worker of the same role, and the differences.
 
     Returns:
         An empty list if the server does not reply.
@@ -79,7 +84,7 @@ def differences(
 
 
 def _with_lacking(flow: str, info: Mapping[str, Any]) -> str:
-    """Return a flow's name, with what a worker lacks to run it."""
+    """Return a flow's name with its missing requirement."""
     lacking = info.get("lacking", {})
     return f"{flow} ({lacking[flow]})" if flow in lacking else flow
 
@@ -89,8 +94,8 @@ class Redirector:
 
     Args:
         owner: The worker's name.
-        beat: Seconds between two heartbeats. A worker silent for ten of them does not count as
-            alive.
+        beat: Seconds between two heartbeats. A worker that is silent for ten heartbeats does not
+            count as alive.
     """
 
     def __init__(self, store: Store, publisher: Publisher, owner: str, beat: float) -> None:
@@ -103,7 +108,7 @@ class Redirector:
         self._seen_at = float("-inf")
 
     def redirect(self, run_id: str, flow: str, build: str | None = None) -> str | None:
-        """Redirect the message of a run whose flow this worker lacks to workers that have the flow.
+        """Redirect a run's message to workers with its flow.
 
         Those workers have announced the run's flow, its role and its schema version.
 
@@ -111,9 +116,8 @@ class Redirector:
             build: The build of the flow that they must have announced. None: any build.
 
         Returns:
-            The names of those workers, as a text for people. None if no such worker is alive: the
-                run waits and is then offered to all workers again. None also if the run has moved
-                on.
+            Names of those workers, as a text for people. None if no such worker is alive: the run
+                waits and is then offered to all workers again. None also if the run has moved on.
         """
         try:
             (fields,) = self._store.reads.some_fields([run_id], ("queue", "schema"))
@@ -139,7 +143,7 @@ class Redirector:
     def _target(
         self, flow: str, queue: str, schema: str, build: str | None
     ) -> tuple[str, list[str]]:
-        """Return the queue to redirect a run's message to, and the names of its workers.
+        """Return the queue for a redirect, and its workers' names.
 
         Of the queues whose workers run the flow, it is the one with most free slots. Both are empty
         if no such worker is alive.
@@ -163,9 +167,9 @@ class Redirector:
         return chosen, names[chosen] if chosen else []
 
     def _workers(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Return the live workers that consume a queue of their own, with their announcements.
+        """Return live workers with queues of their own.
 
-        The list is cached for ``FRESH_SECONDS``.
+        Each comes with its announcement. The list is cached for ``FRESH_SECONDS``.
         """
         with self._lock:
             if time.monotonic() - self._seen_at > FRESH_SECONDS:

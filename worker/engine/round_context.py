@@ -1,4 +1,4 @@
-"""Builds the RoundContext, what a round's node sees of its run, from what the claim read."""
+"""Builds the RoundContext of a round's node from the claim."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def context_of(
     live_text: LiveText = NOT_WATCHED,
     build: str = "",
 ) -> RoundContext:
-    """Return the context that a node receives for its round: goal, inputs, history, mailbox, ...
+    """Build the context of a round: goal, inputs, history, mailbox, ...
 
     Args:
-        above: budgets of the runs above it that limit it too.
-        kept: what the flow keeps in this process between two rounds.
-        live_text: where the round shows text before it is over.
+        above: budgets of the runs above that limit this run too.
+        kept: the objects that the flow keeps in this process between two rounds.
+        live_text: receives the text that the round shows before it is over.
         build: the build of the flow in this worker.
 
     Raises:
-        DamagedRun: What is stored of the run is not valid.
+        DamagedRun: The stored run is not valid.
         InvalidInput: The flow does not accept the run's inputs.
     """
 
     def broken(error: Exception) -> None:
-        # A node may take the error for a failure of its own and continue. What it then returns must
-        # not be committed.
+        # A node may catch the error as a failure of its own and continue. Its result must not be
+        # committed.
         lease.broken = error
 
     stored = record.fields
@@ -118,9 +118,9 @@ def _add_optional_fields(
     above: tuple[BudgetAbove, ...],
     broken: Callable[[Exception], None],
 ) -> None:
-    """Add what most rounds do not have: history, answer, budgets, thread, files, origins, ...
+    """Add rare fields: history, answer, budgets, thread, files, origins, ...
 
-    What is not added stays at the default of RoundContext.
+    Fields that are not added keep the default of RoundContext.
     """
     stored = record.fields
     if record.turns or claim.newest:
@@ -151,7 +151,7 @@ def _add_optional_fields(
 def _history_of(
     store: Store, record: Record, claim: Claim, broken: Callable[[Exception], None]
 ) -> History:
-    """Return the history of a run, which reads older turns from the server when needed."""
+    """Return a run's history, which loads older turns on demand."""
 
     def load(start: int, stop: int) -> list[Turn]:
         try:
@@ -168,7 +168,7 @@ def _history_of(
 def account_of(
     record: Record, claim: Claim, journal: Journal, above: tuple[BudgetAbove, ...]
 ) -> BudgetAccount:
-    """Return the budget account of the attempt that a claim has granted."""
+    """Return the budget account of a claimed attempt."""
     recorded = (
         spent_by_lost(journal.recorded.values(), record.count("settled"))
         if journal.recorded
@@ -178,7 +178,7 @@ def account_of(
 
 
 def is_answered(record: Record) -> bool:
-    """Return whether a person's answer to an interrupt is meant for the node of this round.
+    """Return whether an answer is for this round's node.
 
     An answer to a spent budget, or to a pause after a node, is not. A pause before a node asks
     nothing, and a plain resume from it only lets the run continue.
@@ -192,9 +192,10 @@ def is_answered(record: Record) -> bool:
 
 
 def _artifact(store: Store, record: Record, name: str) -> str:
-    """Return the text of an artifact of a run, or of a run below it: ``RUN/NAME``.
+    """Return the text of a run's artifact.
 
-    A run that carries out one command for its parent reads what its parent can read.
+    ``RUN/NAME`` is an artifact of a run below it. A run that executes one command for its parent
+    can read all artifacts that its parent can read.
     """
     is_call = VALUE + ONLY in record.fields
     readers = [record.id, record.fields["parent"]] if is_call else [record.id]

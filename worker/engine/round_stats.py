@@ -1,8 +1,8 @@
-"""Statistics of the rounds of one process, added up and written about once a second.
+"""Statistics of this process's rounds, written about once a second.
 
-Counts that a transition makes are exact; these are not. A process that is killed loses at most its
-last second. A write that was not confirmed is repeated. Their number is bounded by flows, nodes and
-buckets, however many rounds and runs there are.
+Counts that a transition makes are exact, but these are not. A process that is killed loses at most
+its last second, and a write that was not confirmed is repeated. Flows, nodes and buckets bound the
+number of counters, however many rounds and runs there are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ SPENT = ("tokens", "input_tokens", "output_tokens", "cached_tokens", "requests",
 
 
 class RoundStats:
-    """Adds up amounts; any thread may add, one at a time writes."""
+    """Adds up amounts.
+
+    Any thread may add. One at a time writes.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +41,7 @@ class RoundStats:
         self._denied = False
 
     def round(self, flow: str, node: str, outcome: str, took: int) -> None:
-        """Count a round in the metrics, by the outcome of its commit.
+        """Count a round by its commit's outcome.
 
         Args:
             took: Duration of the round in ms.
@@ -52,13 +55,13 @@ class RoundStats:
         )
 
     def waited(self, role: str, ms: int) -> None:
-        """Count in the metrics how long a round waited in its queue until a worker claimed it."""
+        """Count the wait of a round in its queue."""
         self._add([(("waited", role, _bucket(ms)), 1), (("waited_ms", role), max(0, ms))])
 
     def spent(self, flow: str, amounts: Mapping[str, float]) -> None:
-        """Add the tokens, requests and money that a round has spent to the metrics of its flow.
+        """Add a round's spending to its flow's metrics.
 
-        They count whatever the round's outcome.
+        It is counted whatever the round's outcome: tokens, requests and money.
         """
         if amounts:
             self._add(
@@ -66,7 +69,7 @@ class RoundStats:
             )
 
     def flush(self, store: Store) -> None:
-        """Write the collected metrics of rounds to the state server in one exchange.
+        """Write the collected metrics in one exchange.
 
         Metrics that could not be written are kept for the next call. If another thread is writing,
         this call waits for it.
@@ -102,9 +105,9 @@ class RoundStats:
                 current[name] = current.get(name, 0) + amount
 
     def _current(self) -> dict[tuple[str, ...], float]:
-        """Return the metrics that this process has collected of its rounds.
+        """Return the metrics collected by this process.
 
-        Those that a fork copied from its parent are dropped.
+        A forked process drops the ones that it copied from its parent.
         """
         if os.getpid() != self._pid:
             self._pid, self._amounts = os.getpid(), {}

@@ -48,7 +48,8 @@ class RoundRunner:
     """Runs rounds in one worker process.
 
     Args:
-        flows: The flows this worker runs, by name. Each call makes a fresh one, since a flow object
+        flows: Flows that this worker runs, by name. Each call makes a fresh one, since a flow
+        object
             holds no run's state.
         owner: The worker's name, shown as the owner of its leases.
         drain: Whether the worker shuts down. A round claimed then is released. None: it never
@@ -88,17 +89,17 @@ class RoundRunner:
     def run(
         self, run_id: str, epoch: int, step: int, fast: FastPath = NO_FAST_PATH
     ) -> RoundAttempt:
-        """Claim the round that a Celery message names, run its node and commit the result.
+        """Claim, run and commit the round of a message.
 
-        If the server refuses the claim, nothing is run.
+        If the server refuses the claim, nothing runs.
 
         Args:
-            fast: What may spare work between this round and its neighbours.
+            fast: A shortcut between this round and its neighbours.
 
         Returns:
-            A word, and the error of an attempt that failed. The word is why the claim was refused
-                (``handed_on``: workers that run the flow have the message), ``fenced``, or what the
-                commit led to (``continued``, ``completed``, ...).
+            A word, and the error of a failed attempt. The word is the reason of a refused claim
+                (``handed_on``: workers with the flow have the message), ``fenced``, or the result
+                of the commit (``continued``, ``completed``, ...).
 
         Raises:
             StoreUnavailable: The server was away for too long. The sweep of any worker requeues the
@@ -116,7 +117,7 @@ class RoundRunner:
             return self._run(run_id, claim, fast)
 
     def _run(self, run_id: str, claim: Claim, fast: FastPath) -> RoundAttempt:
-        """Run the node of a claimed round, and commit what it did."""
+        """Run a claimed round's node, and commit the result."""
         record = Record(claim.fields)
         lease = self._heartbeat.hold(run_id, claim.token, claim.id, _time_limit(record, claim))
         try:
@@ -142,16 +143,20 @@ class RoundRunner:
     def _with_build(
         self, record: Record, settlement: Settlement, fields: Mapping[str, str]
     ) -> Mapping[str, str]:
-        """Return the fields to write beside a round's, with the code that has brought it so far."""
+        """Return fields to write beside a round's settlement.
+
+        This worker's build of the flow is among them if the run goes on after the commit.
+        """
         build = self._builds.get(record.fields["flow"])
         if not build or record.fields.get(BUILD) == build or settlement.kind not in KEEPS_BUILD:
             return fields
         return {**fields, BUILD: build}
 
     def _hand_on(self, record: Record) -> str | None:
-        """Redirect the message of a run that does not fit this worker's code to a worker that fits.
+        """Redirect the message of a run to workers with fitting code.
 
-        That is a live worker whose code made the run's last commit.
+        Such a worker's code made the run's last commit, and this worker's code does not fit the
+        run.
 
         Returns:
             A word for the round, or None if there is no such worker: the run waits.
@@ -168,9 +173,9 @@ class RoundRunner:
         return "handed_on"
 
     def release(self, claim: Claim) -> None:
-        """Release the claim of a round that will not begin here, so that another worker takes it.
+        """Release a claim, so that another worker takes the round.
 
-        No attempt is counted.
+        The round does not begin here, and no attempt is counted.
         """
         record = Record(claim.fields)
         if self._drain.is_on() and self._store.outage.is_on:
@@ -201,9 +206,9 @@ class RoundRunner:
         )
 
     def _refuse(self, run_id: str, epoch: int, step: int, refused: ClaimRefused) -> str:
-        """Log why the server refused the claim of a round, and return the reason as a word.
+        """Log why a claim was refused, and return the reason.
 
-        If this worker does not run the run's flow, it passes the message on to workers that do.
+        If this worker lacks the run's flow, it redirects the message to workers with the flow.
         """
         match refused.word:
             case "unknown":
@@ -243,7 +248,7 @@ class RoundRunner:
     def _count(
         self, record: Record, claim: Claim, nodes: Mapping[str, Role], word: str, took: int
     ) -> None:
-        """Count a round in the metrics: its outcome, its duration and its wait in the queue.
+        """Count a round's outcome, duration and wait.
 
         Outcome and duration are left out if the flow does not have the round's node.
         """
@@ -255,7 +260,7 @@ class RoundRunner:
 
 
 def _failure_of(settlement: Settlement, word: str) -> str | None:
-    """Return the error of a round that failed and whose failure was committed, or None.
+    """Return the error of a committed failure, or None.
 
     A wait for a busy model provider is no failure.
     """
@@ -266,9 +271,9 @@ def _failure_of(settlement: Settlement, word: str) -> str | None:
 
 
 def _time_limit(record: Record, claim: Claim) -> float | None:
-    """Return how many seconds a round may take, or None if it has no limit.
+    """Return the seconds a round may take, or None.
 
-    It is the shorter of the round's own limit and the time until the run's deadline.
+    It is the shorter of the round's limit and the time until the run's deadline.
     """
     timeout = record.fields.get("round_timeout")
     limits = [int(timeout) / 1000] if timeout else []
@@ -278,7 +283,7 @@ def _time_limit(record: Record, claim: Claim) -> float | None:
 
 
 def new_claim() -> str:
-    """Return a new id for the claim of a round: the name of this process, and random digits.
+    """Return a new claim id: process name and random digits.
 
     release_dead_lease.lua reads the process name at its beginning.
     """
@@ -290,7 +295,10 @@ def _ms(seconds: float) -> int:
 
 
 def _why_not_here(name: str, enabled: Sequence[str]) -> str:
-    """Return why this process does not run a flow, as the end of a sentence."""
+    """Return why this process does not run a flow.
+
+    It is the end of a sentence.
+    """
     try:
         flow = registry.make(name)
     except registry.FlowNotFound:

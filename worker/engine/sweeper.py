@@ -1,4 +1,7 @@
-"""The sweeper: one thread per worker that requeues what is overdue and announces the worker."""
+"""The sweeper: a thread per worker that requeues overdue runs.
+
+It also announces the worker.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,13 @@ JUDGED = ("phase", "schema", "queue", "message", "epoch", "step")
 
 
 def unplayable(fields: Mapping[str, str], run_id: str) -> str | None:
-    """Return why no worker can ever claim a queued run by the message that is stored for it.
+    """Return why a queued run's stored message is unusable.
 
-    Only what is stored is checked: no message that reaches a worker, whatever its sender, can make
-    a run look damaged.
+    No worker can ever claim by it. Only stored data is checked: no message that reaches a worker,
+    whatever its sender, can make a run look damaged.
 
     Returns:
-        None if it can be claimed, or if a newer schema wrote it.
+        None if it is usable, or if a newer schema wrote the run.
     """
     # Only workers import this much of kombu.
     from perdure.worker.messaging.message import InvalidMessage, stored_round
@@ -68,10 +71,10 @@ logger = logging.getLogger("perdure.sweep")
 #: Runs per script call, up to 0.1 ms each, in which the server does nothing else. If there are
 #: more, further calls follow at once.
 BATCH = 25
-#: Script calls of one exchange while more are due than a call examines. A thread that shares its
-#: process with busy ones waits for its turn before and behind each exchange.
+#: Script calls of one exchange while more runs are due than a call examines. In a busy process,
+#: this thread waits for its turn before and after each exchange.
 AT_ONCE = 4
-#: The text by which an outage is reported.
+#: Log text of the outage.
 NOT_SWEPT = "could not sweep"
 #: If a run is due before the next sweep, the worker that swept last sweeps at that time, but not
 #: more often than this in ``sweep_seconds``.
@@ -137,7 +140,7 @@ class Sweeper:
         )
 
     def start(self) -> None:
-        """Announce this worker on the state server, and start the thread that sweeps.
+        """Announce this worker, and start the sweeping thread.
 
         The announcement is tried before this returns. The thread starts even if the server does not
         reply.
@@ -153,7 +156,7 @@ class Sweeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the sweeper's thread, and withdraw this worker's announcement from the state server.
+        """Stop the thread, and withdraw the announcement.
 
         Further calls do nothing.
         """
@@ -168,7 +171,7 @@ class Sweeper:
             logger.warning("could not withdraw, the announcement will lapse: %s", error)
 
     def silence(self, patience: float) -> None:
-        """Stop announcing that this worker is alive.
+        """Stop announcing this worker as alive.
 
         An announcement that is under way gets up to ``patience`` seconds to end.
         """
@@ -177,14 +180,14 @@ class Sweeper:
             self._announcing.release()
 
     def wake(self) -> None:
-        """Wake the sweeper's thread, so that it looks for overdue runs now."""
+        """Wake the thread to look for overdue runs."""
         self._woken.set()
 
     def release_dead_lease(self, run_id: str, epoch: int, step: int, pid: int) -> None:
-        """Release the lease of a round whose child process died, and requeue the round.
+        """Release a dead child process's lease, and requeue the round.
 
         The sweeper's thread does this, since the caller is the worker's event loop. In a worker
-        that shuts down and sweeps no more, the caller's thread does it.
+        that shuts down and no longer sweeps, the caller's thread does it.
         """
         self._forfeits.append((run_id, epoch, step, process_name(pid)))
         self.wake()
@@ -201,10 +204,11 @@ class Sweeper:
                 )
 
     def sweep(self, every: float = 0.0, soon: Sequence[str] = ()) -> list[tuple[str, str]]:
-        """Process a batch of overdue runs, and return the id and the outcome of each.
+        """Process a batch of overdue runs, and return their outcomes.
 
-        A lapsed lease ends, for example, and a lost message is published again. If more runs are
-        overdue, the sweeper's thread is woken for them, and processes several batches at once.
+        Each comes with the run's id. A lapsed lease ends, for example, and a lost message is
+        published again. If more runs are overdue, the sweeper's thread is woken for them, and
+        processes several batches at once.
 
         Args:
             every: Seconds. If any worker swept within them, nothing is done.
@@ -244,9 +248,10 @@ class Sweeper:
     def _messages_of(
         self, unmade: Mapping[str, tuple[str, ...]]
     ) -> dict[str, tuple[str, str, str]]:
-        """Build the messages of runs that need one, from the queue, epoch, step and phase of each.
+        """Build the messages of runs that need one.
 
-        A run that waits for a time has none, nor has one whose worker died while it kept the run.
+        ``unmade`` has the queue, epoch, step and phase of each. No message is stored for a run that
+        waited for a time, nor for a run whose worker died while it kept the run.
 
         Returns:
             Epoch, step and message of each run, by its id.
@@ -258,10 +263,10 @@ class Sweeper:
         return made
 
     def _wake_parked(self, unmade: Mapping[str, tuple[str, ...]]) -> None:
-        """Queue those of the runs to which a message was brought that have waited for a time.
+        """Queue parked runs whose wait for a time is over.
 
-        The next sweep examines the others. If it examined these too, it would look twice at each of
-        ten thousand runs that wake together.
+        They are among the runs with a new message. The next sweep examines the others. If it
+        examined these too, it would look twice at each of ten thousand runs that wake together.
         """
         parked = {
             run_id: message
@@ -276,7 +281,9 @@ class Sweeper:
                 del self._made[run_id]
 
     def _quarantine_unplayable(self, run_ids: list[str]) -> None:
-        """Quarantine the runs whose stored message is invalid, or belongs to another round.
+        """Quarantine runs whose stored message is unusable.
+
+        The message is invalid, or belongs to another round.
 
         The sweeper has just published these messages, and would publish them again for ever.
         """
@@ -301,7 +308,7 @@ class Sweeper:
                     logger.error("%s", error, extra={"run_id": run_id})
 
     def announce(self) -> None:
-        """Announce on the state server that this worker is alive, and what it runs.
+        """Announce this worker and the flows that it runs.
 
         If the server does not reply, the sweeper's thread tries again soon.
         """
@@ -351,7 +358,7 @@ class Sweeper:
                 next_early = max(self._next_due, time.monotonic() + every / EARLY)
 
     def _work(self, sweeps: bool, every: float) -> None:
-        """Announce this worker if that is due, and sweep before if ``sweeps``.
+        """Sweep if ``sweeps``, then announce if that is due.
 
         The sweep is skipped if any worker swept within ``every`` seconds.
         """
@@ -369,7 +376,9 @@ class Sweeper:
             logger.exception("a sweep failed, trying again")
 
     def _log_errored(self, run_ids: list[str]) -> None:
-        """Log the runs that a sweep ended as errored: too many lost workers, or a missed deadline.
+        """Log runs that a sweep ended as errored.
+
+        They lost too many workers, or missed their deadline.
 
         No exception belongs to such an end, so the line has the error's text.
         """
@@ -390,7 +399,7 @@ class Sweeper:
             )
 
     def _log(self, report: Sequence[tuple[str, str]]) -> None:
-        """Log the outcomes of a sweep, and trace the losses among them."""
+        """Log a sweep's outcomes, and trace its losses."""
         for run_id, word in report:
             if word in LOGGED:
                 logger.warning("run %s: %s", run_id, LOGGED[word], extra={"run_id": run_id})

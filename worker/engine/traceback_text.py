@@ -31,10 +31,10 @@ _PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s@]+@")
 
 
 def traceback_of(error: BaseException, settings: Settings) -> str:
-    """Return the traceback of a failed round as text, short and without secrets.
+    """Return a failed round's traceback, short and without secrets.
 
     Returns:
-        An empty text if an error of Perdure's own says all and no frame is the flow's, or if
+        An empty text if an error of Perdure's own is enough and no frame is the flow's, or if
         Python cannot format the exception.
     """
     try:
@@ -53,7 +53,10 @@ def traceback_of(error: BaseException, settings: Settings) -> str:
 
 
 def without_secrets(text: str, settings: Settings) -> str:
-    """Hide this process's secrets in a text: passwords in URLs, and secrets of its environment."""
+    """Hide this process's secrets in a text.
+
+    These are passwords in URLs, and secrets of the environment.
+    """
     urls = [settings.redis_url, settings.broker_url]
     secrets = [
         secret
@@ -65,7 +68,7 @@ def without_secrets(text: str, settings: Settings) -> str:
 
 
 def _chain(exception: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
-    """Yield an exception and the exceptions that caused it, at most ``CHAIN`` in all."""
+    """Yield an exception and its causes, at most ``CHAIN``."""
     each: traceback.TracebackException | None = exception
     for _ in range(CHAIN):
         if each is None:
@@ -98,7 +101,7 @@ def _own(frames: Sequence[traceback.FrameSummary]) -> Iterator[str]:
 
 
 def _folded(frames: Sequence[traceback.FrameSummary]) -> str:
-    """Return one line that stands for several frames of a traceback: their number, and the last.
+    """Return a line for several frames: number and last one.
 
     The frames are in Perdure, Python or libraries.
     """
@@ -145,7 +148,7 @@ def _others() -> tuple[str, ...]:
 
 
 def _short_path(frame: traceback.FrameSummary) -> str:
-    """Return the path of a traceback frame's file without the folders that only this machine has.
+    """Return a frame's path without this machine's folders.
 
     It begins at the working directory or the library's folder, or has the last parts only.
     """
@@ -161,7 +164,9 @@ def _short_path(frame: traceback.FrameSummary) -> str:
 
 
 def _bounded(text: str) -> str:
-    """Return a traceback as text that can be stored, with its middle cut out if it is too long.
+    """Return a traceback as storable text.
+
+    Its middle is cut out if it is too long.
 
     The text has at most ``MOST_BYTES`` bytes, and is valid Unicode.
     """

@@ -1,4 +1,4 @@
-"""The connection of a process to Perdure by a Celery app: its settings, its store, its publisher.
+"""The connection of a process to Perdure by a Celery app: settings, store and publisher.
 
 ``install`` puts one on a user's app. A client without an app makes one of its own.
 """
@@ -51,7 +51,9 @@ class AppConnection:
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings of this process, with the state server that the app's broker may be.
+        """The settings of this process, with a state server.
+
+        It may be the app's broker.
 
         Raises:
             InvalidSettings: Neither the settings nor the app's broker name a state server.
@@ -60,7 +62,7 @@ class AppConnection:
 
     @cached_property
     def store(self) -> Store:
-        """The client of the state server that this process uses."""
+        """This process's client of the state server."""
         replication = Replication(self.settings.wait_replicas, self.settings.wait_timeout_seconds)
         return Store(
             self._url,
@@ -81,7 +83,7 @@ class AppConnection:
         return kind(self.app, Keys(self.settings.prefix), _message_builder(self.settings))
 
     def find_flows(self) -> None:
-        """Import and register the flows that this process's settings and its Celery app name.
+        """Import and register the flows of settings and app.
 
         Raises:
             InvalidFlow: A module cannot be imported, or a flow has no name.
@@ -91,11 +93,11 @@ class AppConnection:
             find_flows_of_app(self.app, self._sources)
 
     def is_leaving(self) -> bool:
-        """Return whether the process is about to end, so that it waits for no outage to pass."""
+        """Return whether the process ends, and so waits for no outage."""
         return False
 
     def close(self) -> None:
-        """Close this process's connections to the state server and the broker."""
+        """Close the connections to state server and broker."""
         self.store.close()
         self.publisher.close()
 
@@ -105,7 +107,9 @@ class AppConnection:
 
 
 def connection_of(app: Celery) -> AppConnection:
-    """Return the object with settings, store and publisher that ``install`` put on a Celery app.
+    """Return the object that ``install`` put on a Celery app.
+
+    It has the settings, the store and the publisher.
 
     Raises:
         InvalidSettings: ``install`` was not called.
@@ -119,7 +123,7 @@ def connection_of(app: Celery) -> AppConnection:
 
 
 def _message_builder(settings: Settings) -> MessageBuilder | None:
-    """Return the builder that makes messages faster than Celery, or None if it is switched off."""
+    """Return the fast message builder, or None if switched off."""
     if not settings.fetch:
         return None
     from perdure.worker.messaging.fast.template import MessageTemplates

@@ -51,7 +51,9 @@ def find_flows_of_app(app: Celery, sources: Sequence[str | type[Flow] | Flow]) -
 
 
 def _load_django(app: Celery) -> None:
-    """Load the apps of a Django project, as Celery does in a worker and not in its other commands.
+    """Load the apps of a Django project.
+
+    Celery does so in a worker, but not in its other commands.
 
     Modules with flows may import models. Nothing is done while Django loads its apps itself.
     """
@@ -89,7 +91,7 @@ def _register(flow: type[Flow] | Flow) -> None:
 
 
 def _packages(app: Celery) -> Iterable[str]:
-    """Return the names of the packages in which the flows of a Celery app are searched.
+    """Return the packages to search for an app's flows.
 
     They are the app's own package, and those of the modules that it imports.
     """

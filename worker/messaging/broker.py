@@ -1,4 +1,4 @@
-"""The broker of an app: its TLS options and queues, and whether it is also the state server.
+"""The broker of an app: TLS options, queues, and whether it is also the state server.
 
 If no ``redis_url`` is set, the runs live in the app's broker, provided that it is one Redis
 database.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("perdure.install")
 
-#: What redis-py reads as false in a URL, in capitals. Any other word leaves a check on.
+#: Words that redis-py reads as false in a URL, in capitals. Any other word leaves a check on.
 FALSE_WORDS = ("0", "F", "FALSE", "N", "NO")
 #: Values of ``ssl_cert_reqs``, as kombu and redis-py spell them.
 CERT_REQS = {
@@ -62,11 +62,11 @@ UNUSED_MS = 3_600_000
 
 
 def broker_ssl(url: str) -> bool | dict[str, Any]:
-    """Return Celery's setting ``broker_use_ssl`` for a URL: the server must prove its identity.
+    """Return Celery's ``broker_use_ssl`` for a URL.
 
-    kombu derives it from the scheme only if the transport comes from the URL as well, and checks no
-    host name for RabbitMQ. ``ssl_cert_reqs=none`` and ``ssl_check_hostname=false`` in the URL
-    switch the checks off.
+    The server must prove its identity. kombu derives the setting from the scheme only if the
+    transport comes from the URL as well, and checks no host name for RabbitMQ.
+    ``ssl_cert_reqs=none`` and ``ssl_check_hostname=false`` in the URL switch the checks off.
     """
     if url.partition("://")[0] in ("rediss", "rediss+sentinel"):
         # An ssl_... argument in the URL overrides this. redis-py has the same default.
@@ -83,9 +83,9 @@ def broker_ssl(url: str) -> bool | dict[str, Any]:
 
 
 def is_verified(url: str) -> bool:
-    """Return whether the server at an encrypted URL has to prove its identity.
+    """Return whether the server must prove its identity.
 
-    It does unless the URL switches off the check of its certificate or of its host name.
+    It must unless the URL switches off the check of its certificate or of its host name.
     """
     query = query_of(url)
     required = query.get("ssl_cert_reqs", "required") in ("required", "CERT_REQUIRED")
@@ -93,12 +93,12 @@ def is_verified(url: str) -> bool:
 
 
 def _checks_host_name(query: Mapping[str, str]) -> bool:
-    """Return whether the query of a server's URL leaves the check of its host name on."""
+    """Return whether a URL's query checks the host name."""
     return query.get("ssl_check_hostname", "true").upper() not in FALSE_WORDS
 
 
 def check_broker_url(url: str) -> None:
-    """Raise InvalidSettings unless this can be the URL of a supported broker.
+    """Raise InvalidSettings unless a supported broker can have this URL.
 
     kombu would take an unknown scheme for a Redis on localhost. The error does not repeat a
     password.
@@ -146,7 +146,7 @@ def _unknown_ssl(url: str) -> str | None:
 
 
 def is_fused(app: Celery, state_url: str) -> bool:
-    """Return whether the Lua scripts can push messages to the Celery app's broker themselves.
+    """Return whether Lua scripts can push to the app's broker.
 
     They can if the broker's lists are in the database of the runs, under their own names.
     """
@@ -158,7 +158,9 @@ def is_fused(app: Celery, state_url: str) -> bool:
 
 
 def queue_of_set(name: str, amqp: bool) -> Queue:
-    """Return the Celery queue for the workers that run the same set of flows.
+    """Return the Celery queue of a flow set.
+
+    The workers that run this set of flows consume it.
 
     RabbitMQ deletes it if no worker has consumed it for ``UNUSED_MS``.
     """
@@ -171,7 +173,7 @@ def queue_of_set(name: str, amqp: bool) -> Queue:
 
 
 def queues_of(keys: Keys, amqp: bool) -> list[Queue]:
-    """Return the Celery queues for the messages of rounds, one per role of worker.
+    """Return the Celery queues of rounds, one per role.
 
     On RabbitMQ they are quorum queues: replicated, and safe from the loss of a node.
     """
@@ -185,7 +187,7 @@ def queues_of(keys: Keys, amqp: bool) -> list[Queue]:
 
 
 def may_consume(app: Celery, lists: Sequence[str]) -> bool:
-    """Return whether the login of a Redis broker may pop from these lists.
+    """Return whether the login may pop from these lists.
 
     One refused list would stop the worker's whole consumer.
     """
@@ -202,7 +204,9 @@ def may_consume(app: Celery, lists: Sequence[str]) -> bool:
 
 
 def with_state_server(settings: Settings, app: Celery) -> Settings:
-    """Return the settings with a state server: if they name none, it is the Celery app's broker.
+    """Return the settings with a state server.
+
+    If they name none, it is the Celery app's broker.
 
     ``broker_url`` is set as well if the broker is another server. A client made with these settings
     therefore publishes where the app's workers consume.

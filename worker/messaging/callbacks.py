@@ -1,4 +1,4 @@
-"""Callbacks: the Celery signature of a run (``on_end``), published when the run has ended."""
+"""Callbacks: a run's Celery signature (``on_end``), published when the run has ended."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ logger = logging.getLogger("perdure.calls")
 ON_END = "on_end"
 #: Maximum bytes of a signature. Every read of the run carries it.
 MOST_BYTES = 16 * 1024
-#: What a signature has in each of its fields if it leaves the field out. Celery fails to publish
-#: one without them.
+#: Default of each field of a signature. Celery fails to publish a signature without these fields.
 EMPTY: Mapping[str, Any] = {
     "args": [],
     "kwargs": {},
@@ -42,7 +41,7 @@ ENDS = frozenset({"completed", "errored", "stopped"})
 
 
 def signature_text(on_end: Mapping[str, Any] | str) -> str:
-    """Return the Celery signature of a run's callback (``on_end``) as JSON for the run's hash.
+    """Return a callback's signature as JSON for the run's hash.
 
     Raises:
         InvalidInput: It is not a signature, cannot be JSON, or is too long.
@@ -72,7 +71,9 @@ def signature_text(on_end: Mapping[str, Any] | str) -> str:
 
 
 def complete(signature: Any) -> dict[str, Any]:
-    """Return a Celery signature with a default for each field that it leaves out.
+    """Return a signature with all its fields.
+
+    Missing ones get their default.
 
     The signatures in a chain, group or chord are completed as well.
 
@@ -115,7 +116,7 @@ def complete(signature: Any) -> dict[str, Any]:
 class Callbacks:
     """The callbacks of one process.
 
-    A sweep publishes a failed callback again. The store knows which are still to be published.
+    A sweep publishes a failed callback again. The store has the list of unpublished ones.
 
     Args:
         owns_app: Whether the app is Perdure's own, which knows only the queues of rounds.
@@ -130,7 +131,9 @@ class Callbacks:
         self._late: threading.Thread | None = None
 
     def make(self, run_id: str, epoch: int) -> None:
-        """Publish the callback of a run that ended in ``epoch``, and record that it is published.
+        """Publish an ended run's callback, and record that.
+
+        ``epoch`` is the one in which the run ended.
 
         It never raises. If it fails, a sweep tries again.
         """
@@ -174,14 +177,14 @@ class Callbacks:
     def _publish(self, fields: Mapping[str, str]) -> None:
         if self._publisher is None:
             self._publisher = publisher_like(self._app) if self._owns_app else self._app
-        # An older release stored what was submitted, with fields left out.
+        # An older release stored the submitted signature, with fields left out.
         stored = complete(kombu_json.loads(fields[ON_END]))
         signature = self._publisher.signature(stored, app=self._publisher)
         signature.apply_async((callback_argument(fields),), retry=False)
 
 
 def callback_argument(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the first argument of a run's callback (``on_end``): its result as JSON data."""
+    """Return the callback's argument: the run's result as JSON data."""
     run = Run.of(Record(fields))
     return {
         "run_id": run.id,
@@ -213,7 +216,9 @@ class UndeclaredAMQP(AMQP):  # type: ignore[misc]
 
 
 def publisher_like(app: Celery) -> Celery:
-    """Return a Celery app that publishes tasks which it does not know to the broker of ``app``.
+    """Return an app that can publish any task.
+
+    It publishes to the broker of ``app``, and need not know the tasks.
 
     The options of a signature must name the queue.
     """

@@ -1,4 +1,4 @@
-"""Perdure's own Celery app: the broker, the transport and the settings that rounds need.
+"""Perdure's own Celery app: broker, transport and settings for rounds.
 
 ``worker/app.py`` makes the app of a worker from it. The app of a client only publishes.
 """
@@ -57,9 +57,9 @@ class OwnApp(Celery):  # type: ignore[misc]
 
 
 def celery_app(settings: Settings, kind: type[OwnApp] = OwnApp) -> OwnApp:
-    """Return Perdure's own Celery app, set up for rounds, but without tasks.
+    """Return Perdure's own Celery app without tasks.
 
-    Its workers prefetch nothing, accept JSON only, and store no results.
+    It is set up for rounds. Its workers prefetch nothing, accept JSON only, and store no results.
     """
     keys = Keys(settings.prefix)
     check_url(settings.redis_url or LOCALHOST)
@@ -113,7 +113,7 @@ def celery_app(settings: Settings, kind: type[OwnApp] = OwnApp) -> OwnApp:
 
 
 def publishing_app(settings: Settings) -> OwnApp:
-    """Return a Celery app that can publish the messages of rounds, but cannot run them."""
+    """Return an app that publishes rounds, but cannot run them."""
     app = celery_app(settings)
 
     def refuse(*_: object) -> None:
@@ -125,7 +125,7 @@ def publishing_app(settings: Settings) -> OwnApp:
 
 
 def _transport(address: str, amqp: bool) -> tuple[str, dict[str, Any]]:
-    """Return the kombu transport that validates messages of this broker, and its options."""
+    """Return a broker's validating transport, with options."""
     if amqp:
         return AMQP_TRANSPORT, AMQP_OPTIONS
     if not is_sentinel(address):
@@ -140,7 +140,7 @@ def _transport(address: str, amqp: bool) -> tuple[str, dict[str, Any]]:
 
 
 def _fast_options(settings: Settings) -> dict[str, Any]:
-    """Return the kombu option that makes validation of messages faster.
+    """Return the kombu option for faster validation.
 
     It is left out if the setting ``fetch`` is off.
     """

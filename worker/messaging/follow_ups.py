@@ -1,7 +1,7 @@
-"""Follow-ups: what scripts cannot do for the children of runs, above all to start them.
+"""Follow-ups: work for the children of runs that scripts cannot do, above all to start them.
 
-A script that makes a follow-up tells its caller, which does the work at once. If the caller dies, a
-sweep passes the follow-up to another process (docs/internals/decisions/0046-...).
+A script that creates a follow-up returns it to its caller, which does the work at once. If the
+caller dies, a sweep passes the follow-up to another process (docs/internals/decisions/0046-...).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ logger = logging.getLogger("perdure.children")
 
 #: Children that one script starts, up to 0.1 ms each.
 STARTED_AT_ONCE = 32
-#: Children that have ended, which one step passes over beside those that it looks at.
+#: Ended children that one step skips, beside those that it looks at.
 PASSED_AT_ONCE = 256
 #: Steps that one caller makes. A sweep passes the rest to another process, so that no worker is
 #: kept from its rounds for long.
 MOST_STEPS = 256
-#: Runs at most whose walk a process remembers. A forgotten walk begins anew.
+#: Maximum number of runs whose walk a process remembers. A forgotten walk starts over.
 MOST_WALKS = 100
 
 
@@ -35,18 +35,17 @@ class FollowUps:
     def __init__(self, store: Store, publisher: Publisher) -> None:
         self._store = store
         self._publisher = publisher
-        #: Where walks stand that were not finished within the steps of one call: the walk and the
-        #: place, by run. Without it, a walk of more children than these steps reach would begin
-        #: anew each time.
+        #: Unfinished walks: the walk and the place, by run. Without them, a walk over more children
+        #: than the steps of one call reach would start over each time.
         self._walks: dict[str, tuple[str | None, str | None]] = {}
 
     def do(self, run_ids: Sequence[str], most: int = MOST_STEPS) -> None:
-        """Look after the children of these runs, and after the children of these.
+        """Look after the children of runs, and after theirs.
 
-        If the state server does not answer, or is full, the sweeps do what is left.
+        If the state server does not answer, or is full, the sweeps do the rest.
 
         Args:
-            most: the number of steps after which the rest is left to the sweeps.
+            most: number of steps after which the sweeps do the rest.
         """
         try:
             self._do(run_ids, most)
@@ -88,9 +87,9 @@ class FollowUps:
         self._walks[run_id] = walk, start
 
     def _start(self, run_id: str, step: ChildrenStep) -> bool:
-        """Start children of a run, and return whether this caller goes on with the run.
+        """Start children, and return whether this caller goes on.
 
-        It does not if another caller has started these children: that one goes on.
+        It does not if another caller has started these children: that caller goes on.
         """
         try:
             planned = unpack_plan(step.plan, step.first, min(step.room, STARTED_AT_ONCE))

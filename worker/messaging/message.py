@@ -1,4 +1,6 @@
-"""The format of a round's message, and the validation that refuses anything else.
+"""The format of a round's message, and its validation.
+
+The validation refuses anything else.
 
 A message is validated before Celery sees it. The Celery task names are here as well: a message
 begins with one, and a run's hash stores it.
@@ -49,7 +51,7 @@ MAX_HEADER = 1024
 TRACING = ("traceparent", "tracestate", "baggage", "sentry-trace")
 #: Properties that are passed on beside the delivery information. All are validated.
 PROPERTIES = ("correlation_id", "reply_to", "priority", "body_encoding", "delivery_tag")
-#: What Celery puts beside the arguments. A round has none of it.
+#: Celery's additions to the arguments. A round has none.
 EMBED = {"callbacks", "errbacks", "chain", "chord"}
 
 #: Shows an untrusted value in an error: shallow, and short.
@@ -57,7 +59,7 @@ SHOWN = Repr()
 SHOWN.maxstring = SHOWN.maxother = SHOWN_CHARACTERS = 80
 
 
-#: What is wrong with a message of another task, whose name replaces the braces.
+#: Fault of a message of another task. The task's name replaces the braces.
 OTHER_TASK = f"task {{}} is none of {ROUNDS}"
 
 #: Returns the validated message of a queue, as `validate` does.
@@ -67,16 +69,19 @@ Validator = Callable[[str | bytes, str], dict[str, Any]]
 class InvalidMessage(ValueError):
     """The message is not a round's message.
 
-    The text says why, briefly whatever the message holds.
+    The text has the reason, and is short whatever the message holds.
     """
 
 
 def validate(text: str | bytes, queue: str) -> dict[str, Any]:
-    """Return a message of a Redis queue in kombu's format, or raise if it is no round's message.
+    """Validate a Redis queue's message in kombu's format.
 
     Args:
-        queue: The queue it came on. It goes back there if the worker shuts down first, whatever the
-            message says.
+        queue: The queue of the message. It goes back there if the worker shuts down first,
+            whatever queue the message names.
+
+    Returns:
+        The message, with valid headers and properties only.
 
     Raises:
         InvalidMessage: It is not exactly a round's message.
@@ -98,7 +103,7 @@ def validate(text: str | bytes, queue: str) -> dict[str, Any]:
 
 
 def stored_round(text: str, queue: str) -> tuple[str, int, int]:
-    """Return run id, epoch and step from the message that a run's hash stores.
+    """Return a stored message's run id, epoch and step.
 
     Raises:
         InvalidMessage: It is not exactly a round's message.
@@ -107,7 +112,7 @@ def stored_round(text: str, queue: str) -> tuple[str, int, int]:
 
 
 def judge(content_type: Any, content_encoding: Any, headers: Any, body: Any) -> dict[str, Any]:
-    """Return the headers of a message from any broker, or raise if it is no round's message.
+    """Validate any broker's message, and return its headers.
 
     Args:
         body: The message's text.
@@ -127,7 +132,7 @@ def judge(content_type: Any, content_encoding: Any, headers: Any, body: Any) -> 
 
 
 def round_of(body: Any) -> tuple[str, int, int]:
-    """Return the run id, epoch and step that the body of a Celery message names.
+    """Return a message body's run id, epoch and step.
 
     Raises:
         InvalidMessage: It is not exactly a round's body.
@@ -226,5 +231,8 @@ def _expect(holds: bool, why: str, *values: Any) -> None:
 
 
 def _invalid(why: str, *values: Any) -> InvalidMessage:
-    """Return the error for an invalid message, with short forms of ``values`` in its text."""
+    """Return the error for an invalid message.
+
+    Its text has short forms of ``values``.
+    """
     return InvalidMessage(why.format(*(SHOWN.repr(value)[:SHOWN_CHARACTERS] for value in values)))

@@ -1,4 +1,6 @@
-"""The private Celery app and the in-memory kombu transport that build round messages.
+"""The private Celery app and transport that build messages.
+
+The transport is an in-memory one of kombu.
 
 A round's message has one form, whatever the user's app sets for its own tasks: eager execution,
 routes and router classes, serializer, compression, protocol, limits, missing queues. Celery's
@@ -30,13 +32,13 @@ class CapturedMessages(threading.local):
     text: str = ""
 
     def clear(self) -> None:
-        """Forget the last message that Celery built in this thread."""
+        """Forget this thread's last message."""
         self.queue = self.text = ""
 
     def take(self) -> tuple[str, str]:
-        """Return queue and text of the last message that Celery built in this thread.
+        """Return queue and text of this thread's last message.
 
-        Both are empty if it has built none since ``clear``.
+        Both are empty if Celery has built none since ``clear``.
         """
         return self.queue, self.text
 
@@ -45,7 +47,7 @@ captured = CapturedMessages()
 
 
 class InMemoryChannel(virtual.Channel):  # type: ignore[misc]
-    """A channel that only stores what it is sent in ``captured``."""
+    """A channel that only stores its messages in ``captured``."""
 
     do_restore = False
 
@@ -72,7 +74,7 @@ class InMemoryTransport(virtual.Transport):  # type: ignore[misc]
     driver_name = "capture"
 
     def driver_version(self) -> str:
-        """Return the version of the in-memory kombu transport that builds messages."""
+        """Return the version of the in-memory transport."""
         return "1"
 
 
@@ -118,7 +120,7 @@ class Sender(NamedTuple):
 
 
 def sender() -> Sender:
-    """Return the ids by which a message that this thread builds now names its sender.
+    """Return this thread's ids for a message's sender.
 
     Inside a round, these include the ids of the round's Celery task.
     """
@@ -130,7 +132,10 @@ def sender() -> Sender:
 
 
 def sender_within(task_id: str, root_id: str | None) -> Sender:
-    """Return the ids by which the messages of a round with this Celery task name their sender."""
+    """Return a round's ids for a message's sender.
+
+    They come from the ids of the round's Celery task.
+    """
     return Sender(root_id or task_id, task_id, _message_app().thread_oid)
 
 
@@ -183,7 +188,7 @@ class RoundTask(Task):  # type: ignore[misc]
     def apply_async(
         self, args: Any = None, kwargs: Any = None, *, producer: Any = None, **options: Any
     ) -> Any:
-        """Send the Celery message of a round with ``producer``, or with one of the app's."""
+        """Send a round's message with ``producer`` or the app's."""
         with self.app.producer_or_acquire(producer) as sender:
             return _message_app().send_task(
                 self.name,

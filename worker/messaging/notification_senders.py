@@ -52,7 +52,7 @@ class NotificationSender:
         """Send a notification once to the receiver of its rule.
 
         Raises:
-            NotDelivered: the receiver did not accept it.
+            NotDelivered: the receiver did not accept the notification.
         """
         if rule.sign_in is not None and notification.body["data"].get("link"):
             notification = self._with_sign_in(rule.sign_in, notification)
@@ -101,18 +101,19 @@ class NotificationSender:
 
 
 def message_of(notification: Notification) -> dict[str, Any]:
-    """Return what commands and tasks get: the body of a webhook, with the notification's id."""
+    """Return the message of commands and tasks: a webhook's body, with the notification's id."""
     return {"id": notification.id, **notification.body}
 
 
 def run_command(command: tuple[str, ...], notification: Notification) -> None:
-    """Run a rule's command once, with the notification as JSON on its standard input.
+    """Run a rule's command with the notification as input.
 
-    Arguments may name facts: ``{type}``, ``{run_id}``, ``{flow}``, ``{status}``, ``{link}`` and
-    ``{text}``, a sentence for people. No shell reads them.
+    It runs once, with JSON on its standard input. Arguments may name facts: ``{type}``,
+    ``{run_id}``, ``{flow}``, ``{status}``, ``{link}`` and ``{text}``, a sentence for people. No
+    shell reads them.
 
     Raises:
-        NotDelivered: it did not end with exit code 0 in time.
+        NotDelivered: the command did not end with exit code 0 in time.
     """
     facts = facts_of(notification)
     arguments = [filled(each, facts) for each in command]
@@ -161,7 +162,7 @@ def facts_of(notification: Notification) -> dict[str, str]:
 
 
 def filled(argument: str, facts: Mapping[str, str]) -> str:
-    """Return an argument of a command with the facts that it names in braces."""
+    """Return a command's argument with its facts filled in."""
     for name in facts:
         # A fact is not searched for further names, since a goal may have any text.
         argument = argument.replace(f"{{{name}}}", f"\0{name}\0")
@@ -171,7 +172,7 @@ def filled(argument: str, facts: Mapping[str, str]) -> str:
 
 
 def sentence(notification: Notification) -> str:
-    """Return what has happened, in a sentence for people."""
+    """Return a sentence for people about the event."""
     data = notification.body["data"]
     if not notification.run_id:
         return f"Test of the notification rule {notification.rule}."

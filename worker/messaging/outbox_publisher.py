@@ -1,4 +1,4 @@
-"""The outbox publisher, for a broker that is not the Redis server that holds the runs.
+"""The outbox publisher: for a broker that is not the state server.
 
 The broker is RabbitMQ or another Redis. A commit cannot reach both servers in one write, so the
 run's due time is the outbox. The script writes it with the state, a short grace ahead, and the
@@ -61,7 +61,10 @@ class OutboxPublisher(Publisher):
         self._forget_parent()
 
     def publish(self, messages: Iterable[tuple[str, str]]) -> None:
-        """Publish messages of rounds to the broker, and log once if the broker does not reply."""
+        """Publish messages of rounds to the broker.
+
+        A broker that does not reply is logged once.
+        """
         waiting = deque(
             read for queue, text in messages if (read := _read(queue, text)) is not None
         )
@@ -69,7 +72,7 @@ class OutboxPublisher(Publisher):
             self._ask(lambda channel: self._publish(channel, waiting))
 
     def lengths(self, also: Iterable[str] = ()) -> Mapping[str, int]:
-        """Return how many messages wait in each queue of the broker, and declare missing queues."""
+        """Return queue lengths by name, and declare missing queues."""
         queues = [*self._queues, *(queue_of_set(name, self._amqp) for name in also)]
         return (
             self._ask(lambda channel: {queue.name: _declared(queue, channel) for queue in queues})
@@ -82,9 +85,9 @@ class OutboxPublisher(Publisher):
             idle.close()
 
     def _publish(self, channel: Any, waiting: deque[dict[str, Any]]) -> None:
-        """Publish the waiting messages on a channel, and remove each sent one from ``waiting``.
+        """Publish waiting messages, and remove each sent one.
 
-        If the connection breaks, another one sends the rest.
+        They go over one channel. If the connection breaks, another one sends the rest.
         """
         producer = self._app.amqp.Producer(channel, auto_declare=False)
         until = time.monotonic() + LONGEST
@@ -114,10 +117,11 @@ class OutboxPublisher(Publisher):
             waiting.popleft()
 
     def _ask(self, act: Callable[[Any], T]) -> T | None:
-        """Call a function with a channel to the broker, and return its result.
+        """Call a function with a channel to the broker.
 
         Returns:
-            None if the broker does not reply, or did not within the last ``SPARED`` seconds.
+            The function's result. None if the broker does not reply, or did not within the last
+                ``SPARED`` seconds.
         """
         if os.getpid() != self._pid:
             self._forget_parent()
@@ -159,9 +163,10 @@ class OutboxPublisher(Publisher):
         return answer
 
     def _drop(self, connection: Connection) -> None:
-        """Close a connection without notifying the broker, which may not respond.
+        """Close a connection without notifying the broker.
 
-        kombu's ``collect`` would notify it, and sets the timeout of the whole process.
+        The broker may not respond. kombu's ``collect`` would notify it, and sets the timeout of the
+        whole process.
         """
         if self._amqp and connection._connection is not None:
             connection._connection.collect()
@@ -181,7 +186,7 @@ class OutboxPublisher(Publisher):
 
     @cached_property
     def _connection(self) -> Connection:
-        """The connection that is cloned for each connection to the broker; itself never opened."""
+        """The connection to clone for each use. It is never opened."""
         # One attempt at each of the brokers between which Celery's settings fail over.
         count = len(self._app.connection_for_write().alt) or 1
         options: dict[str, Any] = {
@@ -202,7 +207,7 @@ class OutboxPublisher(Publisher):
 
     @cached_property
     def _errors(self) -> tuple[type[Exception], ...]:
-        """The exceptions by which kombu reports that the broker is away or refuses the process."""
+        """kombu's exceptions for an absent or refusing broker."""
         return (
             OperationalError,
             OSError,
@@ -221,9 +226,9 @@ class OutboxPublisher(Publisher):
 
 
 def _read(queue: str, text: str) -> dict[str, Any] | None:
-    """Convert a message as the state server stores it to the arguments of kombu's ``publish``.
+    """Convert a stored message to kombu's ``publish`` arguments.
 
-    What the server holds of one run may be damaged in any way. The messages of other runs must be
+    The stored data of one run may be damaged in any way. The messages of other runs must be
     published all the same.
 
     Returns:
@@ -255,7 +260,7 @@ def _log_damaged(queue: str, error: Exception) -> None:
 
 
 def _declared(queue: Any, channel: Any) -> int:
-    """Declare a queue at the broker, and return how many messages wait in it."""
+    """Declare a queue at the broker, and return its length."""
     bound = queue.bind(channel)
     bound.declare()
     return int(

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class RoundMessage(NamedTuple):
-    """A round's message as the broker's list holds it, with its Celery task and queue."""
+    """A round's message with its Celery task and queue.
+
+    ``text`` is the message as the broker's list holds it.
+    """
 
     text: str
     task: str
@@ -97,15 +100,15 @@ class Publisher(ABC):
 
     @abstractmethod
     def publish(self, messages: Iterable[tuple[str, str]]) -> None:
-        """Publish the messages (queue and text) that a Lua script returned, if possible now.
+        """Publish messages (queue and text) from a Lua script.
 
-        It never raises. A message that could not be published counts as lost, and the sweep sends
-        it again.
+        They are published now if possible. It never raises. A message that could not be published
+        counts as lost, and the sweep sends it again.
         """
 
     @abstractmethod
     def lengths(self, also: Iterable[str] = ()) -> Mapping[str, int] | None:
-        """Return how many messages wait in each queue of the broker.
+        """Return the broker's queue lengths, by name.
 
         Args:
             also: Names of queues of flow sets, beside the queues of the roles.
@@ -119,23 +122,28 @@ class Publisher(ABC):
         """Close the publisher's connections to the broker."""
 
     def message(self, role: str, run_id: str, epoch: int, step: int) -> RoundMessage:
-        """Return the Celery message by which a worker runs a certain round of a run.
+        """Return the Celery message of a run's round.
 
         Args:
-            role: The role of the workers that it is for.
+            role: The role of the workers that run the round.
         """
         return self.message_for(TASKS[role], self._keys.queue(role), run_id, epoch, step)
 
     def message_for(
         self, task: str, queue: str, run_id: str, epoch: int, step: int
     ) -> RoundMessage:
-        """Return the message of a round for the Celery task and queue that its run's hash names."""
+        """Return the message for a stored task and queue.
+
+        The run's hash names both.
+        """
         return self._draft(task, queue, run_id, epoch, step).message
 
     def draft(
         self, role: str, run_id: str, epoch: int, step: int, origin: Sender | None = None
     ) -> LazyMessage:
-        """Return a round's message, serialized only if another thread or process has to read it.
+        """Return a round's message, serialized only on demand.
+
+        Another thread or process may have to read it.
 
         Args:
             origin: The sender, if it is known already.
@@ -160,9 +168,9 @@ class Publisher(ABC):
         return LazyMessage(task, queue, lambda: text, lambda: None)
 
     def _built(self, task: str, queue: str, run_id: str, epoch: int, step: int) -> str:
-        """Build the message of a round with Celery, and return its text."""
+        """Build a round's message with Celery, as text."""
         captured.clear()
-        # What a user's app sets for its own tasks (time limits, a serializer) must not apply:
+        # A user app's settings for its own tasks (time limits, a serializer) must not apply:
         # validation would refuse the message.
         plain = {
             "serializer": "json",

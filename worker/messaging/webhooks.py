@@ -1,4 +1,4 @@
-"""Signed webhooks as the Standard Webhooks specification describes them, sent to public addresses.
+"""Signed webhooks to public addresses (Standard Webhooks specification).
 
 The signature is HMAC-SHA256 over id, time and body. Receivers check it with any library for that
 specification (https://www.standardwebhooks.com).
@@ -34,13 +34,13 @@ SHORTEST_SECRET = 24
 LONGEST_WAIT = 3600.0
 #: Replies that concern the receiver as a whole and not this one message.
 BUSY = frozenset({408, 425, 429})
-#: Reply of a receiver that wants no message of this webhook any more.
+#: Reply of a receiver that no longer wants messages of this webhook.
 GONE = 410
 _PORTS = {"http": 80, "https": 443}
 
 
 def secret_bytes(reference: str) -> bytes:
-    """Return the key that a reference to a webhook's secret names.
+    """Return the key behind a webhook secret's reference.
 
     Raises:
         NotDelivered: this process has no such secret, or it has another form.
@@ -96,7 +96,7 @@ def send_webhook(
     Redirects are not followed: the receiver's new address belongs into the settings.
 
     Args:
-        url: of the receiver, or ``env:NAME``.
+        url: URL of the receiver, or ``env:NAME``.
         secrets: references to the secrets that sign.
         private: whether addresses that are not public are allowed.
 
@@ -155,10 +155,10 @@ def _post(
     end: float,
     allowed: Callable[[Address], bool],
 ) -> tuple[int, float | None]:
-    """Send one request, and return the reply's status and how long to wait before the next one.
+    """Send one request, and return status and wait.
 
-    It connects to an address that was checked, not to the name, which could resolve to another
-    address by now.
+    The wait is the receiver's ``Retry-After`` in seconds, or None. The request goes to an address
+    that was checked, not to the name, which could resolve to another address by now.
     """
     connection = http.client.HTTPConnection(host, port)
     connection.sock = connect(resolve(host, port, allowed), port, end)
@@ -182,7 +182,7 @@ def _tls() -> ssl.SSLContext:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return a ``Retry-After`` in seconds; None if there is none, or it is a date."""
+    """Return a ``Retry-After`` in seconds. None if it is missing, or a date."""
     if text is None or not text.isdecimal() or len(text) > 9:
         return None
     return min(float(text), LONGEST_WAIT)

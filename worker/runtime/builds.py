@@ -1,7 +1,7 @@
-"""The build of a flow: a short text that differs if the code of two workers does.
+"""The build of a flow: a short text that differs if the code of two workers differs.
 
-A run keeps the build whose code made its last commit. If code does not fit the run, that tells
-whether another worker's code may, and which worker has it
+A run stores the build whose code made its last commit. If code does not fit the run, the build
+tells whether another worker's code may, and which worker has it
 (docs/internals/decisions/0073-a-run-waits-for-code-that-fits.md).
 """
 
@@ -31,16 +31,16 @@ _VARIABLE = re.compile(r"(?:environ(?:\.get\(|\[)|getenv\()\s*[\"'](\w+)[\"']")
 def builds_of(
     flows: Mapping[str, Callable[[], Flow]], modules: Sequence[str] = (), given: str = ""
 ) -> dict[str, str]:
-    """Return the build of each flow that a worker plays, by the flow's name.
+    """Return the build of each flow, by name.
 
     It is a digest of the flow's source files, of the environment variables that these name, and of
-    the version of Perdure. Call it when the flows have been loaded: the files may be replaced while
-    the worker runs.
+    the version of Perdure. Call it when the flows are loaded, because the files may be replaced
+    while the worker runs.
 
     Args:
         flows: a factory for each flow, by name.
-        modules: the modules that register flows. They are taken for the code of a flow that does
-            not say where it is written, as of a graph or of a YAML file.
+        modules: the modules that register flows. They count as the code of a flow whose own code
+            has no known place, such as a graph or a YAML file.
         given: the setting ``build``. It is then the build of every flow.
     """
     digests: dict[frozenset[Path], str] = {}
@@ -64,7 +64,7 @@ def _digest_of(files: Iterable[Path]) -> str:
 
 
 def _files_of(flow: Flow, modules: Sequence[str]) -> frozenset[Path]:
-    """Return the files in which a flow is written."""
+    """Return a flow's source files."""
     files: set[Path] = set()
     seen: set[str] = set()
     for module in _modules_of(flow) or modules:
@@ -75,7 +75,7 @@ def _files_of(flow: Flow, modules: Sequence[str]) -> frozenset[Path]:
 
 
 def _modules_of(flow: Flow) -> list[str]:
-    """Return the modules in which a flow is written. None are of Perdure."""
+    """Return the modules with a flow's code. None are of Perdure."""
     written = [*type(flow).__mro__, getattr(type(flow), "function", None)]
     names = (str(getattr(each, "__module__", "")) for each in written)
     return [name for name in dict.fromkeys(names) if _is_of_project(name)]
@@ -89,10 +89,10 @@ def _is_of_project(module: str) -> bool:
 
 
 def _add_files(top: str, files: set[Path], seen: set[str]) -> None:
-    """Add the source files of a module that has no package above it.
+    """Add the source files of a top-level module.
 
-    Of a package these are all its files; of a file, itself and those of what it imports. Installed
-    packages are left out.
+    For a package, these are all its files. For a file, these are the file itself and those of its
+    imports. Installed packages are left out.
     """
     if top in seen:
         return
@@ -110,11 +110,14 @@ def _add_files(top: str, files: set[Path], seen: set[str]) -> None:
 
 
 def _place_of(top: str) -> tuple[Path | None, list[Path]]:
-    """Return the source file of a module, and the folders of a package, with or without a file."""
+    """Return a module's source file, and a package's folders.
+
+    A package has folders with or without a file.
+    """
     loaded = sys.modules.get(top)
     if loaded is not None:
         file, folders = getattr(loaded, "__file__", None), getattr(loaded, "__path__", ())
-    else:  # What a function imports may not be loaded yet.
+    else:  # A function's imports may not be loaded yet.
         try:
             spec = PathFinder.find_spec(top)
         except (ImportError, ValueError):
@@ -132,7 +135,7 @@ def _is_installed(path: Path) -> bool:
 
 @lru_cache
 def _files_below(package: Path) -> frozenset[Path]:
-    """Return the source files of a package. An environment that lies in it is not part of it."""
+    """Return the source files of a package. An environment inside it is left out."""
     files = (each for each in package.rglob("*.py") if each.is_file() and os.access(each, os.R_OK))
     return frozenset(each for each in files if not _is_installed(each))
 
@@ -143,7 +146,10 @@ def _changed_at(file: Path) -> int:
 
 @lru_cache(maxsize=4096)
 def _read(file: Path, _changed_at: int) -> tuple[bytes, tuple[str, ...]]:
-    """Return a file's digest, and the environment variables that it names."""
+    """Return a file's digest and its environment variables.
+
+    Its text names these variables.
+    """
     content = file.read_bytes()
     names = _VARIABLE.findall(content.decode("utf-8", "replace"))
     return hashlib.blake2b(content).digest(), tuple(sorted(set(names)))
@@ -151,7 +157,7 @@ def _read(file: Path, _changed_at: int) -> tuple[bytes, tuple[str, ...]]:
 
 @lru_cache(maxsize=1024)
 def _imports(file: Path, _changed_at: int) -> frozenset[str]:
-    """Return the names of the modules that a source file imports. Empty if it has no valid code."""
+    """Return the modules that a source file imports. Empty if it has no valid code."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):

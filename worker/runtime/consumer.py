@@ -1,4 +1,4 @@
-"""Celery's consumer, for an app that has rounds and nothing else."""
+"""Celery's consumer, for an app with rounds alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECONNECT = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc]
-    """Reconnects soon after an outage of the broker, and limits prefetch from RabbitMQ."""
+    """Reconnects soon after an outage, and limits RabbitMQ's prefetch."""
 
     class Blueprint(consumer.Consumer.Blueprint):  # type: ignore[misc]
         """Celery's steps without DelayedDelivery.
@@ -43,7 +43,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
         self._outage = Outage("the broker")
 
     def ensure_connected(self, conn: Any) -> Any:
-        """Connect to the broker, and return the connection once it is established.
+        """Connect to the broker, and return the established connection.
 
         An outage is logged once, not with each attempt.
         """
@@ -64,10 +64,10 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
         return connected
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
-        """Wait two seconds if the broker refused the connection, before Celery connects again.
+        """Wait two seconds after a refused connection.
 
-        The password may be wrong, or the virtual host may not exist. Celery alone would try again
-        five times a second.
+        Celery connects again afterwards. The password may be wrong, or the virtual host may not
+        exist. Celery alone would try again five times a second.
         """
         super().on_connection_error_before_connected(exc)
         time.sleep(RECONNECT["interval_max"])

@@ -1,4 +1,4 @@
-"""Results of pool processes that were read in part when the broker's connection broke."""
+"""Half-read results of pool processes after a lost broker connection."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class PartialResults:
         self._read_on()  # for a worker that ends without another event loop
 
     def restore(self) -> None:
-        """Read the kept results on, once the pool has registered its pipes with the event loop."""
+        """Read the kept results on.
+
+        The pool must have registered its pipes with the event loop.
+        """
         if self._kept:
             logger.info("results of child processes that are read on: %d", len(self._kept))
             self._hub.call_soon(self._read_on)

@@ -1,4 +1,4 @@
-"""Facts of this worker process for its announcement: the version of Perdure, and its memory."""
+"""Facts of this worker process for its announcement: version and memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
-#: Run ids that a worker announces at most. With more slots, the page of a run tells its worker.
+#: Maximum number of announced run ids. With more slots, the page of a run names its worker.
 MOST_HELD = 50
 
 
@@ -22,9 +22,9 @@ def version() -> str:
 
 
 def resident_bytes() -> int | None:
-    """Return the bytes of memory that this process and its pool's processes have in use.
+    """Return the memory of this process and its pool, in bytes.
 
-    Memory that they share counts for each of them.
+    Memory that processes share counts for each of them.
 
     Returns:
         None on systems without ``/proc``.
@@ -36,7 +36,7 @@ def resident_bytes() -> int | None:
 
 
 def _children(pid: int) -> list[int]:
-    """Return the child processes of a process; empty if the system does not tell them."""
+    """Return a process's children. Empty if the system does not report them."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
         return [int(each) for task in tasks for each in (task / "children").read_text().split()]
@@ -45,7 +45,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
-    """Return the resident bytes of a process; 0 if it has just ended."""
+    """Return a process's resident bytes. 0 if it has just ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (FileNotFoundError, ProcessLookupError):

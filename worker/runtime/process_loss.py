@@ -1,4 +1,4 @@
-"""Recovery after the death of a worker process, by another process of its machine."""
+"""Recovery of a dead worker process's rounds, by another process."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from perdure.worker.store import StoreUnavailable
 
 logger = logging.getLogger("perdure.processes")
 
-#: Seconds in which a live worker claims a message that it has received: a hundred times what it
-#: takes on an idle processor.
+#: Seconds in which a live worker claims a message that it has received: a hundred times the
+#: duration on an idle processor.
 CLAIM_SECONDS = 0.25
-#: Runs at most whose messages are checked. A process receives no more messages than it has threads.
+#: Maximum number of runs whose messages are checked. A process receives no more messages than it
+#: has threads.
 MOST = 200
 
 
 def release_after_death(engine: Runtime, pid: int) -> list[str]:
-    """Release the leases of a dead worker process of this machine, and requeue their rounds.
+    """Release a dead worker process's leases, and requeue its rounds.
+
+    The process was one of this machine.
 
     If the server is away, the sweep does this once the leases have lapsed.
 
@@ -54,10 +57,10 @@ def release_after_death(engine: Runtime, pid: int) -> list[str]:
 
 
 def _send_again(engine: Runtime) -> None:
-    """Send the messages again that a dead process had received, but not claimed.
+    """Send the messages again that a dead process received.
 
-    No lease tells which these are. So live workers get a moment to claim what they have received.
-    If one takes longer, its message is sent twice.
+    It had not claimed them, so no lease shows which these are. Live workers get a moment to
+    claim their received messages. If one takes longer, its message is sent twice.
     """
     before = engine.store.lists.passed()
     if not before:

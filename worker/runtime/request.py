@@ -1,4 +1,4 @@
-"""RoundRequest: the worker's main process's view of a round that its pool runs."""
+"""RoundRequest: a pool's round as the worker's main process sees it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RoundRequest(Request):  # type: ignore[misc]
     acknowledged: bool
 
     def revoked(self) -> bool:
-        """Return False, so that Celery never discards a round as revoked.
+        """Return False: Celery must never discard a round as revoked.
 
         The sweep of another worker would send it again with the same id, and Celery would discard
         it again. So its run would never continue.
@@ -35,7 +35,7 @@ class RoundRequest(Request):  # type: ignore[misc]
     def on_failure(
         self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False
     ) -> None:
-        """Report a round whose Celery task raised an error, or whose process died.
+        """Report a round whose task failed or whose process died.
 
         For a dead process one line is logged, and the round's lease is released at once.
         """
@@ -62,12 +62,15 @@ class RoundRequest(Request):  # type: ignore[misc]
             sweeper.release_dead_lease(run_id, epoch, step, self.worker_pid)
 
     def give_back(self) -> None:
-        """Return the message of a round that has not begun to its queue, for another worker."""
+        """Return a not-begun round's message to its queue.
+
+        Another worker then takes it.
+        """
         self.reject(requeue=True)
 
 
 def in_flight() -> list[RoundRequest]:
-    """Return the Celery requests of the rounds that this worker's pool is running."""
+    """Return the requests of the rounds that the pool runs."""
     # A copy, made in one step: the worker's main thread keeps changing the original.
     requests = list(state.requests.values())
     return [
@@ -78,7 +81,7 @@ def in_flight() -> list[RoundRequest]:
 
 
 def give_back_not_begun() -> None:
-    """Return each round that no process or thread of the pool has begun to other workers."""
+    """Return each round that has not begun to other workers."""
     for request in list(state.reserved_requests):
         if isinstance(request, RoundRequest) and request.time_start is None:
             request.give_back()

@@ -1,4 +1,4 @@
-"""The runtime: what one process needs to run rounds, built once per Celery app with Perdure.
+"""The runtime: everything that one process needs to run rounds. A Celery app with Perdure has one.
 
 It also ends the pool's child processes when their worker is gone. Linux ends them itself; elsewhere
 they would wait for ever.
@@ -47,7 +47,10 @@ EX_RECYCLE = 0x9B
 
 
 class Runtime(AppConnection):
-    """The parts of a worker, built when first used; its arguments are those of `AppConnection`."""
+    """The parts of a worker, built when first used.
+
+    Its arguments are those of `AppConnection`.
+    """
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class Runtime(AppConnection):
         self.sweeper: Sweeper | None = None
         #: In a worker with rules for notifications: the thread that sends them.
         self.notifier: Notifier | None = None
-        #: In a worker whose commits prefetch: what delivers the prefetched messages.
+        #: In a worker whose commits prefetch: the delivery of the prefetched messages.
         self.fast: Delivery | None = None
 
     def is_leaving(self) -> bool:
@@ -77,7 +80,7 @@ class Runtime(AppConnection):
 
     @cached_property
     def flows(self) -> Mapping[str, Callable[[], Flow]]:
-        """The flows that this worker can and may run: a factory for each, by name.
+        """The flows that this worker runs: a factory for each, by name.
 
         Flows that run the submitter's shell commands are included only if they are enabled.
         """
@@ -90,7 +93,7 @@ class Runtime(AppConnection):
 
     @cached_property
     def disabled(self) -> list[str]:
-        """The names of flows that run the submitter's shell commands and are not enabled here."""
+        """Flows with shell commands that are not enabled here, by name."""
         self.find_flows()
         return [
             name
@@ -100,23 +103,24 @@ class Runtime(AppConnection):
 
     @cached_property
     def lacking(self) -> dict[str, str]:
-        """The flows that this worker cannot run, by name, and what each lacks here, a sentence."""
+        """Flows that cannot run here, by name, with the reason as a sentence."""
         self.find_flows()
         sentences = {name: registry.make(name).missing for name in registry.registered()}
         return {name: sentence for name, sentence in sentences.items() if sentence is not None}
 
     @cached_property
     def heartbeat(self) -> Heartbeat:
-        """The heartbeat of this process, which extends the leases of its rounds."""
+        """The process's heartbeat, which extends its rounds' leases."""
         return Heartbeat(
             self._hasty_store, self.settings.heartbeat_seconds, self._lingers, self.stats.flush
         )
 
     @cached_property
     def _hasty_store(self) -> Store:
-        """The heartbeat's client of the state server, with its own connection and a short timeout.
+        """The heartbeat's own client of the state server.
 
-        A stalled connection must cost a heartbeat and not the leases.
+        It has a connection of its own and a short timeout, because a stalled connection must cost a
+        heartbeat and not the leases.
         """
         patience = min(self.settings.heartbeat_seconds, self.settings.lease_seconds / 4)
         return Store(
@@ -129,16 +133,16 @@ class Runtime(AppConnection):
 
     @cached_property
     def stats(self) -> RoundStats:
-        """The metrics of this process's rounds, which the heartbeat writes to the state server."""
+        """The metrics of this process's rounds. The heartbeat writes them."""
         return RoundStats()
 
     def write_stats(self) -> None:
-        """Write the metrics of rounds that no heartbeat has written, before the process ends."""
+        """Write the last metrics of rounds before the process ends."""
         self.stats.flush(self._hasty_store)
 
     @cached_property
     def rounds(self) -> RoundRunner:
-        """The object by which this process claims, runs and commits its rounds."""
+        """The runner that claims, runs and commits this process's rounds."""
         return RoundRunner(
             self.store,
             self.publisher,
@@ -154,12 +158,12 @@ class Runtime(AppConnection):
 
     @cached_property
     def builds(self) -> Mapping[str, str]:
-        """The builds of the flows, by name: what tells the code of two workers apart."""
+        """The builds of the flows, by name. Workers with different code have different ones."""
         return builds_of(self.flows, self.settings.flow_modules, self.settings.build or "")
 
     @cached_property
     def callbacks(self) -> Callbacks:
-        """The object that publishes the callbacks (``on_end``) of runs that have ended."""
+        """The publisher of ended runs' callbacks (``on_end``)."""
         return Callbacks(self.app, self.store, self.owns_app)
 
     def _lingers(self, lease: Lease) -> None:
@@ -182,7 +186,7 @@ class Runtime(AppConnection):
             os._exit(EX_RECYCLE)
 
     def abandon(self) -> None:
-        """Release the leases of this worker, which ends now, so that others requeue its rounds."""
+        """Release this ending worker's leases, so that others requeue its rounds."""
         from perdure.worker.runtime.request import in_flight
 
         # A connection of its own: this may run in a signal handler, in the middle of anything.
@@ -202,7 +206,7 @@ class Runtime(AppConnection):
             )
 
     def new_sweeper(self, role: str, pool: str, concurrency: int) -> Sweeper:
-        """Return a sweeper: a thread that requeues overdue runs and announces this worker.
+        """Build a sweeper: a thread that requeues overdue runs and announces this worker.
 
         The announcement has this role, pool and number of slots.
         """
@@ -246,7 +250,10 @@ class Runtime(AppConnection):
         )
 
     def new_notifier(self) -> Notifier | None:
-        """Return the thread that sends notifications, or None if the settings have no rules."""
+        """Build the thread that sends notifications.
+
+        None if the settings have no rules.
+        """
         if not self.settings.notify:
             return None
         from perdure.worker.engine.notifier import Notifier
@@ -263,7 +270,7 @@ class Runtime(AppConnection):
         return Notifier(self.store, self.settings.notify, self.name, sender.send, link)
 
     def close(self) -> None:
-        """End the heartbeat, write the last metrics of rounds, and close all connections.
+        """End the heartbeat, write the last metrics, close connections.
 
         No round of this runtime may be in progress.
         """
@@ -277,7 +284,7 @@ class Runtime(AppConnection):
 
 
 def engine_of(celery_app: Celery) -> Runtime:
-    """Return the worker's runtime that ``perdure.install`` put on a Celery app.
+    """Return the runtime that ``perdure.install`` put on an app.
 
     Raises:
         InvalidSettings: ``install`` was not called.
@@ -295,10 +302,10 @@ LOOK_EVERY_SECONDS = 1.0
 
 
 def watch_parent(engine: Runtime) -> Any:
-    """Return a signal receiver that ends a pool's process after its parent, the worker, has ended.
+    """Return a receiver that ends orphaned pool processes.
 
-    It is for Celery's ``worker_process_init``. The pool solo sends this signal too, from a process
-    that is no child.
+    The parent of such a process, the worker, has ended. The receiver is for Celery's
+    ``worker_process_init``. The pool solo sends this signal too, from a process that is no child.
     """
 
     def started(**_: Any) -> None:

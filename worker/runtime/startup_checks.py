@@ -1,4 +1,4 @@
-"""The worker's checks of the doctor's findings before it runs a round."""
+"""The doctor's checks of a worker before its first round."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ QUIET = {"fsync", "maxmemory"}
 
 
 def why_no_rounds(engine: Runtime) -> str | None:
-    """Return why the worker of a user's Celery app must not run rounds, or None if it may.
+    """Return why a user's app must not run rounds.
 
-    The doctor's checks decide this. If the state server does not answer, it is not judged. The
-    app's own tasks run in either case.
+    None if its worker may. The doctor's checks decide this. A state server that does not answer is
+    not judged. The app's own tasks run in either case.
     """
     try:
         findings = examine(engine)
@@ -51,12 +51,13 @@ def why_no_rounds(engine: Runtime) -> str | None:
 
 
 def check_before_start(engine: Runtime) -> None:
-    """Run the doctor's checks before a worker starts, and end the process if one of them refuses.
+    """Run the doctor's checks before a worker starts.
 
-    A server that does not answer is not judged. The worker then waits for it as usual.
+    The process ends if a check refuses. A server that does not answer is not judged. The worker
+    then waits for it as usual.
 
     Raises:
-        SystemExit: Exit code 1, as a finding is ``refused``.
+        SystemExit: Exit code 1, because a finding is ``refused``.
     """
     try:
         findings = examine(engine)

@@ -1,4 +1,4 @@
-"""Messages of rounds that a worker has received when its connection to a Redis broker is lost."""
+"""Messages of rounds that a lost Redis broker connection delivered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ logger = logging.getLogger("perdure.processes")
 
 
 def forget_when_connection_is_lost(consumer: Any) -> None:
-    """Make a Celery worker forget its unacknowledged messages of rounds when it loses the broker.
+    """Make a worker forget unacknowledged messages of a lost connection.
+
+    These are messages of rounds that the connection to the broker delivered.
 
     A round's message is acknowledged when the round is over. kombu 5.7 tries to return such a
     message while it closes the lost connection, fails with an AttributeError, and the worker ends.
@@ -34,7 +36,7 @@ def _forget(consumer: Any) -> None:
     for request in list(state.reserved_requests):
         if request.name not in TASKS.values() or request.acknowledged:
             continue
-        # Only kombu's virtual transports keep what they delivered. RabbitMQ does so itself.
+        # Only kombu's virtual transports store delivered messages. RabbitMQ does so itself.
         qos = getattr(request.message.channel, "qos", None)
         if qos is None or request.message.delivery_tag not in getattr(qos, "_delivered", ()):
             continue

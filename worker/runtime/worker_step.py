@@ -1,7 +1,7 @@
-"""Rounds in a Celery worker: the round tasks, and the step that starts and ends the sweeper.
+"""Rounds in a Celery worker: the tasks, and the step with the sweeper.
 
 Nothing is read when they are installed: neither the app's configuration nor a server. Only worker
-processes declare the queues of rounds, so a publisher with the app sees what it always saw.
+processes declare the queues of rounds, so a publisher with the app is not affected.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ rounds_logger = logging.getLogger("perdure.rounds")
 
 
 def add_tasks(app: Celery, engine: Runtime) -> None:
-    """Register the Celery tasks that run the rounds of controllers and executors on an app."""
+    """Register the tasks of controllers' and executors' rounds."""
 
     def play_round(task: Task, run_id: str, epoch: int, step: int) -> None:
         # worker/runtime/fast/request.py sets it, if this worker has a fast path.
@@ -46,7 +46,7 @@ def add_tasks(app: Celery, engine: Runtime) -> None:
         try:
             attempt = engine.rounds.run(run_id, epoch, step, fast)
         except StoreUnavailable as error:
-            # Nothing to undo: the run's hash still says what is due, and the sweep sends the
+            # Nothing to undo: the run's hash still has the due round, and the sweep sends the
             # message again.
             rounds_logger.error(
                 "run %s, step %d: the server is away, the sweep requeues the round: %s",
@@ -75,7 +75,7 @@ def add_tasks(app: Celery, engine: Runtime) -> None:
 
 
 def exempt_from_time_limits(app: Celery) -> None:
-    """Exempt rounds from the time limits that a Celery worker sets for all tasks.
+    """Exempt rounds from the worker's time limits for tasks.
 
     Rounds have limits of their own (``round_timeout_seconds``).
     """
@@ -92,7 +92,7 @@ CHECK_CHILDREN_SECONDS = 0.2
 
 
 def install_rounds(engine: Runtime) -> None:
-    """Add all that rounds need to a Celery app: tasks, a worker step and signal receivers."""
+    """Add tasks, a worker step and signal receivers to an app."""
     app = engine.app
     add_tasks(app, engine)
     app.steps["worker"].add(PerdureStep)
@@ -106,9 +106,10 @@ def install_rounds(engine: Runtime) -> None:
 
 
 def _declare_queues(instance: Any, **_: Any) -> None:
-    """Declare the queues of rounds in a worker process, before Celery reads ``-Q`` and ``-X``.
+    """Declare the queues of rounds in a worker process.
 
-    Both options may name these queues. Without the options the worker consumes all of them.
+    Celery then reads ``-Q`` and ``-X``, which may name these queues. Without these options the
+    worker consumes all of them.
     """
     engine = getattr(instance.app, "perdure", None)
     if not isinstance(engine, Runtime):
@@ -122,10 +123,10 @@ def _declare_queues(instance: Any, **_: Any) -> None:
 
 
 def _write_stats_of(engine: Runtime) -> Callable[..., None]:
-    """Return a signal receiver that writes the last metrics of a pool process that ends."""
+    """Return a receiver that writes an ending process's metrics."""
 
     def write(**_: Any) -> None:
-        # Without a state server the worker has played no rounds, and has said so at its start.
+        # Without a state server the worker has run no rounds, and has logged that at its start.
         with suppress(InvalidSettings):
             engine.write_stats()
 
@@ -133,12 +134,12 @@ def _write_stats_of(engine: Runtime) -> Callable[..., None]:
 
 
 def _close_lifespans(**_: Any) -> None:
-    """Close what the flows have opened in a pool process that ends."""
+    """Close the flows' lifespans in an ending pool process."""
     close_lifespans()
 
 
 def _flush_spans(**_: Any) -> None:
-    """Send the last trace spans of a pool process that ends.
+    """Send the last trace spans of an ending pool process.
 
     Nothing else would send them.
     """
@@ -155,7 +156,7 @@ def _roles(app: Celery, engine: Runtime) -> list[str]:
 
 
 class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Step of a Celery worker that starts and ends the sweeper with the worker.
+    """Step of a Celery worker that starts and ends the sweeper.
 
     A worker that shuts down remains announced, as draining, until its last round is over.
     """
@@ -183,7 +184,7 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
         return False
 
     def _may_play(self) -> bool:
-        """Return whether the doctor's checks let this worker run rounds.
+        """Return whether the doctor's checks permit rounds here.
 
         If they do not, a worker of Perdure's own app ends. A worker of a user's app runs only
         the app's own tasks.
@@ -203,7 +204,10 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
         return why is None
 
     def create(self, parent: Any) -> None:
-        """Prepare a Celery worker for rounds before its pool starts: queues and time limits."""
+        """Prepare a worker for rounds before its pool starts.
+
+        It gets its queues and time limits.
+        """
         self._engine.worker_pid = os.getpid()  # before the pool forks
         if self._engine.owns_app:
             set_up()
@@ -212,7 +216,10 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
             exempt_from_time_limits(parent.app)
 
     def _consume_own(self, parent: Any) -> None:
-        """Make the worker consume the queues of its set of flows too, if its login may."""
+        """Make the worker consume its flow set's queues too.
+
+        Nothing changes if its login may not.
+        """
         amqp, keys = is_amqp(parent.app.conf.broker_read_url), Keys(self._engine.given.prefix)
         own = [
             keys.queue_of_set(role, flow_set(self._engine.builds))
@@ -248,7 +255,9 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
         )
 
     def _begin_prefetch(self, parent: Any, lists: list[str]) -> None:
-        """Switch prefetch on if this process runs its rounds and consumes no other queues.
+        """Switch prefetch on if this process can use it.
+
+        The process must run its rounds, and consume no other queues.
 
         Prefetched rounds would delay messages of other queues. Prefetch also needs the setting
         ``fetch``, and the broker on the state server.
@@ -269,10 +278,11 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
             install_fast_path(self._engine, parent, lists, own, inline=pool == "solo")
 
     def register_with_event_loop(self, parent: Any, hub: Any) -> None:
-        """Set up the event loop of a prefork worker: at its start, and after a lost connection.
+        """Set up the event loop of a prefork worker.
 
-        The worker checks for dead child processes more often than Celery does, and reads
-        results on that it had read in part.
+        It is called at the worker's start, and after a lost connection. The worker checks for dead
+        child processes more often than Celery does, and goes on with results that it has read in
+        part.
         """
         if _pool_name(parent) == "prefork":
             if self.partial_results is None:
@@ -283,9 +293,9 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
             self.look = hub.call_repeatedly(CHECK_CHILDREN_SECONDS, parent.pool.maintain_pool)
 
     def close(self, parent: Any) -> None:
-        """Stop prefetching, and return the messages of rounds that have not begun.
+        """Stop prefetching, and return rounds that have not begun.
 
-        The event loop has ended, but the consumer still knows what it received. After this
+        The event loop has ended, but the consumer still knows the received messages. After this
         Celery waits for the last round.
         """
         from perdure.worker.runtime.request import give_back_not_begun

@@ -1,4 +1,4 @@
-"""The connection to the state server, and the errors for its failures, with hints about TLS."""
+"""The connection to the state server, and its errors."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from perdure.worker.store.sentinel import client_of, close
 from perdure.worker.store.wire import Wire, told
 from perdure.worker.urls import is_sentinel, place_of, scheme_of, user_of
 
-#: What Python and redis-py report if a client without TLS connects to a port that expects TLS.
+#: Reports of Python and redis-py if a client without TLS connects to a port that expects TLS.
 HUNG_UP = ("Connection reset", "Connection closed", "closed by server", "Broken pipe")
-#: What they report if a client with TLS connects to a port without it.
+#: Their reports if a client with TLS connects to a port without it.
 NO_TLS = (
     "WRONG_VERSION_NUMBER",
     "RECORD_LAYER_FAILURE",
@@ -45,10 +45,10 @@ NO_TLS = (
 
 
 def hint(url: str, error: Exception) -> str:
-    """Return advice about TLS if a failed connection to the server looks like a TLS problem.
+    """Return advice about TLS for a failed connection.
 
-    The advice begins with ". ", since it follows an error text. It is empty if the failure looks
-    different.
+    The advice begins with ". ", since it follows an error text. It is empty if the failure does not
+    look like a TLS problem.
     """
     text, encrypted = str(error), scheme_of(url).startswith("rediss")
     sentinel = "+sentinel" if is_sentinel(url) else ""
@@ -80,7 +80,7 @@ MAX_CONNECTIONS = 2**31
 PIECE = 6000
 
 
-#: What a full server refuses, and how to free memory.
+#: Advice for a full server: the refused work, and how to free memory.
 FULL = (
     "Running work goes on, new work is refused. Free some: perdure delete --status completed "
     "--older-than 7d, or raise its maxmemory"
@@ -93,7 +93,7 @@ REFUSED_IN_SCRIPT = ("The user executing the script", "ACL failure in script")
 
 
 def is_denied(error: Exception) -> bool:
-    """Return whether an error of redis-py means that the server denies this user access.
+    """Return whether redis-py's error means denied access.
 
     The login failed, or the user's ACL does not allow the command.
     """
@@ -110,7 +110,7 @@ def is_denied(error: Exception) -> bool:
     )
 
 
-#: What a server that answers and refuses commands begins its replies with, and what to do.
+#: Codes of the replies by which a server that answers refuses commands, each with advice.
 REFUSALS = {
     "MISCONF": (
         "It cannot write to its disk, which may be full, and refuses all writes. Free space there, "
@@ -128,7 +128,7 @@ REFUSALS = {
 }
 #: The code in a text of ``refusal_text``.
 REFUSED = re.compile(r"refuses for now: ([A-Z]+) ")
-#: redis-py leaves out how these replies begin.
+#: Codes of errors from whose texts redis-py removes the code.
 REFUSAL_ERRORS = {
     redis.exceptions.BusyLoadingError: "LOADING",
     redis.exceptions.ReadOnlyError: "READONLY",
@@ -138,7 +138,7 @@ REFUSAL_ERRORS = {
 
 
 def refusal_code(error: Exception) -> str | None:
-    """Return the code of a refusal, one of ``REFUSALS``, by a server that answers.
+    """Return the code of a server's refusal, one of ``REFUSALS``.
 
     Returns:
         None if the error of redis-py is something else: no answer, or a refusal of this command
@@ -154,10 +154,10 @@ def refusal_code(error: Exception) -> str | None:
 
 
 def refusal_of(url: str, error: Exception, code: str) -> tuple[str, str]:
-    """Return what a server that answers refuses, and what to do, as two sentences.
+    """Return a server's refusal and the advice, as sentences.
 
     Args:
-        code: what ``refusal_code`` returned.
+        code: the result of ``refusal_code``.
     """
     reply = reply_of(error, code)
     return f"the state server at {place_of(url)} refuses for now: {code} {reply}", REFUSALS[code]
@@ -169,10 +169,10 @@ def reply_of(error: Exception, code: str) -> str:
 
 
 def shown_refusal(text: str) -> str | None:
-    """Return what the text of an error says of a refusal, without the address of the server.
+    """Return the refusal in an error text, without addresses.
 
     Returns:
-        The code of the refusal with what to do. None if the text is of another error.
+        The code of the refusal, with the advice. None if the text has another error.
     """
     code = REFUSED.search(text)
     if code is None or code[1] not in REFUSALS:
@@ -181,7 +181,7 @@ def shown_refusal(text: str) -> str | None:
 
 
 def refusal_text(url: str, error: Exception, code: str) -> str:
-    """Return the text of the error for a server that answers and refuses commands."""
+    """Return the error text for a server's refusal."""
     return ". ".join(refusal_of(url, error, code))
 
 
@@ -194,10 +194,10 @@ def _reply(error: Exception) -> str:
 
 
 def denied(url: str, error: Exception, what: str = "") -> AccessDenied:
-    """Return the AccessDenied error for a state server that refused the user in its URL.
+    """Return the error for a server that denied access.
 
     Args:
-        what: the transition or command that was refused, in a word or two.
+        what: the refused transition or command, in a word or two.
     """
     server = f"the state server at {place_of(url)} refuses the user {user_of(url)!r}"
     if (
@@ -239,7 +239,7 @@ class Backoff(ExponentialWithJitterBackoff):
         return self  # redis-py copies it for each connection, but it has no state of a connection.
 
     def compute(self, failures: int) -> float:
-        """Return the seconds to wait before a Redis command that failed is sent again.
+        """Return the seconds before a failed command's next attempt.
 
         If the process is shutting down, raise the command's error instead.
         """
@@ -250,7 +250,7 @@ class Backoff(ExponentialWithJitterBackoff):
 
 
 class StoreConnection:
-    """A connection to the state server, for the keys under one prefix.
+    """A connection to the state server, for one prefix.
 
     Args:
         now: replaces the server's clock (ms).
@@ -312,7 +312,7 @@ class StoreConnection:
         return place_of(self.url)
 
     def time(self) -> int:
-        """Return the time by the state server's clock, in ms since 1970."""
+        """Return the state server's time in ms since 1970."""
         with self._answered():
             seconds, micros = self.redis.time()
             return self.now if self.now is not None else seconds * 1000 + micros // 1000
@@ -338,7 +338,10 @@ class StoreConnection:
     def _call_all(
         self, transition: str, calls: Sequence[tuple[list[str], Mapping[str, Any]]]
     ) -> list[list[Any]]:
-        """Make a transition several times in one exchange, each with its keys and arguments."""
+        """Make a transition several times in one exchange.
+
+        Each call has its keys and arguments.
+        """
         script = self._scripts[transition]
         try:
             replies = script.exchange_all(
@@ -385,7 +388,7 @@ class StoreConnection:
 
     @contextmanager
     def _answered(self, what: str = "") -> Iterator[None]:
-        """Translate errors of redis-py that the ``with`` block raises into errors of Perdure."""
+        """Translate redis-py's errors in the ``with`` block into Perdure's."""
         try:
             yield
         except redis.RedisError as error:
@@ -393,7 +396,7 @@ class StoreConnection:
             raise
 
     def _fill(self) -> str:
-        """Return how full the state server's memory is, as text for an error message.
+        """Return the server's memory use as error text.
 
         The text begins with a blank. It is empty if the server does not report its use or has no
         limit.
@@ -406,7 +409,7 @@ class StoreConnection:
         return f" ({used / 1e6:,.1f} of {most / 1e6:,.1f} MB)" if most else ""
 
     def _raise_own(self, error: redis.RedisError, what: str) -> None:
-        """Raise Perdure's error that corresponds to an error of redis-py, if there is one."""
+        """Raise Perdure's error for redis-py's, if one exists."""
         if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
             raise denied(self.url, error, what) from error
         code = refusal_code(error)

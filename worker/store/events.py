@@ -14,10 +14,10 @@ class EventReads(StorePart):
     def read(
         self, run_id: str, after: str | None = None, block: int | None = None, count: int = 500
     ) -> list[tuple[str, dict[str, str]]]:
-        """Return the events of a run after the event id ``after``, oldest first.
+        """Return a run's events, oldest first.
 
         Args:
-            after: None: from the first event.
+            after: id of the event after which to read. None: from the first event.
             block: wait up to this many ms for an event.
         """
         return self.read_many({run_id: after or "0"}, block, count).get(run_id, [])
@@ -25,9 +25,10 @@ class EventReads(StorePart):
     def read_many(
         self, after: Mapping[str, str], block: int | None = None, count: int = 500
     ) -> dict[str, list[tuple[str, dict[str, str]]]]:
-        """Return the events of several runs by run id, for each run after an event id of its own.
+        """Return the events of several runs, by run id.
 
-        One command reads up to ``count`` events per run. A run without new events is left out.
+        Each run has its own event id after which to read. One command reads up to ``count`` events
+        per run. A run without new events is left out.
         """
         keys = {self.keys.events(run_id): run_id for run_id in after}
         found = self.read_streams(
@@ -38,7 +39,9 @@ class EventReads(StorePart):
     def read_streams(
         self, after: Mapping[str, str], block: int | None = None, count: int = 500
     ) -> dict[str, list[tuple[str, dict[str, str]]]]:
-        """Return the new entries of streams by key, for each after an entry's id, in one read.
+        """Return the new entries of several streams, by key.
+
+        One read gets them. Each stream has its own entry id after which to read.
 
         Args:
             block: wait up to this many ms for an entry.
@@ -52,7 +55,7 @@ class EventReads(StorePart):
     def read_with_oldest(
         self, run_id: str, after: str | None, count: int = 500
     ) -> tuple[list[tuple[str, dict[str, str]]], str | None]:
-        """Return the events of a run after ``after``, and the id of its oldest event.
+        """Return a run's events, with its oldest event's id.
 
         Both are of the same moment. ``after`` is as for ``read``.
         """
@@ -83,9 +86,10 @@ class EventReads(StorePart):
     def newest(
         self, run_id: str, count: int, names: Sequence[str]
     ) -> tuple[list[tuple[str, dict[str, str]]], dict[str, str]]:
-        """Return a run's newest ``count`` events, newest first, and some fields of its hash.
+        """Return a run's newest events and some fields.
 
-        Fields in ``names`` that the run does not have are left out.
+        The events come newest first, at most ``count``. Fields in ``names`` that the run does not
+        have are left out.
         """
         with (
             self._store._answered(),
@@ -101,7 +105,10 @@ class EventReads(StorePart):
     def latest(
         self, run_id: str, count: int, before: str | None = None
     ) -> list[tuple[str, dict[str, str]]]:
-        """Return a run's last ``count`` events (before the event id ``before``), oldest first."""
+        """Return a run's last events, oldest first.
+
+        There are at most ``count``, all before the event id ``before`` if it is set.
+        """
         with self._store._answered():
             entries: Any = self._store.redis.xrevrange(
                 self.keys.events(run_id), f"({before}" if before else "+", "-", count
@@ -110,12 +117,12 @@ class EventReads(StorePart):
 
 
 def _pairs(streams: Any) -> Iterable[tuple[str, list[Any]]]:
-    """Return the reply to XREAD as pairs of a key and its entries."""
+    """Return XREAD's reply as pairs of key and entries."""
     return streams.items() if isinstance(streams, dict) else streams or ()
 
 
 def _flat(entries: list[Any]) -> list[tuple[str, dict[str, str]]]:
-    """Return the entries of a Redis stream as one flat list.
+    """Return a Redis stream's entries as one flat list.
 
     With RESP3 redis-py returns them as lists in a list.
     """

@@ -1,4 +1,4 @@
-"""The child runs of a run: their start, what is stored of their groups, and their ends."""
+"""The child runs of a run: their start, their groups, and their ends."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ class Family(StorePart):
         first: int,
         children: Sequence[tuple[int | None, Mapping[str, str]]],
     ) -> tuple[str, str, list[tuple[str, str]]]:
-        """Make the next child runs of a group, and push their first rounds (start_children.lua).
+        """Start the next child runs of a group.
+
+        start_children.lua creates them, and pushes their first rounds.
 
         Args:
             run_id: the parent.
-            nonce: the parent's.
-            first: the place of the first one.
+            nonce: the parent's nonce.
+            first: the place of the first child.
             children: for each the ms until its deadline, and the fields of its hash with its
                 message.
 
@@ -66,15 +68,16 @@ class Family(StorePart):
         most: int = 16,
         ended: int = 0,
     ) -> ChildrenStep:
-        """Stop, continue or hear a slice of a run's children, and return what comes next.
+        """Reconcile some children, and return the next step.
 
-        The script is reconcile_children.lua.
+        reconcile_children.lua looks at a slice of them. It stops or continues each child to match
+        the run, and delivers ends that were not delivered.
 
         Args:
-            walk: of the step before, to go on.
-            start: where to go on, of the step before.
-            most: the children to look at.
-            ended: the children that have ended to pass over beside these.
+            walk: of the step before, to continue it.
+            start: of the step before: the place to continue at.
+            most: number of children to look at.
+            ended: number of ended children to skip, beside these.
         """
         named = {"id": run_id, "slice": most, "ended": ended, "walk": walk, "from": start}
         word, *rest = self._store._run("reconcile_children", run_id, named)
@@ -89,13 +92,13 @@ class Family(StorePart):
         return ChildrenStep(word, start=rest[0] if rest else None)
 
     def children(self, run_id: str, nonce: str, groups: Sequence[str] = ()) -> list[str]:
-        """Return the ids of the children that a run has started, in the order of their start.
+        """Return the ids of started children, in start order.
 
-        If the run's oldest events are gone, so are the children that they tell of, except those of
+        If the run's oldest events are gone, so are the children in these events, except children of
         the groups that the run still has.
 
         Args:
-            nonce: the run's.
+            nonce: the run's nonce.
             groups: the names of the run's groups.
         """
         started: list[tuple[str, int]] = []
@@ -135,11 +138,13 @@ class Family(StorePart):
         }
 
     def asking(self, run_id: str, nonce: str, group: str, started: int) -> list[str]:
-        """Return the ids of a group's children that wait for a person, of the last 200 started.
+        """Return a group's children that wait for a person.
+
+        Only the last 200 started are looked at.
 
         Args:
-            nonce: the run's.
-            started: the number of children that were started.
+            nonce: the run's nonce.
+            started: the number of started children.
         """
         places = range(max(0, started - 200), started)
         ids = [child_of(run_id, nonce, group, place)[0] for place in places]
@@ -148,12 +153,15 @@ class Family(StorePart):
         return [child for child, fields in found if fields == asking]
 
     def group(self, run_id: str, name: str) -> dict[str, str]:
-        """Return what is stored of a group of a run's children (parts/family.lua)."""
+        """Return the stored hash of a run's group (parts/family.lua)."""
         with self._store._answered():
             return cast("dict[str, str]", self._store.redis.hgetall(self.keys.group(run_id, name)))
 
     def failed(self, run_id: str, group: str, only_held: bool = False) -> list[int]:
-        """Return the places of a group's children that errored, held back or not."""
+        """Return the places of a group's errored children.
+
+        With ``only_held``, these are only the children that are held back.
+        """
         return sorted(
             int(name.partition(":")[2])
             for name, text in self.group(run_id, group).items()
@@ -162,7 +170,10 @@ class Family(StorePart):
         )
 
     def held(self, run_id: str, nonce: str, group: str) -> list[tuple[str, str]]:
-        """Return the ids of a group's children that a person has to continue, and their status."""
+        """Return the held children of a group, with status.
+
+        A person has to continue them.
+        """
         return [
             (child_of(run_id, nonce, group, int(name.removeprefix("held:")))[0], status)
             for name, status in sorted(self.group(run_id, group).items())

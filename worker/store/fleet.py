@@ -1,4 +1,4 @@
-"""What workers announce and sweep, and what they have refused."""
+"""Announcements of workers, the sweep, and refused messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class FleetRecords(StorePart):
     """Announcements of workers, the sweep, and dead letters (``store.fleet``)."""
 
     def announce(self, worker: str, info: Mapping[str, Any], at: int, forget_before: int) -> None:
-        """Record a worker's heartbeat and its announcement, which says what the worker plays.
+        """Record a worker's heartbeat and announcement.
 
         Workers without an announcement since ``forget_before`` (ms) are removed.
         """
@@ -30,14 +30,14 @@ class FleetRecords(StorePart):
                 pipe.execute()
 
     def withdraw(self, worker: str) -> None:
-        """Remove the announcement of a worker that shuts down or has died."""
+        """Remove the announcement of a leaving or dead worker."""
         with self._store._answered(), self._store.redis.pipeline() as pipe:
             pipe.zrem(self.keys.workers, worker)
             pipe.hdel(self.keys.announcements, worker)
             pipe.execute()
 
     def workers(self) -> list[tuple[str, float, dict[str, Any]]]:
-        """Return name, last heartbeat (ms) and announcement of each worker."""
+        """Return each worker's name, last heartbeat (ms) and announcement."""
         with (
             self._store._answered(),
             self._store.redis.pipeline(transaction=False) as pipe,
@@ -52,7 +52,9 @@ class FleetRecords(StorePart):
         ]
 
     def called(self, run_id: str, epoch: int) -> None:
-        """Record that a run's ``on_end`` callback was called, or need not be called.
+        """Record that a run's ``on_end`` callback is done.
+
+        It was called, or need not be called.
 
         ``epoch`` is the epoch in which the run ended.
         """
@@ -97,14 +99,15 @@ class FleetRecords(StorePart):
         soon: Sequence[str] = (),
         times: int = 1,
     ) -> SweepReply:
-        """Examine the runs that are due, and requeue those that are overdue (sweep_due.lua).
+        """Examine due runs, and requeue overdue ones (sweep_due.lua).
 
         Durations are in ms.
 
         Args:
             every: do nothing if the last sweep was less than this time ago.
             alive: a worker whose last announcement is younger counts as alive.
-            lengths: the messages on each list of another broker. Empty: the broker does not answer.
+            lengths: number of messages in each queue of another broker. Empty: the broker does not
+            answer.
             made: epoch, step and message of each run that an earlier sweep reported as ``unmade``,
                 by id.
             soon: runs to examine before they are due.

@@ -1,7 +1,7 @@
-"""What a server reports about itself, and a search for damage.
+"""Reports of a server, and a search for damage.
 
-The reports are configuration, INFO and clock. What this user may not read is absent, not an error.
-Damage means unreadable runs, and shared keys of a wrong type. All of it only reads.
+The reports are configuration, INFO and clock. A report that this user may not read is absent, not
+an error. Damage means unreadable runs, and shared keys of a wrong type. This module only reads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ ENDED = ("completed", "errored", "completed:children", "errored:children")
 
 
 def find_damage(client: redis.Redis, keys: Keys) -> dict[str, str]:
-    """Return each damaged run's id and each damaged shared key's name, with what is wrong.
+    """Return the damaged runs and shared keys.
+
+    They are ids and key names, each with a text about the damage.
 
     Raises:
         redis.ResponseError: this user may not read the keys.
@@ -64,7 +66,7 @@ def find_damage(client: redis.Redis, keys: Keys) -> dict[str, str]:
 
 
 def _examined(client: redis.Redis, keys: Keys, ids: list[str]) -> list[tuple[Any, bool]]:
-    """Check for each run whether its stored data can be read.
+    """Check whether each run's stored data can be read.
 
     Returns:
         For each run the reply of check_run.lua, and whether the run is marked as quarantined.
@@ -85,7 +87,7 @@ def _examined(client: redis.Redis, keys: Keys, ids: list[str]) -> list[tuple[Any
 
 
 T = TypeVar("T")
-#: The server settings that the doctor judges.
+#: The server settings that the doctor checks.
 CONFIG = ("maxmemory-policy", "appendonly", "appendfsync", "min-replicas-to-write")
 #: Seconds. A worker whose last announcement is older is not included.
 ANNOUNCED = 10
@@ -93,7 +95,7 @@ ANNOUNCED = 10
 
 @dataclass(frozen=True)
 class Inspection:
-    """What the server reported.
+    """The reports of a server.
 
     Attributes:
         config: its settings by name. A setting that this user may not read is absent.
@@ -104,7 +106,8 @@ class Inspection:
         damage: the result of find_damage; None if this user may not read the runs.
         handovers: how each worker publishes messages, by its name, if it announced itself in the
             last ``ANNOUNCED`` seconds.
-        refuses: that it refuses all writes, and what to do, as two sentences; None if it does not.
+        refuses: the refusal of all writes and the advice, as two sentences; None if it
+            takes writes.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -124,9 +127,10 @@ def inspect(
     contents: bool = True,
     settings: bool = True,
 ) -> Inspection:
-    """Ask the state server for its configuration, INFO, clock and damaged runs.
+    """Ask the server for configuration, INFO, clock and damage.
 
-    It is asked once, without retries. What this user may not read is absent from the result.
+    It is asked once, without retries. A report that this user may not read is absent from the
+    result.
 
     Args:
         timeout: seconds for each answer.
@@ -179,7 +183,10 @@ def inspect(
 
 
 def _handovers(client: redis.Redis, keys: Keys) -> dict[str, str]:
-    """Return, by worker name, how each recently announced worker publishes messages."""
+    """Return each recent worker's way of publishing, by name.
+
+    Recent: it announced itself in the last ``ANNOUNCED`` seconds.
+    """
     seconds, _ = client.time()
     names = cast(
         list[str], client.zrange(keys.workers, (seconds - ANNOUNCED) * 1000, "+inf", byscore=True)
@@ -193,9 +200,9 @@ def _handovers(client: redis.Redis, keys: Keys) -> dict[str, str]:
 
 
 def _refusal(url: str, client: redis.Redis) -> tuple[str, str] | None:
-    """Return that the server refuses all writes, and what to do, or None if it does not.
+    """Return the server's refusal of all writes, or None.
 
-    A failed connection raises, since that is not a refused question.
+    The advice comes with it. A failed connection raises, since it is no refusal.
     """
     try:
         client.ping()
@@ -206,7 +213,7 @@ def _refusal(url: str, client: redis.Redis) -> tuple[str, str] | None:
 
 
 def _answer_or_none(ask: Callable[[], T]) -> T | None:
-    """Ask the state server a question, and return its answer, or None if it refuses.
+    """Ask the server, and return None if it refuses.
 
     The user may lack the right, the command may be renamed, or the server may have no answer.
     """
@@ -217,7 +224,7 @@ def _answer_or_none(ask: Callable[[], T]) -> T | None:
 
 
 def _skew(client: redis.Redis, local_time: Callable[[], float]) -> float:
-    """Return how many ms the server's clock is ahead of this machine's (negative: behind).
+    """Return the server clock's lead in ms (negative: behind).
 
     It is 0 if the difference is within the time that the exchange took.
     """

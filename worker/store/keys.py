@@ -1,4 +1,4 @@
-"""The names of all Redis keys, each defined once, and what each key holds."""
+"""The names and contents of all Redis keys. Each name is defined once, here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHILD_INDEXES = tuple(f"{name}:children" for name in INDEXES)
 #: The last part of a flow set's queue name begins with this.
 OF_SET = "flows-"
 
-#: The keys of a run beside its hash: what follows the name of the hash's key. A caller may choose
+#: The keys of a run beside its hash, as suffixes of the name of the hash's key. A caller may choose
 #: an id that ends like such a key. So each part has a slash, which no id can hold, or is in
 #: ``OWN_KEYS``. The name of a group follows its part, so no other part begins with a slash: the
 #: live text of a run ``a:group`` would be the group ``text`` of the run ``a``. A test compares the
@@ -39,7 +39,7 @@ ROLES = ("controller", "executor")
 
 
 def role_of(queue: str) -> str:
-    """Return the role, controller or executor, that a broker queue's name ends with."""
+    """Return the role in a queue's name: controller or executor."""
     return queue.rpartition(".")[2]
 
 
@@ -50,68 +50,90 @@ class Keys:
     prefix: str = "perdure"
 
     def run(self, run_id: str) -> str:
-        """Return the key of the hash with a run's state and all that the transitions store."""
+        """Return the key of a run's hash.
+
+        The hash has the run's state and the other fields of the transitions.
+        """
         return f"{self.prefix}:run:{run_id}"
 
     def memory(self, run_id: str) -> str:
-        """Return the key of the append-only list of a run's turns.
+        """Return the key of a run's list of turns.
 
-        Each entry is ``digest SPACE json``.
+        The list is append-only. Each entry is ``digest SPACE json``.
         """
         return self.run(run_id) + PARTS_OF_RUN["memory"]
 
     def events(self, run_id: str) -> str:
-        """Return the key of the stream with a run's commit log and its other events."""
+        """Return the key of a run's event stream.
+
+        It is the commit log, with the other events of the run.
+        """
         return self.run(run_id) + PARTS_OF_RUN["events"]
 
     def artifacts(self, run_id: str) -> str:
-        """Return the key of the hash of a run's artifacts: whole texts of its rounds, by name."""
+        """Return the key of a run's artifact hash.
+
+        It has whole texts of the run's rounds, by name.
+        """
         return self.run(run_id) + PARTS_OF_RUN["artifacts"]
 
     def live_text(self, run_id: str) -> str:
-        """Return the key of the stream of what a run's rounds have shown before their commits."""
+        """Return the key of a run's live text stream.
+
+        Rounds show their text there before their commits.
+        """
         return self.run(run_id) + PARTS_OF_RUN["live_text"]
 
     def mailbox(self, run_id: str) -> str:
-        """Return the key of the hash of the signals that were sent to a run (parts/waits.lua)."""
+        """Return the key of a run's mailbox hash.
+
+        It has the signals that were sent to the run (parts/waits.lua).
+        """
         return self.run(run_id) + PARTS_OF_RUN["mailbox"]
 
     def group(self, run_id: str, name: str) -> str:
-        """Return the key of the hash of a group of a run's children (parts/family.lua)."""
+        """Return the key of a group's hash (parts/family.lua).
+
+        The group is one of the run's groups of children.
+        """
         return self.run(run_id) + PARTS_OF_RUN["group"] + name
 
     def idempotency(self, key: str) -> str:
-        """Return the Redis key that stores which run was submitted with an idempotency key.
+        """Return the Redis key of an idempotency key.
 
-        Its value is the text ``content-digest run-id``.
+        Its value is the text ``content-digest run-id`` of the submitted run.
         """
         return f"{self.prefix}:idem:{key}"
 
     def topic(self, name: str) -> str:
-        """Return the key of the hash of a topic: its run, and signals that wait (parts/topic.lua).
+        """Return the key of a topic's hash (parts/topic.lua).
 
-        Scripts derive this name from that of the due set.
+        It has the topic's run and its waiting signals. Scripts derive this name from that of the
+        due set.
         """
         return f"{self.prefix}:topic:{name}"
 
     def index(self, name: str) -> str:
-        """Return the key of the sorted set of run ids in an index, for example ``completed``.
+        """Return the key of an index, such as ``completed``.
 
-        The score is the time of the run's creation, or for ended runs the time of their end (ms).
+        It is a sorted set of run ids. The score is the time of the run's creation, or for ended
+        runs the time of their end (ms).
         """
         return f"{self.prefix}:index:{name}"
 
     def submitted(self, name: str) -> str:
-        """Return the key of the sorted set of one submitter's run ids, by creation (ms).
+        """Return the key of a submitter's run ids.
 
-        Ids of deleted runs are removed when further runs are submitted or the list is read.
+        It is a sorted set by the time of creation (ms). Ids of deleted runs are removed when
+        further runs are submitted or the list is read.
         """
         return f"{self.prefix}:submitted:{name}"
 
     def filters(self, name: str) -> str:
-        """Return the key of the hash of a person's saved filters of the dashboard's table of runs.
+        """Return the key of a person's saved filters.
 
-        A field is the filter's name. Its value is the query of the page's address.
+        They are for the dashboard's table of runs. A field of the hash is the filter's name. Its
+        value is the query of the page's address.
         """
         return f"{self.prefix}:filters:{name}"
 
@@ -123,7 +145,7 @@ class Keys:
         return f"{self.prefix}:notes:{namespace}", f"{self.prefix}:notes_order:{namespace}"
 
     def queue(self, role: str) -> str:
-        """Return the name of Celery's queue for the rounds of a role.
+        """Return the Celery queue's name for a role's rounds.
 
         kombu's Redis transport stores the queue in a list of the same name.
         """
@@ -136,25 +158,25 @@ class Keys:
 
     @cached_property
     def endings(self) -> str:
-        """Key of the sorted set of ended runs whose ``on_end`` is not yet called.
+        """Key of ended runs whose ``on_end`` is not called.
 
-        A member is ``ID EPOCH``. The score is the time (ms) at which the call was due. Scripts
-        derive this name from that of the due set.
+        It is a sorted set. A member is ``ID EPOCH``. The score is the time (ms) at which the call
+        was due. Scripts derive this name from that of the due set.
         """
         return f"{self.prefix}:endings"
 
     @cached_property
     def follow_ups(self) -> str:
-        """Key of the sorted set of runs whose children need something that scripts cannot do.
+        """Key of the runs with follow-ups for their children.
 
-        The score is the time (ms) at which a sweep passes it on. Scripts derive this name from that
-        of the due set.
+        Scripts alone cannot do a follow-up. In the sorted set, the score is the time (ms) at which
+        a sweep passes the run on. Scripts derive this name from that of the due set.
         """
         return f"{self.prefix}:follow_ups"
 
     @cached_property
     def queues(self) -> str:
-        """Key of the hash of the counters that all runs share.
+        """Key of the hash of counters of all runs.
 
         It has ``LIST:pushed`` and ``LIST:cursor`` for each list, and the newest token. For the
         sweep it has its last time, the last silence, and how far leases were searched (``peeked``,
@@ -165,7 +187,7 @@ class Keys:
 
     @cached_property
     def paused(self) -> str:
-        """Key of the hash of paused flows: each flow's name, to who paused it, when and why.
+        """Key of the hash of paused flows, by flow name.
 
         The value is JSON: at, by, reason.
         """
@@ -173,7 +195,7 @@ class Keys:
 
     @property
     def note_index(self) -> str:
-        """Key of the sorted set of namespaces that have notes. Every score is 0."""
+        """Key of the sorted set of namespaces with notes. Every score is 0."""
         return f"{self.prefix}:notes_index"
 
     @property
@@ -186,40 +208,44 @@ class Keys:
 
     @property
     def web_key(self) -> str:
-        """Key of the secret that signs the dashboard's cookies, shared by all its servers."""
+        """Key of the secret that signs dashboard cookies. All dashboards share it."""
         return f"{self.prefix}:web:key"
 
     @property
     def hook_key(self) -> str:
-        """Key of the secret from which workers derive the secrets of hooks (``context.hook``)."""
+        """Key of the secret behind hook secrets (``context.hook``).
+
+        Workers derive each hook's secret from it.
+        """
         return f"{self.prefix}:hooks:key"
 
     def notifications(self, part: str) -> str:
-        """Return the key of a part of the notifications (worker/store/notifications.py).
+        """Return the key of one part of the notifications.
 
-        ``records`` is a hash of all that are still to be delivered or dead, by id. ``due:RULE`` is
-        the sorted set of the ids that wait for delivery, by the time of the next attempt (ms).
-        ``dead`` and ``done`` are sorted sets of ids, by the time (ms). ``looked`` is the hash of
-        the times (ms) up to which the events of each rule were found. ``holder`` is a text, the
-        worker that finds and delivers.
+        worker/store/notifications.py uses them. ``records`` is a hash of all waiting and dead
+        notifications, by id. ``due:RULE`` is the sorted set of the ids that wait for delivery, by
+        the time of the next attempt (ms). ``dead`` and ``done`` are sorted sets of ids, by the time
+        (ms). ``looked`` is the hash of the times (ms) up to which the events of each rule were
+        found. ``holder`` is a text, the worker that finds and delivers.
         """
         return f"{self.prefix}:notifications:{part}"
 
     def sign_in(self, digest: str) -> str:
-        """Return the key of a link that signs in once: the id of the access token that it grants.
+        """Return the key of a one-time sign-in link.
 
-        ``digest`` is that of the link's code.
+        Its value is the id of the access token that it grants. ``digest`` is that of the link's
+        code.
         """
         return f"{self.prefix}:sign_in:{digest}"
 
     @property
     def workers(self) -> str:
-        """Key of the sorted set of worker names, by their last heartbeat (ms)."""
+        """Key of worker names by last heartbeat (ms). It is a sorted set."""
         return f"{self.prefix}:workers"
 
     @property
     def announcements(self) -> str:
-        """Key of the hash of what each worker announced about itself, by worker name.
+        """Key of the hash of announcements, by worker name.
 
         An announcement is JSON: host, pid, role, flows, ...
         """
@@ -227,16 +253,17 @@ class Keys:
 
     @property
     def metrics(self) -> str:
-        """Key of the hash of the workers' totals over their rounds.
+        """Key of the hash of totals over rounds.
 
-        A field is the metric's name and labels (a JSON list).
+        Workers add to the totals. A field is the metric's name and labels (a JSON list).
         """
         return f"{self.prefix}:metrics"
 
     def metric_history(self, span: str, number: int) -> str:
-        """Return the key of the hash of the workers' sums in one part of a span.
+        """Return the key of one part of a span.
 
-        A field is a figure's name and label (a JSON list). domain/metric_history.py has the spans.
+        It is a hash of the workers' sums. A field is a figure's name and label (a JSON list).
+        domain/metric_history.py has the spans.
         """
         return f"{self.prefix}:metrics:{span}:{number}"
 
@@ -255,32 +282,33 @@ class Keys:
 
     @cached_property
     def queue_names(self) -> tuple[str, ...]:
-        """The names of the broker's queues for rounds, one per role."""
+        """Names of the broker's queues for rounds, one per role."""
         return tuple(self.queue(role) for role in ROLES)
 
     def queue_of_set(self, role: str, flow_set: str) -> str:
-        """Return the name of Celery's queue for the workers of one role and one set of flows.
+        """Return the Celery queue of a flow set.
 
-        Messages of rounds that other workers cannot play are moved to it.
+        It is for the workers of one role that run exactly this set of flows. Messages of rounds
+        that other workers cannot run are moved to it.
         """
         return f"{self.queue(role)}.{OF_SET}{flow_set}"
 
     def is_of_rounds(self, queue: str) -> bool:
-        """Return whether a queue of the broker is for Perdure's rounds, not for other tasks."""
+        """Return whether a broker queue is for Perdure's rounds."""
         if queue in self.queue_names:
             return True
         base, _, last = queue.rpartition(".")
         return last.startswith(OF_SET) and base in self.queue_names
 
     def line(self, queue: str) -> str:
-        """Return the key of the sorted set of runs that the sweep saw waiting in a broker queue.
+        """Return the key of runs waiting in a queue.
 
-        The score is the number of the run's message.
+        The sweep saw them there. It is a sorted set. The score is the number of the run's message.
         """
         return f"{self.prefix}:line:{role_of(queue)}"
 
     def of_sweep(self) -> list[str]:
-        """Return the Redis keys that the sweep's script uses, in the order that it expects.
+        """Return the sweep script's Redis keys, in order.
 
         They are the keys that all runs share, and for each broker queue the set of runs that wait
         in it.
@@ -289,29 +317,30 @@ class Keys:
 
     @cached_property
     def shared(self) -> tuple[str, ...]:
-        """The Redis keys that all runs share, in the order that the scripts expect.
+        """The Redis keys that all runs share, in order.
 
-        The due set, the queues hash, the indexes, the paused flows and the broker's lists.
+        The scripts expect this order: the due set, the queues hash, the indexes, the paused flows
+        and the broker's queues.
         """
         return self.due, self.queues, *map(self.index, INDEXES), self.paused, *self.queue_names
 
     def of_run(self, run_id: str, idempotency_key: str | None = None) -> list[str]:
-        """Return the Redis keys that a transition of one run uses, ordered as in run.lua."""
+        """Return a run transition's Redis keys, as in run.lua."""
         first = self._of_a_round(run_id)
         idem = self.idempotency(idempotency_key) if idempotency_key is not None else first[0]
         return [*first, idem, *self.shared]
 
     def _of_a_round(self, run_id: str) -> tuple[str, str, str, str]:
-        """Return the Redis keys of a run that the commit of a round writes to."""
+        """Return the Redis keys that a round's commit writes."""
         run = f"{self.prefix}:run:{run_id}"
         return run, f"{run}:memory", f"{run}:events", f"{run}:artifacts"
 
     def of_topic(self, name: str) -> list[str]:
-        """Return the Redis keys of the script that signals a topic, ordered as in run.lua."""
+        """Return the topic script's Redis keys, as in run.lua."""
         return [*[self.topic(name)] * 5, *self.shared]
 
     def of_stay(self, run_id: str) -> list[str]:
-        """Return the Redis keys of the script that commits a round and leases the next one.
+        """Return the keys for a commit with continuation.
 
         They are in the order that commit_and_continue.lua expects.
         """

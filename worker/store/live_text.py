@@ -36,14 +36,14 @@ class LiveTextRecords:
     def append(
         self, fence: Fence, step: int, attempt: int, entries: Sequence[Mapping[str, Any]]
     ) -> bool:
-        """Append entries to the live text of a run, if the round still has the run's lease.
+        """Append entries if the round still has its lease.
 
         Args:
-            entries: of each its number in the attempt, and its kind, part and text.
+            entries: number in the attempt, kind, part and text of each.
 
         Returns:
             Whether they were appended. If not, another attempt has taken the round over, or the run
-            was stopped, deleted or submitted once more.
+                was stopped, deleted or submitted again.
 
         Raises:
             DamagedRun: The key of the live text is of a wrong type.
@@ -69,11 +69,14 @@ class LiveTextRecords:
     def damaged(
         self, events_of: Iterable[str], text_of: Iterable[str]
     ) -> tuple[list[str], list[str]]:
-        """Return the runs whose events cannot be read, and those whose live text cannot.
+        """Return the runs with unreadable events or live text.
 
         Args:
-            events_of: Ids of runs whose events to look at.
-            text_of: Ids of runs whose live text to look at.
+            events_of: Ids of runs whose events to check.
+            text_of: Ids of runs whose live text to check.
+
+        Returns:
+            Ids of runs with unreadable events, and ids of runs with unreadable live text.
         """
         keys, store = self._store.keys, self._store
         events, texts = list(events_of), list(text_of)
@@ -94,9 +97,9 @@ class LiveTextRecords:
         block: int | None = None,
         count: int = 500,
     ) -> dict[str, tuple[list[Entry], list[Entry]]]:
-        """Return the new events and the new live text of runs by run id, in one read.
+        """Return new events and live text, by run id.
 
-        A run without either is left out.
+        One read gets all. A run without either is left out.
 
         Args:
             events_after: For each run id, the id of the event after which to read.
@@ -111,7 +114,7 @@ class LiveTextRecords:
         for run_id in events_after:
             events = found.get(keys.events(run_id), [])
             texts = found.get(keys.live_text(run_id), [])
-            # What is left of the one is not older than what was read of the other.
+            # Unread entries of the one are not older than the read entries of the other.
             if len(events) == count:
                 texts = [each for each in texts if _time(each) <= _time(events[-1])]
             elif len(texts) == count:

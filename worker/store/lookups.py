@@ -22,7 +22,7 @@ from perdure.worker.store.transitions import Store
 
 logger = logging.getLogger("perdure.store")
 
-#: Servers about which the log has said that this process may not read the queues of flow sets.
+#: Servers whose queues of flow sets this process may not read. The log has a line about each.
 _denied_at: set[str] = set()
 
 
@@ -46,9 +46,9 @@ class QueueLength:
 
 
 def lines(store: Store, lengths: Mapping[str, int] | None = None) -> list[QueueLength]:
-    """Return the length, the counters and the next message of the queue of each role.
+    """Return each role's queue: length, counters and next message.
 
-    All of them are read in one exchange.
+    All are read in one exchange.
 
     Args:
         lengths: the queue lengths on another broker. Empty: the broker does not answer.
@@ -73,10 +73,10 @@ def lines(store: Store, lengths: Mapping[str, int] | None = None) -> list[QueueL
 def queues_of_sets(
     keys: Keys, workers: Iterable[WorkerInfo], now: float, heartbeat_seconds: float
 ) -> dict[str, str]:
-    """Return the role of each queue of a flow set that a live worker consumes, by its name.
+    """Return the consumed queues of flow sets, with roles.
 
-    Messages in such a queue that no live worker consumes are none's any more: the sweep pushes
-    them to the role's queue.
+    A live worker consumes each. If none consumes a queue, the sweep pushes its messages to the
+    role's queue.
     """
     return {
         name: role
@@ -90,10 +90,10 @@ def queues_of_sets(
 def lines_of_sets(
     store: Store, queues: Mapping[str, str], lengths: Mapping[str, int] | None = None
 ) -> list[QueueLength]:
-    """Return the length and the next message of queues of flow sets, read in one exchange.
+    """Return length and next message of flow-set queues.
 
-    If this user may not read them, the log says so once, and none is returned: older access lists
-    do not have them.
+    All are read in one exchange. If this user may not read them, a log line reports it once and
+    the result is empty. Older access lists do not have these queues.
 
     Args:
         queues: the role of each queue, by its name.
@@ -123,7 +123,7 @@ def _first(texts: list[str]) -> str | None:
 
 
 def _log_denied(store: Store, queues: Iterable[str], error: AccessDenied) -> None:
-    """Log once that this process may not read queues of flow sets on the store's server."""
+    """Log once that queues of flow sets are unreadable."""
     if store.place not in _denied_at:
         _denied_at.add(store.place)
         logger.warning(
@@ -135,24 +135,30 @@ def _log_denied(store: Store, queues: Iterable[str], error: AccessDenied) -> Non
 
 
 def due_first(store: Store, limit: int) -> list[str]:
-    """Return the ids of the first ``limit`` runs in the due set, the longest overdue first."""
+    """Return the first runs of the due set.
+
+    These are at most ``limit`` ids, the longest overdue first.
+    """
     with store._answered():
         return cast(list[str], store.redis.zrange(store.keys.due, 0, limit - 1))
 
 
 def oldest(store: Store, index: str, limit: int) -> list[str]:
-    """Return the ids of the ``limit`` runs that have been in an index longest."""
+    """Return the ids of the oldest runs in an index.
+
+    There are at most ``limit``, in the order of the index's times.
+    """
     with store._answered():
         return cast(list[str], store.redis.zrange(store.keys.index(index), 0, limit - 1))
 
 
 def write_refusal(store: Store) -> tuple[str, str] | None:
-    """Return why the state server refuses all writes, by one PING.
+    """Return why the server refuses all writes, by PING.
 
     A server with a full disk refuses a PING like a write, and still answers reads.
 
     Returns:
-        The server's reply, which names no address, and what to do. None if it takes writes.
+        The server's reply, which names no address, and the advice. None if it takes writes.
 
     Raises:
         StoreUnavailable: the server does not answer.
@@ -169,7 +175,10 @@ def write_refusal(store: Store) -> tuple[str, str] | None:
 
 
 def is_there(store: Store, run_id: str) -> bool:
-    """Return whether any Redis key of a run exists, whatever its type."""
+    """Return whether a key of the run exists, of any type.
+
+    These are the keys of its hash, history, events and artifacts.
+    """
     keys = store.keys
     with store._answered():
         return (
@@ -181,7 +190,7 @@ def is_there(store: Store, run_id: str) -> bool:
 
 
 def idempotency_key(store: Store, run_id: str) -> str | None:
-    """Return the idempotency key that a run was submitted with, or None.
+    """Return a run's idempotency key, or None.
 
     If the run's hash is damaged and does not have it, all idempotency keys are searched.
 
@@ -206,7 +215,7 @@ def idempotency_key(store: Store, run_id: str) -> str | None:
 
 
 def _is_of(store: Store, key: str, run_id: str) -> bool:
-    """Return whether the Redis key of an idempotency key names this run."""
+    """Return whether a Redis key maps to this run."""
     return store.redis.type(key) == "string" and str(store.redis.get(key)).endswith(f" {run_id}")
 
 
@@ -218,7 +227,9 @@ LOOKS = 5
 
 
 def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) -> RunSnapshot | None:
-    """Return a snapshot of a run and its surroundings, or None if there is no such run.
+    """Return a run's snapshot with surroundings.
+
+    None if there is no such run.
 
     Raises:
         StoreUnavailable: the server does not answer.
@@ -229,11 +240,12 @@ def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) ->
 def look_at_all(
     store: Store, run_ids: Sequence[str], lengths: Mapping[str, int] | None = None
 ) -> dict[str, RunSnapshot]:
-    """Return snapshots of several runs and their surroundings, in their order, by run id.
+    """Return snapshots of several runs, by run id.
 
-    A run's surroundings are its queue, its due time, the workers and the pause of its flow. Runs
-    that do not exist are left out. Three exchanges read them all; one more reads the runs that
-    changed meanwhile, and some read each run that waits for children.
+    They come in the order of ``run_ids``. A run's surroundings are its queue, its due time, the
+    workers and the pause of its flow. Runs that do not exist are left out. Three exchanges read
+    them all; one more reads the runs that changed meanwhile, and some read each run that waits for
+    children.
 
     Args:
         lengths: the queue lengths on another broker. Empty: the broker does not answer.
@@ -275,10 +287,10 @@ def _damaged(store: Store, run_id: str, what: str) -> RunSnapshot:
 def _read(
     store: Store, known: Mapping[str, Mapping[str, str]], lengths: Mapping[str, int] | None
 ) -> dict[str, tuple[RunSnapshot, bool]]:
-    """Return a snapshot of each run, and whether the run changed during the read.
+    """Return each run's snapshot, and whether it changed meanwhile.
 
     Args:
-        known: the runs' hashes as they were read before.
+        known: the runs' hashes from an earlier read.
     """
     keys = store.keys
     # The verdict reports an unknown queue before it looks at the queue.
@@ -336,10 +348,10 @@ def _read(
 
 
 def _queues_handed_to(store: Store, known: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the queue of a flow set that a run's message was handed on to, by run id.
+    """Return redirected messages' queues, by run id.
 
-    Runs whose message was not handed on in this round (redirect_round.lua) are left out. So are all
-    if this user may not read the queues.
+    They are queues of flow sets. Runs whose message was not redirected in this round
+    (redirect_round.lua) are left out. So are all if this user may not read the queues.
     """
     queues = {}
     for run_id, fields in known.items():
@@ -361,7 +373,7 @@ def _queues_handed_to(store: Store, known: Mapping[str, Mapping[str, str]]) -> d
 
 
 def _with_children(store: Store, run_id: str, snapshot: RunSnapshot) -> RunSnapshot:
-    """Return the snapshot with the children that its run waits for."""
+    """Return the snapshot with the run's awaited children."""
     names = [] if snapshot.damage else awaited(snapshot.fields)["children"]
     if not names:
         return snapshot
@@ -385,7 +397,7 @@ def _with_children(store: Store, run_id: str, snapshot: RunSnapshot) -> RunSnaps
 
 
 def is_below(store: Store, run_id: str, ancestor: str) -> bool:
-    """Return whether a run is a child of another one, or of one of its children, and so on."""
+    """Return whether a run is below another one."""
     seen: set[str] = set()
     while run_id not in seen:
         seen.add(run_id)

@@ -34,7 +34,7 @@ class MetricsRead:
         rounds: the totals of the workers, by field.
         listed: the number of runs in each index.
         due: the number of runs in the due set.
-        first_due: when the first of them is due; None if the set is empty.
+        first_due: when the first run in the set is due; None if the set is empty.
         lengths: the length of each broker list.
         heads: for each list that is not empty, the message that is consumed next.
         workers: name, last heartbeat and announcement (JSON) of each worker.
@@ -68,14 +68,14 @@ class MetricRecords:
         amounts: Mapping[str, float],
         recent: Mapping[tuple[str, str], float] | None = None,
     ) -> None:
-        """Add amounts to the totals of the metrics on the state server, by the metric's field.
+        """Add amounts to the metric totals, by field.
 
-        All are sent in one exchange. A total that is not a number any more is left unchanged, and
-        the log says so at debug level.
+        All are sent in one exchange. A total that is no longer a number is left unchanged, and
+        logged at debug level.
 
         Args:
-            recent: What the current part of each span of the history gets. This process's clock
-                decides which part that is.
+            recent: Sums for the current part of each span of the history. This process's clock
+                decides which part is current.
 
         Raises:
             StoreUnavailable: the server does not answer.
@@ -107,9 +107,10 @@ class MetricRecords:
                 )
 
     def history(self, span: str) -> MetricHistory:
-        """Return the figures of a span's parts; the last part is the current one.
+        """Return the figures of a span's parts.
 
-        The cost does not depend on the number of runs: one hash for each part.
+        The last part is the current one. The cost does not depend on the number of runs: one hash
+        for each part.
 
         Raises:
             StoreUnavailable: the server does not answer.
@@ -129,7 +130,9 @@ class MetricRecords:
         return now if now is not None else int(time.time() * 1000)
 
     def memory(self) -> tuple[int, int] | None:
-        """Return how many bytes of memory the server uses, and its limit (0: none).
+        """Return the server's used memory and limit in bytes.
+
+        A limit of 0 is none.
 
         Returns:
             None if the server does not let this user read its INFO, or does not report them.
@@ -145,7 +148,7 @@ class MetricRecords:
         return int(info["used_memory"]), int(info.get("maxmemory", 0))
 
     def look(self) -> MetricsRead:
-        """Return everything that a scrape of the metrics needs, read in one exchange.
+        """Return the data of a scrape, in one exchange.
 
         Raises:
             StoreUnavailable: the server does not answer.

@@ -24,7 +24,7 @@ _LAST = "\xff"
 
 
 class Fence(NamedTuple):
-    """The claim of the round that writes: only the worker that holds its lease may."""
+    """The claim of the round that writes. Only the holder of its lease may write."""
 
     run_id: str
     token: str
@@ -32,7 +32,7 @@ class Fence(NamedTuple):
 
 
 class NoteCount(NamedTuple):
-    """What is known of a namespace: how many notes it has, and the time of the newest (ms)."""
+    """A namespace: its number of notes, and the time of the newest (ms)."""
 
     namespace: str
     notes: int
@@ -49,14 +49,16 @@ class NoteRecords:
     def put(
         self, namespace: str, note: Note, fence: Fence | None = None
     ) -> tuple[str, str, list[str]]:
-        """Keep a note, in place of one with the same key. The oldest may have to make room for it.
+        """Store a note, replacing one with the same key.
+
+        The oldest notes are dropped if the namespace has too many.
 
         Args:
             fence: the round that writes, or None for a client.
 
         Returns:
-            The word of put_note.lua; the note's time (ms), or what is damaged; the keys of the
-            notes that were dropped.
+            The word of put_note.lua, the note's time (ms) or the damaged key, and the keys of the
+                dropped notes.
 
         Raises:
             UnstorableValue: the note is too long.
@@ -78,7 +80,7 @@ class NoteRecords:
         """Delete one note of a namespace, or all.
 
         Returns:
-            The word of forget_notes.lua, and the number of deleted notes or what is damaged.
+            The word of forget_notes.lua, and the number of deleted notes or the damaged key.
         """
         word, *details = self._call("forget_notes", namespace, {"key": key}, fence)
         return word, details[0] if details else ""
@@ -87,12 +89,12 @@ class NoteRecords:
         """Return the note with this key, or None.
 
         Raises:
-            DamagedNote: what is stored cannot be read.
+            DamagedNote: the stored note cannot be read.
         """
         notes, order = self._store.keys.notes(namespace)
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
-            # The time is read on both sides: between two reads, a note is written or deleted. No
-            # MULTI: a server that is full would refuse even to read in one.
+            # The time is read on both sides, because a note may be written or deleted between two
+            # reads. No MULTI: a server that is full would refuse even to read in one.
             pipe.zscore(order, key)
             pipe.hget(notes, key)
             pipe.zscore(order, key)
@@ -104,7 +106,7 @@ class NoteRecords:
         """Return the newest notes of a namespace, newest first.
 
         Raises:
-            DamagedNote: what is stored cannot be read.
+            DamagedNote: a stored note cannot be read.
         """
         notes, order = self._store.keys.notes(namespace)
         with self._store._answered():
@@ -117,10 +119,12 @@ class NoteRecords:
         return [_note(namespace, key, text, at) for (key, at), text in pairs if text is not None]
 
     def search(self, namespace: str, words: str, limit: int) -> list[Note]:
-        """Return the notes that fit the words, the best first. All of the namespace are read.
+        """Return notes that fit the words, best first.
+
+        All notes of the namespace are read.
 
         Raises:
-            DamagedNote: what is stored cannot be read.
+            DamagedNote: a stored note cannot be read.
         """
         if not words.strip():
             return self.newest(namespace, limit)
@@ -135,10 +139,10 @@ class NoteRecords:
         return fitting(found, words, limit)
 
     def namespaces(self, prefix: str, limit: int, after: str | None = None) -> list[NoteCount]:
-        """Return the namespaces that begin with a text, in the order of their names.
+        """Return namespaces with a prefix, in name order.
 
         Args:
-            after: a name behind which to go on.
+            after: the name after which to continue.
         """
         index = self._store.keys.note_index
         first = f"[{prefix}" if after is None else f"({after}"
@@ -174,7 +178,7 @@ class NoteRecords:
 
 
 def wrong_type(key: str) -> str:
-    """Return what is wrong if a key of the notes is of another type, for an error text."""
+    """Return the error text for a key of wrong type."""
     return (
         f"{key} has a wrong type on the server. Find out who wrote to it, and delete it. Nothing "
         "was changed"

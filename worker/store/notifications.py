@@ -1,9 +1,9 @@
-"""The notifications in the store: those to be delivered, the dead ones, and what was looked at.
+"""The notifications in the store: waiting ones, dead ones, and the progress of the search.
 
 They are outside of the protocol. No transition of a run reads or writes them.
 
-One worker at a time finds events and delivers. A second one would only deliver twice what the first
-one delivers, under the same id. So nothing here needs a script.
+One worker at a time finds events and delivers. A second one would only repeat deliveries, under the
+same ids. So nothing here needs a script.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NotificationRecords:
         self._key = store.keys.notifications
 
     def hold(self, worker: str, ms: int) -> bool:
-        """Return whether this worker delivers, for the next ``ms`` milliseconds.
+        """Return whether this worker delivers for ``ms`` milliseconds.
 
         It does if no other worker does.
         """
@@ -49,14 +49,17 @@ class NotificationRecords:
             return redis.get(key) == worker and bool(redis.set(key, worker, xx=True, px=ms))
 
     def let_go(self, worker: str) -> None:
-        """Release the right to deliver, so that another worker takes over at once."""
+        """Release the right to deliver. Another worker then takes over at once."""
         key = self._key("holder")
         with self._store._answered():
             if self._store.redis.get(key) == worker:
                 self._store.redis.delete(key)
 
     def looked(self) -> dict[str, int]:
-        """Return the times (ms) up to which events were found, by ``RULE:SOURCE``."""
+        """Return each search's progress (ms), by ``RULE:SOURCE``.
+
+        It is the time up to which events were found.
+        """
         with self._store._answered():
             found = cast("dict[str, str]", self._store.redis.hgetall(self._key("looked")))
         return {name: int(text) for name, text in found.items() if text.isdecimal()}
@@ -64,12 +67,13 @@ class NotificationRecords:
     def add(
         self, found: Sequence[Notification], looked: Mapping[str, int], now: int
     ) -> list[Notification]:
-        """Store notifications that are due now, and up to where events were found, in one write.
+        """Store due notifications and the progress of searches.
 
-        Those that are stored already, or were delivered lately, are left out.
+        One write stores all. Notifications that are already stored, or were delivered lately, are
+        left out.
 
         Returns:
-            Those that are new.
+            The new notifications.
         """
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
             for each in found:
@@ -93,7 +97,10 @@ class NotificationRecords:
         return new
 
     def due(self, rule: str, now: int, limit: int) -> list[str]:
-        """Return the ids of a rule's notifications that are due, the longest due first."""
+        """Return the ids of a rule's due notifications.
+
+        There are at most ``limit``, the longest due first.
+        """
         with self._store._answered():
             return cast(
                 list[str],
@@ -108,7 +115,7 @@ class NotificationRecords:
             )
 
     def get(self, ids: Sequence[str]) -> list[Notification | None]:
-        """Return the stored notifications with these ids; None if it is gone."""
+        """Return the notifications with these ids. None for a missing one."""
         if not ids:
             return []
         with self._store._answered():
@@ -133,7 +140,7 @@ class NotificationRecords:
             self._store.redis.zrem(self._key(f"due:{rule}"), notification_id)
 
     def postpone(self, failed: Notification, due: int) -> None:
-        """Record a failed attempt, and when the next one is due (ms)."""
+        """Record a failed attempt, and the next time (ms)."""
         with self._store._answered(), self._store.redis.pipeline() as pipe:
             pipe.hset(self._key("records"), failed.id, failed.packed())
             pipe.zadd(self._key(f"due:{failed.rule}"), {failed.id: due})
@@ -154,9 +161,10 @@ class NotificationRecords:
         self._forget(oldest)
 
     def send_again(self, ids: Iterable[str], now: int) -> list[str]:
-        """Make notifications due now, dead ones or those that wait, and return their ids.
+        """Make notifications due now, and return their ids.
 
-        An id without a record is left out. The time of patience begins again.
+        They may be waiting or dead. An id without a record is left out. The time of patience begins
+        again.
         """
         wanted = list(ids)
         found = [each for each in self.get(wanted) if each is not None]
@@ -172,7 +180,7 @@ class NotificationRecords:
         return [each.id for each in found]
 
     def forget(self, ids: Sequence[str]) -> list[str]:
-        """Delete dead notifications, and return the ids of those that there were."""
+        """Delete dead notifications, and return their ids. Other ids are ignored."""
         dead = [each.id for each in self.get(ids) if each is not None and each.dead_at is not None]
         self._forget(dead)
         return dead
@@ -184,7 +192,7 @@ class NotificationRecords:
         return [each for each in self.get(cast(list[str], ids)) if each is not None]
 
     def waiting(self, limit: int) -> list[Notification]:
-        """Return notifications of all rules that are still to be delivered, the next ones first."""
+        """Return waiting notifications of all rules, next ones first."""
         keys = [self._key(f"due:{rule}") for rule in self.rules()]
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
             for key in keys:
@@ -195,11 +203,11 @@ class NotificationRecords:
         return [replace(each, due_at=moment(at)) for (at, _), each in found if each is not None]
 
     def rules(self) -> list[str]:
-        """Return the names of all rules by which a worker has looked for events."""
+        """Return the rules by which workers searched for events."""
         return sorted({name.partition(":")[0] for name in self.looked()})
 
     def backlog(self, rules: Sequence[str]) -> dict[str, int]:
-        """Return how many notifications of each of these rules are still to be delivered."""
+        """Return each rule's number of waiting notifications."""
         if not rules:
             return {}
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
@@ -214,7 +222,10 @@ class NotificationRecords:
             return self._store.redis.zcard(self._key("dead"))
 
     def longest_due(self, rules: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """Return, by rule, the id of the notification that is due first, and its time (ms)."""
+        """Return each rule's first due notification: id and time (ms).
+
+        A rule without a waiting notification is left out.
+        """
         if not rules:
             return {}
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
@@ -228,12 +239,12 @@ class NotificationRecords:
         }
 
     def is_stored(self, notification_id: str) -> bool:
-        """Return whether a notification is still to be delivered, or dead."""
+        """Return whether a notification is waiting or dead."""
         with self._store._answered():
             return bool(self._store.redis.hexists(self._key("records"), notification_id))
 
     def forget_done(self, before: int) -> None:
-        """Forget the ids of notifications that were delivered before this time (ms)."""
+        """Forget notifications that were delivered before a time (ms)."""
         with self._store._answered():
             old = self._store.redis.zrange(
                 self._key("done"), FIRST, before, byscore=True, offset=0, num=BATCH
@@ -242,7 +253,7 @@ class NotificationRecords:
                 self._store.redis.zrem(self._key("done"), *cast(list[str], old))
 
     def _count(self, pipe: Any, counted: Notification, outcome: str) -> None:
-        """Count an attempt, among the totals of the metrics (worker/metrics/rounds.py)."""
+        """Count an attempt in the metrics (worker/metrics/rounds.py)."""
         pipe.hincrby(self._store.keys.metrics, json.dumps(["notified", counted.rule, outcome]), 1)
 
     def _forget(self, ids: Sequence[str]) -> None:
@@ -254,13 +265,16 @@ class NotificationRecords:
 
 
 class RestingRuns:
-    """The runs at rest in a store, as far as notifications look for them."""
+    """Reads of runs at rest, for notifications."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def ended(self, index: str, since: int, limit: int) -> list[tuple[str, int]]:
-        """Return ids and times (ms) of the runs that ended since a time, the earliest first."""
+        """Return runs that ended since a time, earliest first.
+
+        Each is the run's id and the time of its end (ms).
+        """
         with self._store._answered():
             pairs: Any = self._store.redis.zrange(
                 self._store.keys.index(index),
@@ -274,10 +288,10 @@ class RestingRuns:
         return [(pair[0], int(pair[1])) for pair in pairs]
 
     def entered(self, index: str, since: int) -> list[tuple[str, int]]:
-        """Return ids and times (ms) of the runs that have entered an index since a time.
+        """Return runs that entered an index since a time.
 
-        The index is of runs that wait for a person, or are stopped. Its order is that of their
-        submission, so all of them are read.
+        Each is the run's id and the time (ms). The index is of runs that wait for a person, or are
+        stopped. It has the order of their submission, so all of them are read.
         """
         found: list[tuple[str, int]] = []
         after: str | None = None

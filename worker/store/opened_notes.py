@@ -1,4 +1,4 @@
-"""The notes that a round opens: in the store of its flow, or on the server of the runs."""
+"""The notes of a round: in the flow's note store, or on the state server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIELDS = ("flow", "submitted_by", "thread_id", "labels")
 
 
 class RunNotes(NoteAccess):
-    """The notes that a round of one run can open. Nothing is read before it opens some.
+    """The notes that a run's rounds can open. Nothing is read before the first is opened.
 
     Args:
         token, claim: of the round's claim, or None for a reader.
@@ -44,11 +44,11 @@ class RunNotes(NoteAccess):
         self._shown: str | None = None
 
     def open(self, namespace: str) -> Notes:
-        """Return the notes under a namespace, in which facts of the run are filled in.
+        """Open a namespace, filling in facts of the run.
 
         Raises:
             InvalidFlow: the namespace is not valid.
-            FatalError: the run has not what it names.
+            FatalError: the run lacks a fact that the namespace names.
             StoreUnavailable: the server does not answer. The round is lost.
         """
         record = self._record
@@ -80,7 +80,7 @@ class RunNotes(NoteAccess):
         return ServerNotes(self._store, self._settings, fence, where, self._broken)
 
     def _facts(self) -> Mapping[str, str]:
-        """Return what a namespace may name. A run of one call has that of its parent."""
+        """Return the facts that a namespace may name. A run of one call has its parent's."""
         fields: Mapping[str, str] = self._record.fields
         if VALUE + ONLY in fields:
             try:
@@ -94,12 +94,12 @@ class RunNotes(NoteAccess):
 
 
 class ServerNotes:
-    """The default store of notes, on the server of the runs.
+    """The default note store, on the state server.
 
     Args:
         fence: the round that writes.
         where: the run and the step, for error texts.
-        broken: called with an error of the store, which a command might take for one of its own.
+        broken: called with an error of the store, because a command may catch the error.
     """
 
     def __init__(
@@ -114,10 +114,10 @@ class ServerNotes:
         self._fence, self._where, self._broken = fence, where, broken
 
     def put(self, namespace: str, note: Note) -> None:
-        """Keep a note, in place of one with the same key. The server's clock tells its time.
+        """Store a note, replacing one with the same key. Its time is the server's.
 
         Raises:
-            UnstorableValue: it is too long.
+            UnstorableValue: the note is too long.
             RoundStopped: the round is no longer the run's.
             DamagedNote: a key on the server is damaged.
             StoreUnavailable: the server does not answer. The round is lost.
@@ -132,12 +132,15 @@ class ServerNotes:
             return self._records.get(namespace, key)
 
     def search(self, namespace: str, words: str, limit: int) -> Sequence[Note]:
-        """Return the notes that fit the words, the best first; without words the newest first."""
+        """Return notes that fit the words, best first.
+
+        Without words, the newest come first.
+        """
         with self._reporting_broken():
             return self._records.search(namespace, words, limit)
 
     def forget(self, namespace: str, key: str) -> bool:
-        """Delete the note with this key, and return whether there was one.
+        """Delete a note, and return whether it existed.
 
         Raises:
             RoundStopped, DamagedNote, StoreUnavailable: as for ``put``.
@@ -148,7 +151,7 @@ class ServerNotes:
         return detail != "0"
 
     def _check(self, word: str, detail: str, what: str) -> None:
-        """Raise an error unless the script has done what it should."""
+        """Raise an error unless the script did its work."""
         if word == "damaged":
             raise DamagedNote(f"{self._where}: {what}: {wrong_type(detail)}")
         if word != "ok":

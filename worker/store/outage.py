@@ -14,7 +14,7 @@ REMINDED = 60.0
 
 
 class Outage:
-    """The operations that fail at the moment, and what the log has about them.
+    """The failing operations, and the log lines about them.
 
     Times are in monotonic seconds.
 
@@ -31,11 +31,14 @@ class Outage:
 
     @property
     def is_on(self) -> bool:
-        """Whether an operation on the server failed and the outage is not over."""
+        """Whether an outage goes on.
+
+        It begins when an operation fails, and ends when all operations work again.
+        """
         return self._is_on
 
     def failed(self, what: str, error: Exception, now: float | None = None) -> None:
-        """Log that an operation (``what``) on the server failed and is tried again.
+        """Log that an operation (``what``) failed and is retried.
 
         During an outage there is at most one warning a minute.
         """
@@ -64,7 +67,7 @@ class Outage:
             )
 
     def passed(self, what: str, now: float | None = None) -> None:
-        """Record that an operation (``what``) on the server works again.
+        """Record that an operation (``what``) works again.
 
         The end of the outage is logged if no other operation still fails.
         """
@@ -82,12 +85,12 @@ class Outage:
         logger.warning("%s works again, after %.1f s", self._server, lasted)
 
     def dropped(self, what: str) -> None:
-        """Remove an operation from those that fail in an outage, since it is not tried again."""
+        """Remove a failing operation that is not tried again."""
         with self._lock:
             self._failing.discard(what)
 
     def _forget_parent(self) -> None:
-        """Reset what is recorded about an outage, for a new process.
+        """Reset the outage in a new process.
 
         A fork copies its parent's state, and a lock that another thread of the parent may hold.
         """

@@ -1,4 +1,4 @@
-"""Lists and counts of runs, from indexes, queues and the due set."""
+"""Lists and counts from indexes, queues and due set."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ class Queries(StorePart):
     def listed(
         self, index: str, limit: int, after: str | None = None, oldest_first: bool = False
     ) -> list[tuple[str, float]]:
-        """Return one page of the run ids in an index with their times (ms), newest first.
+        """Return a page of an index with times (ms).
+
+        The ids come newest first.
 
         Args:
             after: a cursor ``score:id``; the listing begins just behind it.
@@ -41,9 +43,10 @@ class Queries(StorePart):
     def submitted(
         self, name: str, limit: int, after: str | None = None, oldest_first: bool = False
     ) -> list[tuple[str, float]]:
-        """Return one page of a submitter's run ids with their times (ms), newest first.
+        """Return a page of a submitter's runs.
 
-        The arguments are as in ``listed``. Some of the runs may be deleted.
+        They come newest first, each with its time (ms). The arguments are as in ``listed``. Some of
+        the runs may be deleted.
         """
         return self.entries({self.keys.submitted(name): ALWAYS}, limit, after, oldest_first)
 
@@ -62,7 +65,9 @@ class Queries(StorePart):
         after: str | None = None,
         oldest_first: bool = False,
     ) -> list[tuple[str, float]]:
-        """Return the next entries of sorted sets as one list, each a member and its score.
+        """Return the next entries of sorted sets, in order.
+
+        Each is a member and its score.
 
         The cursor is a position in the order of the list, so an entry that stays at its score is
         neither left out nor returned twice, whatever comes and goes between two pages. An entry
@@ -112,9 +117,9 @@ class Queries(StorePart):
         return sizes
 
     def held_by(self, process: str) -> Iterator[tuple[str, int, int]]:
-        """Yield run id, epoch and step of each round that a process (``HOST:PID``) has leased.
+        """Yield the rounds leased by a process (``HOST:PID``).
 
-        Leases that ended more than ``LATE_MS`` ago are left out.
+        Each is run id, epoch and step. Leases that ended more than ``LATE_MS`` ago are left out.
         """
         for run_id, fields in self._due_lately(("phase", "claim_id", "epoch", "step")):
             if fields.get("phase") == "leased" and fields.get("claim_id", "").startswith(
@@ -123,11 +128,11 @@ class Queries(StorePart):
                 yield run_id, int(fields["epoch"]), int(fields["step"])
 
     def passed(self) -> dict[str, tuple[str, ...]]:
-        """Return the queued runs whose message has probably left its queue without a claim.
+        """Return queued runs whose message probably left its queue.
 
-        The message's number is not above that of the newest claimed message, or the queue is empty.
-        Within milliseconds a worker claims such a round, or its message is lost. A message that was
-        put back at the queue's head is included.
+        No worker has claimed them. The message's number is not above that of the newest claimed
+        message, or the queue is empty. Within milliseconds a worker claims such a round, or its
+        message is lost. A message that was put back at the queue's head is included.
 
         Returns:
             The epoch, step and message number of each run, by id.
@@ -145,7 +150,10 @@ class Queries(StorePart):
         return passed
 
     def _cursor(self, queue: str) -> float:
-        """Return the number of a queue's newest claimed message; infinity if the queue is empty."""
+        """Return the number of a queue's newest claimed message.
+
+        Infinity if the queue is empty.
+        """
         with self._store._answered():
             if not self._store.redis.llen(queue):
                 return math.inf
@@ -156,7 +164,7 @@ class Queries(StorePart):
             return int(cursor) if cursor.isdecimal() else 0
 
     def _due_lately(self, names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield the id and the requested fields of each run in the due set.
+        """Yield runs of the due set with requested fields.
 
         Runs that were due more than ``LATE_MS`` ago are left out.
         """
@@ -171,7 +179,7 @@ class Queries(StorePart):
             after = f"{entries[-1][1]}:{ids[-1]}"
 
     def counts(self) -> dict[str, int]:
-        """Return the number of runs in each index and the due set, and of messages per queue."""
+        """Return the sizes of indexes, due set and queues."""
         indexes = (*INDEXES, *CHILD_INDEXES)
         names = [self.keys.index(name) for name in indexes]
         with (
@@ -186,7 +194,7 @@ class Queries(StorePart):
         return dict(zip((*indexes, "due", *self.keys.queue_names), counts, strict=True))
 
     def interrupted_count(self) -> int:
-        """Return how many runs wait for a person, child runs included."""
+        """Return how many runs wait for a person. Child runs are included."""
         with (
             self._store._answered(),
             self._store.redis.pipeline(transaction=False) as pipe,
@@ -196,10 +204,11 @@ class Queries(StorePart):
             return sum(pipe.execute())
 
     def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
-        """Return how many runs completed and errored in equal parts of the last ``seconds``.
+        """Return the numbers of ended runs over time.
 
-        The parts come oldest first. Child runs count too. The cost does not depend on the number of
-        runs: each part is two counts in a sorted set.
+        They completed or errored in equal parts of the last ``seconds``, the oldest part first.
+        Child runs count too. The cost does not depend on the number of runs: each part is two
+        counts in a sorted set.
         """
         now = self._store.time()
         edges = [now - seconds * 1000 * (buckets - number) // buckets for number in range(buckets)]

@@ -1,4 +1,4 @@
-"""Reads of what is stored of a run: its hash, its history, its artifacts and files."""
+"""Reads of a stored run: its hash, its history, its artifacts and files."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ MISTYPED: dict[str, str] = {}
 
 
 class RunFields(StorePart):
-    """Reads of single runs, and of fields of several (``store.reads``)."""
+    """Reads of single runs and several runs' fields (``store.reads``)."""
 
     def fields(self, run_id: str) -> dict[str, str] | None:
-        """Return all fields of a run's hash, or None if there is no such run."""
+        """Return a run's whole hash. None if there is no such run."""
         with self._store._answered():
             return cast(dict[str, str], self._store.redis.hgetall(self.keys.run(run_id))) or None
 
     def holds(self, run_id: str, token: str, claim: str) -> bool:
-        """Return whether a claim still holds a run's lease, and no stop was requested.
+        """Return whether a claim still permits its round.
 
-        The claim is named by its token and its id.
+        It must hold the run's lease, and no stop may have been requested. Its token and its id
+        name it.
         """
         names = ("phase", "token", "claim_id", "stop_current_execution")
         with self._store._answered():
@@ -44,10 +45,9 @@ class RunFields(StorePart):
         return phase == "leased" and held == [token, claim] and stop != "stop_requested"
 
     def memory(self, run_id: str, start: int = 0, stop: int | None = None) -> list[str]:
-        """Return stored entries of a run's history, each the packed text of one turn.
+        """Return the packed turns of a run's history.
 
-        They are those from ``start`` up to, but not including, ``stop``. The default is all
-        entries.
+        They are those from ``start`` up to, but not including, ``stop``. The default is all turns.
         """
         with self._store._answered():
             return cast(
@@ -58,7 +58,7 @@ class RunFields(StorePart):
             )
 
     def records(self, run_ids: Sequence[str]) -> list[dict[str, str] | None]:
-        """Return all fields of several runs' hashes, read in one exchange.
+        """Return several runs' whole hashes, in one exchange.
 
         Returns:
             The fields of each run. None for a run that does not exist, an empty dict if its key is
@@ -74,7 +74,7 @@ class RunFields(StorePart):
         return [reply if reply is MISTYPED else reply or None for reply in replies]
 
     def fields_by_run(self, wanted: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
-        """Return the requested fields of each run, read in one exchange.
+        """Return each run's requested fields, in one exchange.
 
         Fields that a run does not have are left out. A run whose key is not a hash has none.
         """
@@ -93,7 +93,7 @@ class RunFields(StorePart):
         ]
 
     def some_fields(self, run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
-        """Return the requested fields of several runs' hashes, read in one exchange.
+        """Return several runs' requested fields, in one exchange.
 
         Fields that a run does not have are left out. A run whose key is not a hash has none.
         """
@@ -113,10 +113,11 @@ class RunFields(StorePart):
         ]
 
     def many_fields(self, run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
-        """Return the requested fields of very many runs' hashes, as ``some_fields`` does.
+        """Return the requested fields of very many runs.
 
-        A script reads them (read_fields.lua), a thousand in each exchange. Its reply is one text:
-        this process reads it in a thirtieth of the time that a thousand replies take.
+        The result is that of ``some_fields``. A script (read_fields.lua) reads a thousand runs in
+        each exchange. Its reply is one text: this process reads it in a thirtieth of the time that
+        a thousand replies take.
         """
         script, found = self._store._scripts["read_fields"], []
         for begin in range(0, len(run_ids), MANY):
@@ -131,12 +132,12 @@ class RunFields(StorePart):
         ]
 
     def artifact(self, run_id: str, name: str) -> str | None:
-        """Return the text of one of a run's artifacts, or None if it has none of this name."""
+        """Return the text of a run's artifact, or None."""
         with self._store._answered():
             return cast("str | None", self._store.redis.hget(self.keys.artifacts(run_id), name))
 
     def artifacts(self, run_id: str) -> dict[str, int]:
-        """Return the names of a run's artifacts, each with its size in bytes.
+        """Return a run's artifact names with sizes in bytes.
 
         The artifacts that hold the media types of files are left out.
         """
@@ -152,7 +153,7 @@ class RunFields(StorePart):
             return dict(zip(names, pipe.execute(), strict=True))
 
     def file(self, run_id: str, name: str) -> File | None:
-        """Return one of a run's files, or None if it has none of this name.
+        """Return one of a run's files, or None.
 
         A fork also has files under the names of child runs: ``RUN/NAME``.
         """
@@ -166,7 +167,7 @@ class RunFields(StorePart):
         return file_of(name, content, media_type)
 
     def files(self, run_id: str) -> list[FileReference]:
-        """Return the names, media types and sizes of a run's files."""
+        """Return references to a run's files, with their sizes."""
         key = self.keys.artifacts(run_id)
         with (
             self._store._answered(),
@@ -186,7 +187,9 @@ class RunFields(StorePart):
 
 
 def _hashes(replies: list[Any]) -> list[Any]:
-    """Return the replies to reads of hashes, with ``MISTYPED`` for a key that is not a hash.
+    """Return the replies to reads of hashes.
+
+    A key that is not a hash gives ``MISTYPED``.
 
     Raises:
         redis.ResponseError: The server refused a read for another reason, such as an ACL.

@@ -30,9 +30,9 @@ ACKNOWLEDGED = frozenset(
 
 @dataclass(frozen=True)
 class Replication:
-    """How many replicas must have a write, and how many seconds a client waits for them.
+    """The replicas that must have a write.
 
-    0 replicas: the client does not wait.
+    ``seconds`` is the longest time that a client waits for them. 0 replicas: it does not wait.
     """
 
     replicas: int = 0
@@ -47,16 +47,16 @@ def answer_and_wait(
     wanted: Replication,
     mark: str,
 ) -> Any:
-    """Run a transition's script, and wait until enough replicas have what it wrote.
+    """Run a script, and wait for replication of its writes.
 
     WAIT checks the connection's own last write. A repeated operation may write nothing. Valkey
     would then report at once that all replicas have it. So a PUBLISH on the channel ``mark``, which
-    changes nothing, follows the transition. A replica that has the PUBLISH has everything that the
-    reply was read from. All of it is one exchange over one connection. Otherwise, after a failover
-    in between, the new master's replicas would confirm the old master's reply.
+    changes nothing, follows the transition. A replica that has the PUBLISH has all data behind the
+    reply. This is one exchange over one connection. Otherwise, after a failover in between, the new
+    master's replicas would confirm the old master's reply.
 
     Returns:
-        The script's reply, and how many replicas have what it wrote.
+        The script's reply, and the number of replicas that have its writes.
     """
     waiting = ("PUBLISH", mark, ""), ("WAIT", wanted.replicas, round(wanted.seconds * 1000))
     answer, _, count = map(told, script.exchange(wire, keys, argv, *waiting))

@@ -1,4 +1,4 @@
-"""Replies of the transitions, and a commit's request to prefetch a message."""
+"""Replies of transitions, and a commit's prefetch request."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Claim(NamedTuple):
 
     Times are in ms of the server's clock. ``carried_over`` marks a claim that a commit renewed for
     a run with affinity to this worker. Its ``fields`` are those that the caller itself committed a
-    moment ago. They were not read again. ``waited_for`` has what may have ended the wait of the
-    run's step, as ``waited_for`` in parts/grant.lua describes it.
+    moment ago. They were not read again. ``waited_for`` has the texts that may have ended the wait
+    of the run's step (``waited_for`` in parts/grant.lua).
     """
 
     token: str
@@ -35,7 +35,7 @@ class Claim(NamedTuple):
 
     @property
     def waited(self) -> int | None:
-        """How long the round waited in its queue, in ms; None if it was not queued."""
+        """Ms that the round waited in its queue. None if it was not queued."""
         queued_at = self.fields.get("queued_at")
         if self.carried_over or not queued_at:
             return None
@@ -43,10 +43,11 @@ class Claim(NamedTuple):
 
 
 class PrefetchRequest(NamedTuple):
-    """What a commit shall prefetch: the next message, from the first of these lists that has one.
+    """A commit's request for the next message.
 
-    The same script claims the message's round, as ``store.rounds.claim`` would. ``claim`` is an id
-    made for this commit alone. A commit that is sent again must send the same id.
+    The commit takes it from the first queue of ``lists`` that has one. The same script claims the
+    message's round, as ``store.rounds.claim`` would. ``claim`` is an id made for this commit alone.
+    A commit that is sent again must send the same id.
     """
 
     lists: Sequence[str]
@@ -57,7 +58,7 @@ class PrefetchRequest(NamedTuple):
     schema: str | None = None
 
     def named(self) -> dict[str, str | int | None]:
-        """Return the request for the next message as named arguments of commit_round.lua."""
+        """Return the request as arguments of commit_round.lua."""
         named: dict[str, str | int | None] = {
             "fetch": "\n".join(self.lists),
             "fetch_claim": self.claim,
@@ -90,7 +91,7 @@ class CommitReply(NamedTuple):
 
     Attributes:
         word: the word of commit_round.lua.
-        detail: what the commit led to, or what is damaged.
+        detail: the result of the commit, or the damaged key or field.
         prefetched: the message that the same write popped for this worker.
         follow_ups: ids of runs whose children the caller may look after at once.
     """
@@ -102,18 +103,18 @@ class CommitReply(NamedTuple):
 
 
 class ChildrenStep(NamedTuple):
-    """What comes next for the children of a run.
+    """The next step for a run's children.
 
     Attributes:
         word: the word of reconcile_children.lua.
-        group: the group of which children may be started.
+        group: the group whose children may be started.
         first: the place of the first of these.
-        nonce: the parent's.
-        room: how many may be started.
+        nonce: the parent's nonce.
+        room: the number of children that may be started.
         plan: the two texts of the plan that describe them.
-        walk: how to go on, together with ``start``. For other words, ``start`` says what is
-            damaged.
-        follow_ups: ids of runs whose own children are to be looked after.
+        walk: with ``start``, the position to continue at. For other words, ``start`` is the damaged
+            key or field.
+        follow_ups: ids of runs whose own children need a follow-up.
     """
 
     word: str
@@ -128,7 +129,7 @@ class ChildrenStep(NamedTuple):
 
 
 class ClaimRefused(NamedTuple):
-    """A claim that was refused: the reply's first word, and what it concerns."""
+    """A claim that was refused: the reply's first word, and a detail."""
 
     word: str
     detail: str = ""
@@ -136,7 +137,7 @@ class ClaimRefused(NamedTuple):
 
 @dataclass(frozen=True)
 class SweepReply:
-    """What one sweep did.
+    """The result of one sweep.
 
     Attributes:
         report: ``(run_id, word)`` of each run that was examined.
@@ -158,9 +159,9 @@ class SweepReply:
 
 
 class Continuation(NamedTuple):
-    """The lease of the next round of a run with affinity to this worker.
+    """The next round's lease, for a run with affinity.
 
-    Its token, when it was claimed (ms), and three fields of the run as they are stored.
+    It has the token, the time of the claim (ms), and three stored fields of the run.
     """
 
     token: str
@@ -171,9 +172,9 @@ class Continuation(NamedTuple):
 
 
 def known_flows(flows: Iterable[str]) -> str:
-    """Return a worker's flow names as one text, in which a script searches for a run's flow.
+    """Return flow names as text for a script's search.
 
-    The search is in parts/grant.lua.
+    The script (parts/grant.lua) searches it for a run's flow.
     """
     return f",{','.join(flows)},"
 

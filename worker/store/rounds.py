@@ -1,4 +1,4 @@
-"""The transitions of a round: its claim, its lease, what it records, and its commit."""
+"""The transitions of a round: its claim, lease, records and commit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RoundTransitions(StorePart):
         The script is claim_round.lua. Durations are in ms.
 
         Returns:
-            The claim, or why it was refused.
+            The claim, or the refusal.
         """
         named = {
             "epoch": epoch,
@@ -70,7 +70,11 @@ class RoundTransitions(StorePart):
         return self._granted(reply[1], claim) or ClaimRefused("missing")
 
     def commit(self, run_id: str, **options: Any) -> tuple[str, str]:
-        """Commit a run's round without a prefetch, and return the script's word and its detail."""
+        """Commit a run's round without a prefetch.
+
+        Returns:
+            The script's word and its detail.
+        """
         return self.commit_and_fetch(run_id, **options)[:2]
 
     def commit_and_fetch(
@@ -88,17 +92,17 @@ class RoundTransitions(StorePart):
         fetch: PrefetchRequest | None = None,
         **named: str | int | None,
     ) -> CommitReply:
-        """Commit a run's round and, if ``fetch`` asks for it, prefetch the next message.
+        """Commit a run's round, and prefetch if ``fetch`` asks.
 
         The script is commit_round.lua. If the worker has lost its lease, nothing is committed, and
         the reply's word is ``fenced``.
 
         Args:
-            fetch: which message to prefetch in the same script.
+            fetch: the message to prefetch in the same script. None: none.
             named: further arguments of commit_round.lua.
 
         Returns:
-            What became of it.
+            The reply of the script.
         """
         named = {"epoch": epoch, "step": step, "token": token, "kind": kind, **named}
         if fetch is not None:
@@ -145,14 +149,14 @@ class RoundTransitions(StorePart):
         keep_events: str | int | None = None,
         record: str | int | None = None,
     ) -> Continuation | None:
-        """Commit a run's round and lease the run's next round to the same worker.
+        """Commit a round, and lease the run's next one.
 
-        The script is commit_and_continue.lua.
+        The same worker gets the lease. The script is commit_and_continue.lua.
 
         Args:
-            forget: the number of the oldest turns to drop.
+            forget: number of the oldest turns to drop.
             keep_events: about how many of the newest events stay. None: all.
-            record: which of the fields are named values that the round's event gets.
+            record: digest and names of the values that the round's event gets.
 
         Returns:
             The lease of the next round. None: nothing was written, since the case needs
@@ -191,7 +195,10 @@ class RoundTransitions(StorePart):
         return Continuation(token, int(now), lease_until, number, *round_until)
 
     def _fetched(self, reply: str, fetch: PrefetchRequest) -> Prefetched | None:
-        """Return the prefetched message in a commit's reply, or None if its run is gone by now."""
+        """Return the prefetched message in a commit's reply.
+
+        None if its run is gone by now.
+        """
         head, _, rest = reply.partition(BETWEEN)
         word, _, name = head.partition(" ")
         if word == "message":
@@ -200,7 +207,7 @@ class RoundTransitions(StorePart):
         return None if claim is None else Prefetched(name, claim.fields["message"], claim)
 
     def _granted(self, grant: str, claim: str) -> Claim | None:
-        """Parse the text in which a Lua script grants a claim (GRANT in parts/grant.lua).
+        """Parse a granted claim (GRANT in parts/grant.lua).
 
         Returns:
             The claim, or None if its run is gone by now.
@@ -213,7 +220,7 @@ class RoundTransitions(StorePart):
         newest, waited = texts[behind:last], texts[last:]
         if len(texts) != last + int(waited_texts):
             # A text contains the separator: a goal that was pasted in, or a damaged value. So read
-            # the fields. The round reads by itself what it waited for.
+            # the fields. The round itself reads the texts of ``waited_for``.
             fields, newest, waited = (
                 self._reads.fields(run_id),
                 self._reads.memory(run_id, -NEWEST_TURNS),
@@ -232,10 +239,10 @@ class RoundTransitions(StorePart):
     def intend(
         self, run_id: str, *, epoch: int, step: int, token: str, claim: str | None, key: str
     ) -> str:
-        """Record the commands that a round is about to carry out, and return the script's word.
+        """Record the commands that a round will execute.
 
-        ``key`` has one line per command. The word ``ok`` means that they may begin. The script is
-        record_intent.lua.
+        ``key`` has one line per command. The script is record_intent.lua. Its word is returned:
+        ``ok`` means that the commands may begin.
         """
         return str(
             self._store._run(
@@ -255,7 +262,7 @@ class RoundTransitions(StorePart):
         value: str,
         artifact: str | None = None,
     ) -> tuple[str, str]:
-        """Record a named result of a run's step before the step's commit.
+        """Record a step's named result before the commit.
 
         If the step has a result of this name already, that one stays.
 
@@ -272,9 +279,10 @@ class RoundTransitions(StorePart):
     def ask_provider(
         self, what: str, name: str, holder: str, **named: int | None
     ) -> tuple[str, int]:
-        """Ask whether a round may send a request to its model provider now.
+        """Ask whether a round may send a model request.
 
-        The same call with another ``what`` records how the request ended.
+        The model's provider may be busy. The same call with another ``what`` records how the
+        request ended.
 
         Returns:
             The word of ask_provider.lua, and with ``wait`` the delay in ms.
@@ -292,12 +300,15 @@ class RoundTransitions(StorePart):
         limits: Sequence[int | None] = (),
         claims: Sequence[str] = (),
     ) -> list[str]:
-        """Extend the leases of rounds (the heartbeat), and return one word per lease, in order.
+        """Extend the leases of rounds (the heartbeat).
 
         Args:
-            leases: ``(run_id, token, progress JSON or "")`` of each.
-            limits: in how many ms the round's own time is over; None for a round without a limit.
-            claims: the id of each one's claim.
+            leases: ``(run_id, token, progress JSON or "")`` of each round.
+            limits: ms until the round's own time is over; None for a round without a limit.
+            claims: the id of each round's claim.
+
+        Returns:
+            One word per lease, in order.
         """
         if not leases:
             return []
@@ -312,9 +323,9 @@ class RoundTransitions(StorePart):
         return list(self._store._call("extend_leases", keys, named, None, rest))
 
     def release_dead_lease(self, run_id: str, *, epoch: int, step: int, process: str) -> list[str]:
-        """End the lease of a round whose process is dead, and return the script's reply.
+        """End the lease of a round whose process died.
 
-        The script is release_dead_lease.lua.
+        The script is release_dead_lease.lua. Its reply is returned.
         """
         return self._store._run(
             "release_dead_lease", run_id, {"epoch": epoch, "step": step, "process": process}
@@ -323,9 +334,9 @@ class RoundTransitions(StorePart):
     def redirect(
         self, run_id: str, *, queue: str, to: str, by: str
     ) -> tuple[str, list[tuple[str, str]]]:
-        """Move a run's message to a queue whose workers can play the run's flow.
+        """Redirect a run's message to workers with its flow.
 
-        The script is redirect_round.lua.
+        The message moves to their queue. The script is redirect_round.lua.
 
         Returns:
             The word of redirect_round.lua, and with an outbox the (queue, message) that the caller
@@ -349,9 +360,10 @@ class RoundTransitions(StorePart):
         error: str,
         idempotency_key: str | None = None,
     ) -> list[str]:
-        """End a queued run whose stored message is not that of its round.
+        """End a queued run whose stored message is unusable.
 
-        No worker could ever claim the round by it, and the sweeper would send it again for ever.
+        The message is not that of the run's round. No worker could ever claim the round by it, and
+        the sweeper would send it again for ever.
 
         Returns:
             The reply of quarantine_run.lua.

@@ -1,4 +1,7 @@
-"""The transitions of a run that people and programs ask for, from submission to deletion."""
+"""The transitions of runs, from submission to deletion.
+
+People and programs ask for them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ class RunTransitions(StorePart):
     """The transitions of runs (``store.runs``)."""
 
     def submit(self, run_id: str, fields: Mapping[str, str], **options: Any) -> tuple[str, str]:
-        """Create a run on the state server, and return the script's word and the run's id.
+        """Create a run. Return the script's word and the run's id.
 
         The options are those of ``submit_and_tell``, which also returns the run's hash.
         """
@@ -39,19 +42,19 @@ class RunTransitions(StorePart):
         turns: Sequence[str] = (),
         values: str | None = None,
     ) -> tuple[str, str, dict[str, str] | None]:
-        """Create a run on the state server, once per idempotency key (submit_run.lua).
+        """Create a run, once per idempotency key (submit_run.lua).
 
         Durations are in ms.
 
         Args:
-            submitted_by: lists the run in this submitter's index.
+            submitted_by: adds the run to this submitter's index.
             topic: name that the run takes, with the signals that wait there.
-            said: digest of the key of a message that may have been said to a run that held the
-                topic before. The new run follows the last of them.
-            artifacts: of the new run, by name.
-            step: at which it begins. A fork begins at one above 0.
-            turns: of its history, as they are stored. Only a fork begins with some.
-            values: the named values with which it begins, as JSON, for its first event.
+            said: digest of the key of a message that earlier holders of the topic may have read.
+                The new run follows the last of these runs.
+            artifacts: artifacts of the new run, by name.
+            step: the step at which the run begins. A fork begins at one above 0.
+            turns: stored turns of its history. Only a fork begins with some.
+            values: its first named values, as JSON, for its first event.
 
         Returns:
             The word of submit_run.lua, the id that it concerns, and the run's hash. The hash is
@@ -78,7 +81,7 @@ class RunTransitions(StorePart):
         return reply[0], reply[1], _written(reply[2]) if len(reply) > 2 else None
 
     def set_trace(self, run_id: str, *, nonce: str, trace: str) -> tuple[str, str]:
-        """Record the trace (a traceparent) that a run belongs to, unless it has one.
+        """Record a run's traceparent, unless it has a trace.
 
         Returns:
             The word of set_trace.lua, and with ``ok`` the recorded trace.
@@ -96,10 +99,10 @@ class RunTransitions(StorePart):
         reason: str | None = None,
         only: bool = False,
     ) -> list[str]:
-        """Ask a run to stop, and return the reply of request_stop.lua.
+        """Request a run's stop. Return the reply of request_stop.lua.
 
         Args:
-            only: let its children go on.
+            only: let the run's children go on.
         """
         named = {"op": op, "mode": mode, "by": by, "reason": reason, "only": 1 if only else None}
         return self._store._run("request_stop", run_id, named)
@@ -122,10 +125,10 @@ class RunTransitions(StorePart):
         idempotency_key: str | None = None,
         by: str | None = None,
     ) -> list[str]:
-        """Continue an interrupted or stopped run, and return the reply of resume_run.lua.
+        """Continue an interrupted or stopped run. Return the reply of resume_run.lua.
 
         Args:
-            fields: written in the same script.
+            fields: fields to write in the same script.
             digest: digest of the content from which the caller made ``fields``.
             data: JSON for the event.
             more: give more cycles to a run that has used up its cycles.
@@ -157,7 +160,7 @@ class RunTransitions(StorePart):
         fields: Mapping[str, str] | None = None,
         digest: str | None = None,
     ) -> list[str]:
-        """Retry an errored run at the step that failed, and return the reply of retry_run.lua.
+        """Retry an errored run at the failed step. Return the reply of retry_run.lua.
 
         ``fields`` and ``digest`` are as in ``resume``.
         """
@@ -174,7 +177,7 @@ class RunTransitions(StorePart):
     def raise_limit(
         self, run_id: str, *, op: str, add: str, by: str | None = None, child: str | None = None
     ) -> list[str]:
-        """Add to the limits of a run's budgets, and return the reply of raise_limit.lua.
+        """Add to the limits of a run's budgets. Return the reply of raise_limit.lua.
 
         Args:
             add: a line ``NAME MILLIONTHS`` for each budget.
@@ -187,24 +190,24 @@ class RunTransitions(StorePart):
     def delete(
         self, run_id: str, idempotency_key: str | None = None, schema: str | None = None
     ) -> list[str]:
-        """Delete an ended or damaged run, and return the reply of delete_run.lua."""
+        """Delete an ended or damaged run. Return the reply of delete_run.lua."""
         return self._store._run(
             "delete_run", run_id, {"id": run_id, "schema": schema}, idempotency_key=idempotency_key
         )
 
     def examine(self, run_id: str) -> list[str]:
-        """Check whether a run's stored data can be read, and return check_run.lua's reply."""
+        """Check whether a run's stored data can be read. Return the reply of check_run.lua."""
         return self._store._run("check_run", run_id, {})
 
     def examine_all(self, run_ids: Sequence[str]) -> list[list[str]]:
-        """Check each of several runs as ``examine`` does, in one exchange."""
+        """Examine several runs in one exchange. Each gets a reply as of ``examine``."""
         nothing: Mapping[str, Any] = {}
         calls = [(self.keys.of_run(run_id), nothing) for run_id in run_ids]
         return self._store._call_all("check_run", calls) if calls else []
 
 
 def _written(reply: str) -> dict[str, str] | None:
-    """Parse the new run's fields in a reply of submit_run.lua.
+    """Parse the run's fields in submit_run.lua's reply.
 
     Returns:
         The fields by name, or None if one of their texts has the character that separates them.

@@ -76,7 +76,7 @@ class Transition:
 
     @cached_property
     def sha(self) -> str:
-        """The SHA-1 of the Lua code, by which the server knows the script."""
+        """The SHA-1 by which the server knows the script."""
         return hashlib.sha1(self._code.encode(), usedforsecurity=False).hexdigest()
 
     @cached_property
@@ -105,7 +105,7 @@ class Transition:
         fields: Mapping[str, str] | None = None,
         rest: Iterable[str] = (),
     ) -> list[str | bytes | int]:
-        """Return the arguments (ARGV) for a call of the Lua script, in the order that it reads.
+        """Return the script's arguments (ARGV), in its order.
 
         The positional arguments come first, then pairs of name and value (None is left out).
         ``fields`` follow after ``=``, and ``rest`` after ``--``. parts/arguments.lua reads them.
@@ -125,13 +125,15 @@ class Transition:
         return [*argv, "--", *items] if items else argv
 
     def __call__(self, wire: Wire, keys: Sequence[str], args: Arguments) -> Any:
-        """Run the Lua script on the state server, and return its reply."""
+        """Run the script, and return its reply."""
         return told(self.exchange(wire, keys, args)[0])
 
     def exchange(
         self, wire: Wire, keys: Sequence[str], args: Arguments, *behind: Arguments
     ) -> list[Any]:
-        """Run the Lua script, then the commands of ``behind`` over the same connection.
+        """Run the script, then the commands of ``behind``.
+
+        They go over the same connection.
 
         Returns:
             The replies in order. An error is returned in the list, not raised.
@@ -148,7 +150,7 @@ class Transition:
     def exchange_all(
         self, wire: Wire, calls: Sequence[tuple[Sequence[str], Arguments]]
     ) -> list[Any]:
-        """Run the Lua script with each of these keys and arguments, all in one exchange.
+        """Run the script for each call, in one exchange.
 
         Returns:
             The replies in order. An error is returned in the list, not raised.
@@ -162,7 +164,7 @@ class Transition:
     def into(
         self, pipe: Any, keys: Sequence[str], args: Arguments = (), *, whole: bool = False
     ) -> None:
-        """Add a call of the Lua script to a pipeline of redis-py.
+        """Add a call of the script to redis-py's pipeline.
 
         Args:
             whole: send the script in full. The server has it from then on.
@@ -174,7 +176,7 @@ class Transition:
 
 @cache
 def source(name: str) -> str:
-    """Return the whole Lua code of a transition, including the parts that it shares with others.
+    """Return a transition's whole Lua code, with shared parts.
 
     Rare code is at the end of a script, since a server creates every local function that it passes.
     """
@@ -183,7 +185,7 @@ def source(name: str) -> str:
 
 
 def _whole(name: str) -> str:
-    """Return the text of a Lua file, with the files that it includes in their places.
+    """Return a Lua file's text with its includes.
 
     An included file may include further ones.
     """
@@ -192,7 +194,7 @@ def _whole(name: str) -> str:
 
 
 def _placed(text: str) -> list[str]:
-    """Return the names of the arguments that a Lua script declares as positional.
+    """Return the names of a script's positional arguments.
 
     They are in its comment line ``PLACES``. An optional one is in brackets.
     """
@@ -201,7 +203,7 @@ def _placed(text: str) -> list[str]:
 
 
 def _read(names: Sequence[str]) -> str:
-    """Return Lua code that reads a script's positional arguments into a table."""
+    """Return Lua code that reads positional arguments into a table."""
     values = (
         f"ARGV[{position}] ~= '' and ARGV[{position}] or nil"
         if "[" in name
@@ -213,5 +215,5 @@ def _read(names: Sequence[str]) -> str:
 
 
 def load() -> dict[str, Transition]:
-    """Return the Lua scripts of all transitions, by the transition's name."""
+    """Return the scripts of all transitions, by name."""
     return {name: Transition(partial(source, name)) for name in TRANSITIONS}

@@ -1,4 +1,4 @@
-"""Redis clients for a URL, among them clients that follow the master of a Sentinel service.
+"""Redis clients that can follow a Sentinel service's master.
 
 A connection to a server that is no longer the master is closed. The next connection asks the
 Sentinels for the master. redis-py does so only after READONLY. This module adds the other replies
@@ -47,7 +47,7 @@ class FollowingConnection(SentinelManagedConnection):
     """A connection to the current master."""
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """Send a Redis command to the current master of a Sentinel service.
+        """Send a command to the service's current master.
 
         redis-py 8.1 sends again to the address of the failed connection: to the old master, for as
         long as it tries. It asks the Sentinels only for the next command. So this method reconnects
@@ -65,9 +65,9 @@ class FollowingConnection(SentinelManagedConnection):
         super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
 
     def _left_behind(self) -> bool:
-        """Return whether another server than this connection's is the master by now.
+        """Return whether another server is the master now.
 
-        The old master learns of it about ten seconds later. Until then it confirms writes that will
+        The old master notices about ten seconds later. Until then it confirms writes that will
         be lost.
         """
         pool = self.connection_pool
@@ -158,9 +158,9 @@ class Sentinels(Sentinel):
 
 
 def client_of(url: str, **options: Any) -> redis.Redis:
-    """Return a redis-py client for a state server's URL, which may name Sentinels.
+    """Return a redis-py client for a server's URL.
 
-    Nothing connects yet.
+    The URL may name Sentinels. Nothing connects yet.
 
     Args:
         options: redis-py's options for the connections to the server.
@@ -183,7 +183,7 @@ def client_of(url: str, **options: Any) -> redis.Redis:
 
 
 def pool_of(master: str, sentinels: Sentinels, **options: Any) -> SentinelConnectionPool:
-    """Return a pool of connections to the master that Sentinels name.
+    """Return a connection pool to the Sentinels' master.
 
     Args:
         master: the name of the master.
@@ -193,7 +193,7 @@ def pool_of(master: str, sentinels: Sentinels, **options: Any) -> SentinelConnec
 
 
 def close(client: redis.Redis) -> None:
-    """Close a redis-py client's connections, including those to the Sentinels."""
+    """Close a client's connections, including those to Sentinels."""
     client.close()
     manager = getattr(client.connection_pool, "sentinel_manager", None)
     if manager is not None:
@@ -201,7 +201,7 @@ def close(client: redis.Redis) -> None:
 
 
 def sentinels_of(addresses: Sequence[tuple[str, int]], options: Mapping[str, Any]) -> Sentinels:
-    """Return a client that asks the Sentinels at these addresses for their master.
+    """Return a client of the Sentinels at these addresses.
 
     Args:
         options: redis-py's options for the connections to the Sentinels.
@@ -227,7 +227,7 @@ def sentinel_options(service: SentinelUrl) -> dict[str, Any]:
 
 
 def ssl_options(service: SentinelUrl) -> Mapping[str, Any]:
-    """Return the ``ssl_...`` parameters of a Sentinel service's URL as redis-py parses them.
+    """Return the parsed ``ssl_...`` parameters of a Sentinel URL.
 
     Raises:
         ValueError: a parameter has an invalid value.
@@ -237,7 +237,7 @@ def ssl_options(service: SentinelUrl) -> Mapping[str, Any]:
 
 
 def answers(connection: Any, within: float) -> bool:
-    """Return whether the server answers PING on a new redis-py connection.
+    """Return whether a new connection's server answers PING.
 
     Each step may take ``within`` seconds. The connection is closed afterwards.
     """
@@ -273,7 +273,7 @@ class SentinelView:
 
 
 def watch(service: SentinelUrl) -> SentinelView:
-    """Ask every Sentinel of a service once about its master, and return what they report."""
+    """Ask every Sentinel once, and return their reports."""
     manager = sentinels_of(service.sentinels, sentinel_options(service))
     silent, masters, replicas, sentinels, quorum = [], {}, [], [], []
     try:
@@ -301,7 +301,7 @@ def watch(service: SentinelUrl) -> SentinelView:
 
 
 def _quorum(client: redis.Redis, master: str) -> bool:
-    """Return whether a Sentinel reaches enough others to agree on a failover."""
+    """Return whether a Sentinel reaches a quorum of others."""
     try:
         # Only an error means no. The reply is a sentence, for which redis-py returns False.
         client.sentinel_ckquorum(master)

@@ -1,4 +1,4 @@
-"""Signals, the topics and hooks that lead to a run, and the end of its waits."""
+"""Signals, topics, hooks, and the end of waits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.worker.store.replies import StoredSignal, signal_of
 
 
 class SignalTransitions(StorePart):
-    """Transitions and reads of signals, topics, hooks and waits (``store.signals``)."""
+    """Operations on signals, topics, hooks and waits (``store.signals``)."""
 
     def send(
         self,
@@ -25,12 +25,12 @@ class SignalTransitions(StorePart):
         key: str | None = None,
         content: str | None = None,
     ) -> list[str]:
-        """Put a signal into a run's mailbox, and return the reply of signal_run.lua.
+        """Put a signal into a run's mailbox. Return the reply of signal_run.lua.
 
         Args:
-            most: the unread signals of one name that a run may have.
-            names: the names of which a run may have unread signals.
-            size: the bytes of unread signals that a run may have.
+            most: maximum number of unread signals of one name.
+            names: maximum number of names with unread signals.
+            size: maximum bytes of unread signals.
             key: the sender's own id of this signal; sent again under it, nothing changes.
             content: digest of the payload, with a key.
         """
@@ -55,14 +55,14 @@ class SignalTransitions(StorePart):
         key: str | None = None,
         content: str | None = None,
     ) -> list[str]:
-        """Signal the run that holds a topic, or keep the signal for a run that takes the topic.
+        """Signal a topic's run, or keep the signal.
 
-        The other arguments are those of ``send``.
+        It is kept for a run that takes the topic. The other arguments are those of ``send``.
 
         Args:
             keep: ms for which the signal waits for a run.
-            most_waiting: the signals that may wait in a topic.
-            size_waiting: their bytes.
+            most_waiting: maximum number of signals that wait in a topic.
+            size_waiting: maximum of their bytes.
 
         Returns:
             The reply of signal_topic.lua.
@@ -76,7 +76,9 @@ class SignalTransitions(StorePart):
     def wake(
         self, run_id: str, *, epoch: int, step: int, message: str
     ) -> tuple[str, list[tuple[str, str]]]:
-        """Queue a parked run whose wait is over, with the message of its next round.
+        """Queue a parked run whose wait is over.
+
+        ``message`` is that of its next round.
 
         Returns:
             The word of wake_run.lua, and with an outbox the (queue, message) that the caller must
@@ -90,7 +92,9 @@ class SignalTransitions(StorePart):
     def wake_all(
         self, messages: Mapping[str, tuple[str, str, str]]
     ) -> list[tuple[str, list[tuple[str, str]]]]:
-        """Queue parked runs whose wait is over, and return of each what ``wake`` returns.
+        """Queue parked runs whose wait is over.
+
+        Each has a result as of ``wake``.
 
         Args:
             messages: epoch, step and message of each run, by its id.
@@ -104,26 +108,28 @@ class SignalTransitions(StorePart):
         )
 
     def open_hook(self, run_id: str, *, nonce: str, name: str, digest: str) -> str:
-        """Record the digest of a hook's secret, and return the word of open_hook.lua."""
+        """Record a hook secret's digest. Return the word of open_hook.lua."""
         named = {"nonce": nonce, "name": name, "digest": digest}
         return str(self._store._run("open_hook", run_id, named)[0])
 
     def take_topic(
         self, run_id: str, *, topic: str, token: str, claim: str | None
     ) -> tuple[str, str]:
-        """Take a topic for a run in one of its rounds, with the signals that wait there.
+        """Take a topic for a run, with waiting signals.
+
+        A round of the run calls this.
 
         Returns:
             The word of take_topic.lua. With ``taken`` the run that holds the topic, with ``other``
-            the topic that this run holds, with ``damaged`` what is damaged. Otherwise an empty
-            text.
+            the topic that this run holds, with ``damaged`` the damaged key or field. Otherwise an
+            empty text.
         """
         named = {"token": token, "claim": claim, "topic": topic}
         word, *details = self._store._run("take_topic", run_id, named)
         return word, details[0] if details else ""
 
     def hook_key(self, proposed: str) -> str:
-        """Return the key from which the secrets of hooks are derived.
+        """Return the key behind all hook secrets.
 
         If none is stored, ``proposed`` is stored as the key. All workers of this prefix share it.
         """
@@ -135,7 +141,7 @@ class SignalTransitions(StorePart):
         return str(stored)
 
     def run_of_topic(self, topic: str) -> str | None:
-        """Return the run that holds a topic and has not completed, or None."""
+        """Return a topic's run that has not completed. None if there is no such run."""
         with self._store._answered():
             run_id, nonce = cast(
                 "list[str | None]",
@@ -150,14 +156,17 @@ class SignalTransitions(StorePart):
         return run_id if stored == nonce and phase not in (None, "completed") else None
 
     def newest_of_topic(self, topic: str) -> str | None:
-        """Return the id of the run that holds a topic, or held it last; None if there is none."""
+        """Return the last run that took a topic. None if no run did."""
         with self._store._answered():
             found = self._store.redis.hmget(self.keys.topic(topic), ["run", "before"])
         holder, before = cast("list[str | None]", found)
         return holder or (before or "").partition(" ")[0] or None
 
     def counts_of(self, run_id: str, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Return, by signal name, the numbers of a run's newest taken and newest signal."""
+        """Return a run's newest taken and newest signal numbers.
+
+        They are by signal name.
+        """
         wanted = [f"{name}:{which}" for name in names for which in ("taken", "last")]
         with self._store._answered():
             found = cast(
@@ -167,7 +176,7 @@ class SignalTransitions(StorePart):
         return dict(zip(names, zip(counts[::2], counts[1::2], strict=True), strict=True))
 
     def stored(self, run_id: str, wanted: Sequence[tuple[str, int]]) -> list[StoredSignal | None]:
-        """Return signals from a run's mailbox by name and number; None for a missing one."""
+        """Return a mailbox's signals by name and number. None for a missing one."""
         fields = [f"{name}:{number}" for name, number in wanted]
         with self._store._answered():
             found = cast(
@@ -176,19 +185,19 @@ class SignalTransitions(StorePart):
         return [signal_of(text) if text else None for text in found]
 
     def names(self, run_id: str) -> list[str]:
-        """Return the names of all signals that a run has got."""
+        """Return the names of a run's signals."""
         with self._store._answered():
             fields = cast("list[str]", self._store.redis.hkeys(self.keys.mailbox(run_id)))
         return sorted(name.removesuffix(":last") for name in fields if name.endswith(":last"))
 
     def reply(self, run_id: str, name: str, number: int) -> str | None:
-        """Return what a run replied to a signal, as JSON text; None if it did not."""
+        """Return a run's reply to a signal, as JSON. None if it has not replied."""
         with self._store._answered():
             field = f"{name}:reply:{number}"
             return cast("str | None", self._store.redis.hget(self.keys.mailbox(run_id), field))
 
 
 def _woken(reply: list[Any]) -> tuple[str, list[tuple[str, str]]]:
-    """Return the word of wake_run.lua, and the (queue, message) that the caller must publish."""
+    """Return wake_run.lua's word, and the (queue, message) to publish."""
     word, *rest = reply
     return word, [(rest[0], rest[1])] if word == "queued" and rest else []

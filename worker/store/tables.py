@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class TokenRecords:
     """The token records of a store, by token id.
 
-    The store does not read what a record contains.
+    The store does not read the contents of a record.
     """
 
     def __init__(self, store: StoreConnection) -> None:
@@ -36,9 +36,10 @@ class TokenRecords:
             self._store.redis.hset(self._store.keys.tokens, token_id, record)
 
     def get(self, token_id: str) -> tuple[str | None, int]:
-        """Return an access token's stored record, or None, and the state server's clock (ms).
+        """Return a token's record, and the server's clock (ms).
 
-        The caller compares the clock with the record to see whether the token has expired.
+        The record is None if there is none. The caller compares the clock with the record to see
+        whether the token has expired.
         """
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
             pipe.hget(self._store.keys.tokens, token_id)
@@ -50,12 +51,12 @@ class TokenRecords:
         )
 
     def all(self) -> dict[str, str]:
-        """Return the stored records of all access tokens, by token id."""
+        """Return all token records, by token id."""
         with self._store._answered():
             return cast(dict[str, str], self._store.redis.hgetall(self._store.keys.tokens))
 
     def remove(self, token_id: str) -> bool:
-        """Delete the stored record of an access token, and return whether it existed."""
+        """Delete a token's record, and return whether it existed."""
         with self._store._answered():
             existed = bool(self._store.redis.hexists(self._store.keys.tokens, token_id))
             # Checked first, since a removal that is sent again after a lost reply finds nothing.
@@ -63,7 +64,10 @@ class TokenRecords:
         return existed
 
     def any(self) -> bool:
-        """Return whether any access token is stored, including expired or damaged ones."""
+        """Return whether any token is stored.
+
+        Expired and damaged ones count too.
+        """
         with self._store._answered():
             return bool(self._store.redis.exists(self._store.keys.tokens))
 
@@ -81,24 +85,26 @@ class TokenRecords:
         return stored
 
     def forget_signing_key(self) -> None:
-        """Delete the key that signs the dashboard's cookies, which invalidates every cookie."""
+        """Delete the cookie signing key. Every cookie becomes invalid."""
         with self._store._answered():
             self._store.redis.delete(self._store.keys.web_key)
 
 
 class SignInCodes:
-    """The codes of links that sign in to the dashboard once. Only their digests are stored."""
+    """The codes of one-time sign-in links. Only their digests are stored."""
 
     def __init__(self, store: StoreConnection) -> None:
         self._store = store
 
     def put(self, digest: str, token_id: str, ms: int) -> None:
-        """Store the digest of a code that grants an access token once, for ``ms`` milliseconds."""
+        """Store a code's digest for ``ms`` milliseconds. The code grants the token once."""
         with self._store._answered():
             self._store.redis.set(self._store.keys.sign_in(digest), token_id, px=ms)
 
     def take(self, digest: str) -> str | None:
-        """Return the id of the access token that a code grants, and make the code invalid.
+        """Take a code, and return its token's id.
+
+        The code is then invalid.
 
         Returns:
             None if the code is unknown, used or expired.
@@ -118,17 +124,17 @@ class FilterRecords:
         self._key = store.keys.filters(owner)
 
     def all(self) -> dict[str, str]:
-        """Return a person's saved filters of the table of runs: each filter's query by its name."""
+        """Return a person's saved filters: queries by name."""
         with self._store._answered():
             return cast(dict[str, str], self._store.redis.hgetall(self._key))
 
     def put(self, name: str, query: str) -> None:
-        """Save a person's filter of the table of runs, in place of an earlier one of this name."""
+        """Save a filter, replacing one of the same name."""
         with self._store._answered():
             self._store.redis.hset(self._key, name, query)
 
     def remove(self, name: str) -> None:
-        """Delete a person's saved filter of the table of runs, if it exists."""
+        """Delete a saved filter, if it exists."""
         with self._store._answered():
             self._store.redis.hdel(self._key, name)
 
@@ -144,7 +150,7 @@ class Pauses:
         self._store = store
 
     def add(self, flow: str, by: str | None = None, reason: str | None = None) -> bool:
-        """Pause a flow, so that each of its runs waits from its next claim on.
+        """Pause a flow: its runs wait from their next claim on.
 
         Returns:
             False if the flow was paused already. Who paused it, when and why are then unchanged.
@@ -154,7 +160,7 @@ class Pauses:
             return self._store.redis.hsetnx(self._store.keys.paused, flow, info) == 1
 
     def remove(self, flow: str) -> int:
-        """Unpause a flow, and return how many of its waiting runs are now due.
+        """Unpause a flow. Return how many waiting runs are now due.
 
         The call may be repeated. The pause is removed first, so that no further run waits for it.
         Then the waiting runs are found among the live ones.
@@ -167,7 +173,7 @@ class Pauses:
         return sum(self._offer(flow, index) for index in ("live", "live:children"))
 
     def _offer(self, flow: str, index: str) -> int:
-        """Make the runs of an index due that wait for this flow, and return how many there were."""
+        """Make the flow's waiting runs due. Return their number."""
         store = self._store
         offered, cursor = 0, 0
         while True:
@@ -187,7 +193,7 @@ class Pauses:
                 return offered
 
     def all(self) -> dict[str, dict[str, Any]]:
-        """Return, for each paused flow, when it was paused (ms), by whom and why."""
+        """Return each paused flow's pause: time (ms), person and reason."""
         with self._store._answered():
             paused = cast(dict[str, str], self._store.redis.hgetall(self._store.keys.paused))
         return {flow: json.loads(info) for flow, info in sorted(paused.items())}
@@ -202,9 +208,9 @@ PATIENCE = 1.0
 
 
 def letter(queue: str, text: str | bytes, why: str) -> str:
-    """Return a refused message as the JSON text of a dead letter.
+    """Return a refused message as a dead letter's JSON.
 
-    It has when the message came, its queue, why it was refused, its length and its beginning.
+    It has the time, the queue, the reason of the refusal, and the message's length and beginning.
     """
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     shown = data[: 4 * KEPT_CHARACTERS].decode("utf-8", "replace")
@@ -225,15 +231,15 @@ class DeadLetters(StoreConnection):
     It uses a connection of its own with a short timeout. Nothing connects before the first message.
 
     Args:
-        url: of the state server.
-        prefix: of its keys.
+        url: URL of the state server.
+        prefix: prefix of its keys.
     """
 
     def __init__(self, url: str, prefix: str) -> None:
         super().__init__(url, prefix, timeout=PATIENCE, resends=1)
 
     def put_aside(self, queue: str, text: str | bytes, why: str) -> None:
-        """Store a refused message as a dead letter, and drop the oldest ones over the limit.
+        """Store a refused message as a dead letter. Drop the oldest ones over the limit.
 
         Raises:
             StoreUnavailable: the server does not answer, or refuses to write.

@@ -1,4 +1,4 @@
-"""The messages of a thread: what was sent to its runs, and what they answered."""
+"""The messages of a thread: those to its runs, and their answers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ MOST_RUNS = 100
 
 
 def earlier_messages(store: Store, record: Record) -> tuple[list[ThreadMessage], bool]:
-    """Return the messages that a run gets of the runs before it, and whether it has kept them.
+    """Return the messages of earlier runs for a run.
+
+    Returns:
+        The messages, and whether they come from the run's own artifact.
 
     Raises:
-        DamagedRun: What is stored of a run cannot be read.
+        DamagedRun: The stored data of a run cannot be read.
     """
     if FOLLOWS not in record.fields:
         return [], False
@@ -38,13 +41,18 @@ def earlier_messages(store: Store, record: Record) -> tuple[list[ThreadMessage],
 
 
 def is_in_thread(record: Record) -> bool:
-    """Return whether a run follows another one in a thread, or may be followed by one."""
+    """Return whether a run has neighbours in a thread.
+
+    It follows another run there, or a later one may follow it.
+    """
     fields = record.fields
     return FOLLOWS in fields or ("topic" in fields and "thread_id" in fields)
 
 
 def last_artifact(store: Store, record: Record, name: str) -> tuple[str, str] | None:
-    """Return the last completed run of the same flow before a run in its thread, and an artifact.
+    """Return an artifact of the last run before a run.
+
+    It is the last completed run of the same flow in the thread.
 
     Returns:
         The id of that run and the text of its artifact. None if there is no such run, or if it has
@@ -64,14 +72,14 @@ def last_artifact(store: Store, record: Record, name: str) -> tuple[str, str] | 
 
 
 def thread_messages(store: Store, newest: str | None, kept: bool = False) -> list[ThreadMessage]:
-    """Return the messages of a run and of the runs before it in its thread, oldest first.
+    """Return the thread's messages up to a run, oldest first.
 
     Args:
         newest: id of the run.
-        kept: use what a run has kept of the runs before it.
+        kept: use the messages of earlier runs that a run has stored.
 
     Raises:
-        DamagedRun: What is stored of a run cannot be read.
+        DamagedRun: The stored data of a run cannot be read.
     """
     parts: list[list[ThreadMessage]] = []
     run_id = newest
@@ -89,13 +97,13 @@ def thread_messages(store: Store, newest: str | None, kept: bool = False) -> lis
 
 
 def run_messages(store: Store, record: Record) -> list[ThreadMessage]:
-    """Return the messages of a run, oldest first: its goal, what it heard, and its answer.
+    """Return a run's messages: goal, messages it read, and answer.
 
-    What the run has not heard when it ended comes behind its answer. A run that ended without an
-    answer says why. A live run has no answer yet.
+    They come oldest first. Messages that the run had not read when it ended come after its answer.
+    A run that ended without an answer has the reason instead. A live run has no answer yet.
 
     Raises:
-        DamagedRun: What is stored of the run cannot be read.
+        DamagedRun: The stored data of the run cannot be read.
     """
     run_id, fields = record.id, record.fields
     messages = [ThreadMessage("user", fields.get("goal", ""), run_id)]
@@ -130,7 +138,10 @@ def _unread(store: Store, record: Record) -> list[str]:
 
 
 def _told(record: Record) -> str | None:
-    """Return a run's answer as text, or why it ended without one; None for a live run."""
+    """Return a run's answer as text, or why it has none.
+
+    None for a live run.
+    """
     status = status_of(record.fields)
     if status is RunStatus.COMPLETED:
         return text_of(record.json("answer", None), record.mapping("output"))

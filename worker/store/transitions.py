@@ -43,12 +43,12 @@ class Store(StoreConnection):
 
     @cached_property
     def runs(self) -> RunTransitions:
-        """The transitions of a run that people and programs ask for."""
+        """The transitions of a run, from submission to deletion."""
         return RunTransitions(self)
 
     @cached_property
     def reads(self) -> RunFields:
-        """Reads of what is stored of a run."""
+        """Reads of stored runs."""
         return RunFields(self)
 
     @cached_property
@@ -68,12 +68,12 @@ class Store(StoreConnection):
 
     @cached_property
     def signals(self) -> SignalTransitions:
-        """SignalTransitions, topics and hooks."""
+        """Signals, topics and hooks."""
         return SignalTransitions(self)
 
     @cached_property
     def fleet(self) -> FleetRecords:
-        """What workers announce and sweep."""
+        """Announcements of workers, and the sweep."""
         return FleetRecords(self)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The checks of a state server's URL before it is used, and of whether the server replies."""
+"""Checks of a state server's URL and its replies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.worker.urls import LOCALHOST, place_of, state_fault
 
 
 def check_url(url: object) -> None:
-    """Raise InvalidSettings unless `url` can be a state server's URL.
+    """Raise InvalidSettings unless ``url`` can be a state server's.
 
     The error never repeats a password in it.
     """
@@ -36,7 +36,7 @@ def check_url(url: object) -> None:
 
 
 def _refused(url: str) -> str | None:
-    """Return why redis-py rejects the query parameters of a server's URL, or None.
+    """Return why redis-py rejects a URL's parameters, or None.
 
     Nothing connects.
     """
@@ -60,7 +60,7 @@ READS_ANSWERED = "MISCONF"
 
 
 def check_answers(url: str) -> str | None:
-    """Raise an error if the state server does not answer a PING.
+    """Raise an error if the server does not answer PING.
 
     It is asked once, without retries.
 

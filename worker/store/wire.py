@@ -1,8 +1,8 @@
-"""The connections that carry the transitions, each used by one thread at a time and then reused.
+"""The transitions' connections, each used by one thread at a time.
 
-redis-py checks before each command whether the connection is still open, and sends again without a
-log line. Here a connection is used without a check, and what is sent again is logged. Every
-transition may be repeated.
+A connection is reused. redis-py checks before each command whether the connection is still open,
+and sends again without a log line. Here a connection is used without a check, and a repetition is
+logged. Every transition may be repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger("perdure.store")
 
 
 class Wire:
-    """Exchanges with the server of ``client``, over connections like those of its pool.
+    """Exchanges with a server, over connections like its client's.
 
     The number of connections is the largest number of simultaneous calls so far. It does not depend
     on the number of threads or their lifetime.
@@ -39,16 +39,16 @@ class Wire:
         self._pid = os.getpid()
 
     def ask(self, request: bytes) -> Any:
-        """Send one command to the state server, and return its reply.
+        """Send one command, and return its reply.
 
         An error in the reply is raised.
         """
         return told(self.exchange(request, 1)[0])
 
     def exchange(self, request: bytes, answers: int) -> list[Any]:
-        """Send several commands together over one connection, and return the server's replies.
+        """Send several commands together, and return their replies.
 
-        An error reply is returned in the list, not raised.
+        They go over one connection. An error reply is returned in the list, not raised.
 
         Raises:
             redis.ConnectionError, redis.TimeoutError: no reply came, even after the last
@@ -79,7 +79,7 @@ class Wire:
             return replies
 
     def close(self) -> None:
-        """Close the connections to the state server that no thread is using."""
+        """Close the connections that no thread is using."""
         while self._idle:
             self._take().disconnect()
 
@@ -95,7 +95,7 @@ class Wire:
 
 
 def told(answer: Any) -> Any:
-    """Return a reply of the state server, or raise it if it is an error."""
+    """Return a server's reply, or raise an error reply."""
     if isinstance(answer, Exception):
         raise answer
     return answer
@@ -108,7 +108,7 @@ MOST_SENT, LONGEST_SENT = 2000, 60
 
 
 def packed(items: Iterable[str | bytes | int]) -> bytes:
-    """Return a Redis command with its arguments as bytes of the protocol RESP.
+    """Return a command as bytes of the protocol RESP.
 
     Texts may have undecodable bytes, as surrogate escapes.
     """

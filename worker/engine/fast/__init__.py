@@ -1,6 +1,6 @@
 """The fast path: prefetch, run affinity, and a limit for CPU-bound rounds.
 
-``worker/runtime/fast`` installs it; without it none of these modules is imported. Each module says
-what it replaces, what it is worth, how to switch it off, and which private parts of other libraries
-it uses.
+``worker/runtime/fast`` installs it; without it none of these modules is imported. The head of each
+module has the plain code that it replaces, its worth, its switch, and the private parts of other
+libraries that it uses.
 """

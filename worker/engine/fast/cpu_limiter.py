@@ -1,6 +1,6 @@
-"""A limiter that lets few threads of a process run brief rounds at the same time.
+"""A limiter of brief rounds that run at the same time.
 
-Replaces: nothing; without it every thread runs its rounds at once. A brief round waits only for the
+Replaces: nothing. Without it every thread runs its rounds at once. A brief round waits only for the
 interpreter, of which a process has one. Sixteen threads pass it on at each call to the server, and
 run a fifth fewer rounds than three do. Rounds that wait for a model or a tool are not limited
 (docs/internals/decisions/0027-brief-rounds-go-in-lanes.md).
@@ -8,8 +8,8 @@ run a fifth fewer rounds than three do. Rounds that wait for a model or a tool a
 Worth: 1.2 x brief rounds a second with 16 threads. Rounds a second by threads: 1: 2,900, 3: 3,600,
 8: 3,200, 16: 2,900 (two processes on two cores, ``make bench``).
 
-Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``): only the next round of a run that keeps
-its worker is limited. The pool solo never waits here.
+Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``), because the limiter only holds the next
+round of a run that keeps its worker. The pool solo never waits here.
 
 Private parts used: none.
 """
@@ -70,7 +70,10 @@ class CpuLimiter:
             self._brief.discard((flow, node))
 
     def is_brief(self, flow: str, node: str) -> bool:
-        """Return whether a node's last round in this process took at most ``BRIEF_MS``."""
+        """Return whether a node's last round here was brief.
+
+        It took at most ``BRIEF_MS``.
+        """
         return (flow, node) in self._brief
 
     @property
@@ -79,7 +82,7 @@ class CpuLimiter:
         return getattr(self._own, "slot", None) in self._taken
 
     def enter(self, patience: float = PATIENCE) -> float:
-        """Wait for a slot of the CPU limiter, unless this thread holds one, to run a round in it.
+        """Wait for a slot, unless this thread holds one.
 
         Args:
             patience: Seconds to wait at most. After that the round runs without a slot.
@@ -99,7 +102,7 @@ class CpuLimiter:
         return time.monotonic() - began
 
     def leave(self) -> None:
-        """Free this thread's slot of the CPU limiter, if it holds one."""
+        """Free this thread's slot, if it holds one."""
         slot = getattr(self._own, "slot", None)
         if slot is not None:
             self._own.slot = None

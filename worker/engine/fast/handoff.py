@@ -1,4 +1,4 @@
-"""The fast path of one worker process: prefetch, affinity and the CPU limiter together.
+"""The fast path: prefetch, affinity and the CPU limiter together.
 
 Replaces: the claim of a round, and its plain commit, wherever a `Handoff` can spare them.
 
@@ -36,7 +36,7 @@ RECHECK_AFTER = 0.005
 
 
 class FastRounds:
-    """What the fast paths of one process share.
+    """Shared parts of the fast paths of one process.
 
     Args:
         flows: The names of the flows that the worker runs.
@@ -75,9 +75,9 @@ class FastRounds:
         since: float | None = None,
         task: tuple[str, str | None] | None = None,
     ) -> Handoff:
-        """Return the fast path for the round of a message that this process received.
+        """Build the fast path for a received message's round.
 
-        The fast path uses the claim that came with the message, and prefetches when it commits.
+        It uses the claim that came with the message, and prefetches when the round commits.
 
         Args:
             claim: The claim that came with the message, if its run is claimed already.
@@ -95,7 +95,7 @@ class FastRounds:
         )
 
     def prefetch_request(self) -> PrefetchRequest | None:
-        """Return the request by which the next commit prefetches a message for this worker.
+        """Build the prefetch request for the next commit.
 
         Returns:
             None if the commit must not prefetch.
@@ -110,7 +110,7 @@ class FastRounds:
         )
 
     def keep(self, handoff: Handoff, prefetched: Prefetched) -> None:
-        """Keep what a round's commit prefetched until the round's own message is acknowledged."""
+        """Keep a prefetched message until this round's message is acknowledged."""
         handoff.prefetched, handoff.since = prefetched, time.monotonic()
         self.prefetcher.holds(handoff)
 
@@ -124,7 +124,7 @@ class Handoff:
         until: When the run has to leave this worker (``time.monotonic``).
         since: When the claim came to this process (``time.monotonic``).
         task: Id and root id of the message's Celery task, if they are known.
-        prefetched: What its round's commit prefetched.
+        prefetched: The message that its round's commit prefetched.
     """
 
     rounds: FastRounds
@@ -135,10 +135,12 @@ class Handoff:
     prefetched: Prefetched | None = field(default=None)
 
     def take_claim(self) -> Claim | None:
-        """Return the claim that came with a round's message, after a wait for a CPU slot if needed.
+        """Return a round's claim, after waiting for a CPU slot.
 
-        The round needs a slot if its run kept this worker and it is expected to be brief. Otherwise
-        this thread's slot becomes free: another run begins here, or the round may take longer.
+        Only a round that is probably brief needs a slot, and only if its run kept this worker. For
+        any
+        other round this thread frees its slot: another run begins here, or the round may take
+        longer.
 
         Returns:
             None if the round still has to be claimed.
@@ -157,10 +159,10 @@ class Handoff:
         return claim
 
     def is_wanted(self) -> bool:
-        """Return whether a claimed round may begin: its claim holds, and no stop was requested.
+        """Return whether a claimed round may begin.
 
-        False if the server is away: the round must not begin without knowing. A claim that has just
-        come is not checked.
+        Its claim must hold, and no stop may be requested. False if the server is away: the round
+        must not begin without knowing. A claim that has just come is not checked.
         """
         claim = self.claim
         if claim is None or time.monotonic() - self.since <= RECHECK_AFTER:
@@ -178,7 +180,7 @@ class Handoff:
             return False
 
     def sender(self) -> Sender | None:
-        """Return the Celery ids by which the next message names this round as its sender.
+        """Return the sender's Celery ids for the next message.
 
         Returns:
             None if the ids of this round's task are not known.
@@ -186,7 +188,9 @@ class Handoff:
         return None if self.task is None else sender_within(*self.task)
 
     def commit(self, commit: RoundCommit) -> CommitResult | None:
-        """Commit a round, and lease its run's next round or pop another message in the same write.
+        """Commit a round, and lease or pop the next one.
+
+        One write does both. The next round is that of the same run, or of another message.
 
         Returns:
             None if the worker must not take a message now, so the round has to be committed
@@ -206,7 +210,7 @@ class Handoff:
         return result
 
     def take_prefetched(self) -> tuple[Prefetched, Handoff] | None:
-        """Return the message that the round's commit prefetched, with its fast path, and forget it.
+        """Return and forget the prefetched message with its fast path.
 
         Returns:
             None if nothing was prefetched.

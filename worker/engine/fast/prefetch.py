@@ -34,7 +34,10 @@ OWN_TURNS = 8
 
 
 class Prefetcher:
-    """Chooses the queues that the commits of one process pop from; off until ``begin``."""
+    """Chooses the queues from which this process's commits pop.
+
+    It is off until ``begin``.
+    """
 
     def __init__(self) -> None:
         self._orders: list[Sequence[str]] = []
@@ -42,20 +45,21 @@ class Prefetcher:
         self._turns = itertools.count(1)
         self._last_skipped = -math.inf
         self._inline = False
-        #: Who holds a prefetched message that has not been delivered yet. A set needs no lock.
+        #: Holders of prefetched messages that have not been delivered yet. A set needs no lock.
         self._undelivered: set[object] = set()
-        #: The number of rounds that the pool runs at once.
+        #: Number of rounds that the pool runs at once.
         self.slots = 0
 
     def begin(
         self, queues: Sequence[str], slots: int, inline: bool, own: Sequence[str] = ()
     ) -> None:
-        """Switch prefetch on: the commits of this process now pop messages from these queues.
+        """Switch prefetch on for the commits of this process.
 
         Args:
+            queues: The queues from which commits pop messages.
             own: The queues of this worker's set of flows. They are mostly empty, so they are rarely
                 tried.
-            slots: The number of rounds that the pool runs at once.
+            slots: Number of rounds that the pool runs at once.
             inline: Whether the pool runs a round in the very call that submits it (solo).
         """
         self.slots, self._inline, self._own = slots, inline, own
@@ -63,7 +67,7 @@ class Prefetcher:
         self._orders = [[*queues[place:], *queues[:place]] for place in range(len(queues))]
 
     def end(self) -> None:
-        """Switch prefetch off: the commits of this process pop no more messages."""
+        """Switch prefetch off for the commits of this process."""
         self._orders = []
 
     @property
@@ -72,10 +76,10 @@ class Prefetcher:
         return bool(self._orders)
 
     def queues(self, in_flight: int) -> Sequence[str]:
-        """Return the queues from which the next commit pops a message, in the order to try them.
+        """Return the queues for the next commit, in order.
 
         Args:
-            in_flight: The rounds that this process runs now.
+            in_flight: Number of rounds that this process runs now.
 
         Returns:
             Empty if the next commit must not prefetch.
@@ -102,12 +106,12 @@ class Prefetcher:
         return [*self._own, *order] if self._own and turn % OWN_TURNS == OWN_TURNS // 2 else order
 
     def holds(self, holder: object) -> None:
-        """Record that an object holds a prefetched message that is not delivered yet.
+        """Record that a prefetched message is not yet delivered.
 
-        It is delivered when the message of the round whose commit prefetched it is acknowledged.
+        It is delivered after the message of the round that prefetched it is acknowledged.
         """
         self._undelivered.add(holder)
 
     def delivers(self, holder: object) -> None:
-        """Record in this process that a prefetched message goes to Celery's consumer now."""
+        """Record that a prefetched message goes to Celery's consumer."""
         self._undelivered.discard(holder)

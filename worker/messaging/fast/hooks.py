@@ -1,4 +1,4 @@
-"""Detects whether signal receivers or tracers in this process can change outgoing messages.
+"""Detects receivers and tracers that can change outgoing messages.
 
 Replaces: nothing. It decides whether ``fast.template`` may be used. An app's settings cannot change
 a message (worker/messaging/message_builder.py). Without receivers and tracers, messages differ only
@@ -30,9 +30,9 @@ PublishFunctions = tuple[Any, ...]
 
 
 def has_receivers(task: str) -> bool:
-    """Return whether a receiver of Celery's publish signals listens to this task.
+    """Return whether publish signals have receivers for this task.
 
-    It is asked for each message, since receivers come and go at any time.
+    It is checked for each message, since receivers come and go at any time.
     """
     if not (
         signals.before_task_publish.receivers
@@ -44,15 +44,15 @@ def has_receivers(task: str) -> bool:
 
 
 def publish_functions() -> PublishFunctions:
-    """Return the functions of Celery and kombu through which an outgoing message passes.
+    """Return the functions that an outgoing message passes through.
 
-    Tracers may have replaced them.
+    They are of Celery and kombu. Tracers may have replaced them.
     """
     return Celery.send_task, Producer.publish, Producer._publish
 
 
 def is_plain(app: Celery, task: str, functions: PublishFunctions) -> bool:
-    """Return whether a task, and the functions that publish its messages, are the original ones.
+    """Return whether a task's publishing is the original one.
 
     The task must be Perdure's, the functions Celery's and kombu's own.
     """
@@ -60,8 +60,8 @@ def is_plain(app: Celery, task: str, functions: PublishFunctions) -> bool:
     own = type(sending_task).apply_async is RoundTask.apply_async and "apply_async" not in vars(
         sending_task
     )
-    # A wrapper copies name, module and docstring of what it wraps, but not its globals. Or it is no
-    # function at all.
+    # A wrapper copies name, module and docstring of the wrapped function, but not its globals. Or
+    # it is no function at all.
     original = all(
         type(each) is FunctionType and each.__globals__["__name__"] == home
         for each, home in zip(functions, HOMES, strict=True)

@@ -4,8 +4,8 @@ Replaces: ``perdure.worker.messaging.message.validate`` for messages of a known 
 ``Shapes.validate`` returns the same. A message of no known shape is validated by the plain
 function.
 
-Worth: validation takes four times as long as matching a shape. What a worker does outside a round
-fell from 741,000 to 451,000 instructions (callgrind,
+Worth: validation takes four times as long as matching a shape. The worker's instructions outside a
+round fell from 741,000 to 451,000 (callgrind,
 docs/internals/decisions/0025-a-message-of-a-known-form.md).
 
 Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``).
@@ -27,7 +27,7 @@ from typing import Any
 from perdure.worker.ids import RUN_ID
 from perdure.worker.messaging.message import MAX_BYTES, MAX_HEADER, TRACING, validate
 
-#: Messages of one queue from which a shape is learned. There is one inside and one outside a round,
+#: Maximum messages of one queue to learn shapes from. There is one inside and one outside a round,
 #: and two are spare.
 MOST = 4
 #: A JSON text in which nothing is escaped: any header, and a task's id. Other texts are validated
@@ -49,7 +49,7 @@ CONTENT = re.compile(
 
 
 class Shape:
-    """The messages of one queue that differ in their blanks alone.
+    """A queue's messages that differ in their blanks alone.
 
     Args:
         text: Such a message.
@@ -90,12 +90,13 @@ class Shape:
                 raise ValueError("the shape reads the message in another way than validation does")
 
     def read(self, text: str) -> dict[str, Any] | None:
-        """Validate and parse a message by the regular expression of its known form.
+        """Validate and parse a message of this shape.
 
-        The result is that of ``validate``, with the decoded body as ``content``.
+        The regular expression does both. The result is that of ``validate``, with the decoded body
+        as ``content``.
 
         Returns:
-            None if the message does not have this form.
+            None if the message does not have this shape.
         """
         match = self._pattern.fullmatch(text) if len(text) <= MAX_BYTES else None
         if match is None:
@@ -136,10 +137,10 @@ class Shapes:
         self._learned_from: Counter[str] = Counter()
 
     def validate(self, text: str | bytes, queue: str) -> dict[str, Any]:
-        """Validate a received message, by a regular expression if its form is known.
+        """Validate a message, by a regular expression if possible.
 
         The result is that of ``perdure.worker.messaging.message.validate``. A message of a known
-        form has its decoded body as ``content``, too.
+        shape has its decoded body as ``content``, too.
 
         Raises:
             InvalidMessage: It is not exactly a round's message.

@@ -1,8 +1,8 @@
-"""The template of a round's message: what Celery builds, with blanks for what differs.
+"""The template of a round's message: Celery's message with blanks.
 
-Replaces: building each message with Celery (``Publisher``). A filled template is byte for
-byte what Celery would have built with the same ids. Three samples that Celery built in this process
-have to agree with it, or Celery builds each message.
+Replaces: building each message with Celery (``Publisher``). A filled template is byte for byte the
+message that Celery would have built with the same ids. Three samples that Celery built in this
+process have to agree with it, or Celery builds each message.
 
 Worth: Celery takes some 200 microseconds for a message, a template 10 (``python -m benchmarks
 messages``). If a run keeps its worker, ``read`` also spares validation
@@ -61,12 +61,12 @@ BLANKS = {
 
 
 class Template:
-    """The messages of one task for one queue, sent by this process.
+    """This process's messages of one task and queue.
 
     Args:
         text: Such a message, as Celery built it.
         args: The arguments of that message.
-        queue: The queue that it is for.
+        queue: The queue of that message.
 
     Raises:
         LookupError, TypeError, ValueError: Its form is not known here.
@@ -81,17 +81,19 @@ class Template:
         message["body"] = "<body>"
         for (part, key), name in BLANKS.items():
             message[part][key] = f"<{name}>"
-        #: Fixed texts, and between each two of them the name of what is filled in.
+        #: Fixed texts, and between each two of them the name of a blank.
         self._pieces = re.split(
             '"<({})>"'.format("|".join({"body", *BLANKS.values()})), dumps(message)
         )
         self._blank_values = itemgetter(*self._pieces[1::2])
 
     def fill(self, args: Round, sender: Sender, task_id: str, tag: str) -> str:
-        """Fill a round's ids, epoch and step into a prebuilt message, and return its text.
+        """Fill a round's values in, and return the text.
+
+        The values are its ids, epoch and step.
 
         Args:
-            args: The run id must be valid, so that neither JSON nor ``repr`` escapes any of it.
+            args: The run id must be valid, so that neither JSON nor ``repr`` escapes anything.
             task_id: The id of the Celery task.
             tag: kombu's delivery tag.
         """
@@ -111,9 +113,9 @@ class Template:
         return "".join(pieces)
 
     def read(self, args: Round, sender: Sender, task_id: str, tag: str) -> dict[str, Any] | None:
-        """Return the validated form of a message that a template builds, without parsing text.
+        """Return the validated form without parsing the text.
 
-        Its body is decoded.
+        It is the form of the message that ``fill`` returns. Its body is decoded.
 
         Returns:
             None if the text has to be validated.
@@ -143,9 +145,9 @@ class Template:
         }
 
     def makes(self, text: str, args: Round, sender: Sender) -> bool:
-        """Return whether a template reproduces exactly this message, which Celery built.
+        """Return whether the template reproduces Celery's message exactly.
 
-        The validated form that the template returns must be the same, too.
+        The validated form of the message must be the same, too.
         """
         message = json.loads(text)
         ids = message["headers"]["id"], message["properties"]["delivery_tag"]
@@ -174,7 +176,9 @@ class MessageTemplates:
         args: Round,
         origin: Sender | None,
     ) -> LazyMessage | None:
-        """Return a round's message, filled into a prebuilt one, and serialized only on demand.
+        """Return a round's message, filled into a template.
+
+        It is serialized only on demand.
 
         Args:
             build: Builds such a message with Celery.
@@ -198,7 +202,7 @@ class MessageTemplates:
     def _template(
         self, app: Celery, build: Build, task: str, queue: str, origin: Sender
     ) -> Template | None:
-        """Return the prebuilt message for this task and queue, which the first call learns.
+        """Return the template of a task and queue. The first call learns it.
 
         Returns:
             None if Celery has to build each message.
@@ -215,9 +219,9 @@ class MessageTemplates:
 
 
 def learn_template(build: Build, queue: str, origin: Sender) -> Template | None:
-    """Return a prebuilt message for a queue, into which a run's id, epoch and step are filled.
+    """Build a queue's message template from Celery's samples.
 
-    It is learned from samples that Celery builds, and must reproduce them exactly.
+    It takes a run's id, epoch and step. It must reproduce the samples exactly.
 
     Args:
         build: Builds a message for this queue with Celery.
@@ -275,7 +279,7 @@ def _uuid(digits: str) -> str:
 
 
 def _with_blanks(text: str, marks: Mapping[str, str]) -> str:
-    """Return a text as a format for ``%``, with each marked part replaced by a placeholder."""
+    """Return a format for ``%`` with placeholders for marked parts."""
     text = text.replace("%", "%%")
     for mark, blank in marks.items():
         text = text.replace(mark, blank)

@@ -1,4 +1,4 @@
-"""The kombu transports that validate each message before Celery sees it.
+"""kombu transports that validate messages before Celery sees them.
 
 A message that could harm a worker goes to a bounded dead-letter list. There is one transport per
 kind of broker, in ``perdure.worker.messaging.transports``:

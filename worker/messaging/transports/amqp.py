@@ -37,7 +37,7 @@ HEADER, FIXED = 2, 12
 
 
 class AmqpChannel(pyamqp.Channel):  # type: ignore[misc]
-    """kombu's channel, validating what it consumes."""
+    """kombu's channel, with validation of consumed messages."""
 
     def basic_consume(
         self,
@@ -46,7 +46,7 @@ class AmqpChannel(pyamqp.Channel):  # type: ignore[misc]
         callback: Callable[[Any], None] | None = None,
         **options: Any,
     ) -> Any:
-        """Consume a queue of RabbitMQ, and validate its messages if it is a queue of rounds."""
+        """Consume a queue, and validate messages of rounds."""
         prefix = self._option("guard_prefix") or "perdure"
         if callback is not None and Keys(prefix).is_of_rounds(queue):
             callback = partial(self._validate, queue, callback, bool(options.get("no_ack")))
@@ -94,7 +94,7 @@ class AmqpChannel(pyamqp.Channel):  # type: ignore[misc]
 
 
 def readable(connection: Any, callback: Callable[..., None]) -> Callable[[Any], Any]:
-    """Return py-amqp's frame handler, changed to ignore message properties that it cannot parse."""
+    """Return py-amqp's frame handler, made to ignore unreadable properties."""
     handle = frame_handler(connection, callback)
 
     def on_frame(frame: tuple[int, int, Any]) -> Any:

@@ -35,8 +35,8 @@ ANSWERS_WITHIN, COUNTS_AS_AWAY = 1.0, 30.0
 class QoS(virtual.QoS):  # type: ignore[misc]
     """Returns popped messages to their list at a warm shutdown.
 
-    What cannot be returned is dropped. kombu would wait for each as long as the server is silent,
-    so the worker would not shut down. It would write them to a file, too.
+    Messages that cannot be returned are dropped. kombu would wait for each as long as the server is
+    silent, so the worker would not shut down. It would write them to a file, too.
     """
 
     _missed = -math.inf
@@ -63,7 +63,7 @@ class QoS(virtual.QoS):  # type: ignore[misc]
         return []
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Reject a received message, and return it to its queue only if the server replies."""
+        """Reject a message. It returns to its queue only if the server replies."""
         super().reject(delivery_tag, requeue and self._answers())
 
     def _answers(self) -> bool:
@@ -80,7 +80,7 @@ class QoS(virtual.QoS):  # type: ignore[misc]
 
 
 class ReceivedMessage(virtual.Message):  # type: ignore[misc]
-    """A message; its body may be decoded already, as the validator did so."""
+    """A message whose body the validator may have decoded."""
 
     def __init__(self, payload: Any, channel: Any = None, **options: Any) -> None:
         super().__init__(payload, channel=channel, **options)
@@ -98,7 +98,10 @@ else:
 
 
 class ValidatingChannel(KombuChannel):  # type: ignore[misc]
-    """Mixin that adds validation to a Redis channel of kombu's, plain or Sentinel's."""
+    """Mixin that validates the messages of a Redis channel.
+
+    The channel is kombu's plain one, or that for Sentinels.
+    """
 
     Message = ReceivedMessage
     guard_prefix = "perdure"
@@ -116,15 +119,15 @@ class ValidatingChannel(KombuChannel):  # type: ignore[misc]
 
     @cached_property  # type: ignore[untyped-decorator]
     def client(self) -> Any:
-        """The Redis client that pops messages, and validates each reply of BRPOP."""
+        """The Redis client that pops and validates messages."""
         client = self._create_client(asynchronous=True)
         client.set_response_callback("BRPOP", self._validated)
         return client
 
     def decode_body(self, body: Any, encoding: str | None = None) -> Any:
-        """Decode the body of a message as kombu does, unless it is decoded already.
+        """Decode a message's body, unless it is decoded already.
 
-        It is decoded in a message that this process built, and delivers to itself.
+        A message that this process built and delivers to itself is decoded already.
         """
         return body if isinstance(body, bytes) else super().decode_body(body, encoding)
 
@@ -194,7 +197,7 @@ class ValidatingChannel(KombuChannel):  # type: ignore[misc]
             return int(client.llen(queue))
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
-        """Write kombu's binding of a queue to Redis, except for a queue of rounds.
+        """Write kombu's binding, except for a queue of rounds.
 
         Rounds are pushed to their list, not routed, and a full server would refuse the binding.
         """
@@ -203,7 +206,7 @@ class ValidatingChannel(KombuChannel):  # type: ignore[misc]
 
 
 class RedisChannel(ValidatingChannel, kombu_redis.Channel):  # type: ignore[misc]
-    """kombu's Redis channel, validating what it consumes."""
+    """kombu's Redis channel, with validation of consumed messages."""
 
     from_transport_options = (*kombu_redis.Channel.from_transport_options, *OPTIONS)
 

@@ -23,7 +23,7 @@ from perdure.worker.store.sentinel import (
 
 
 class SentinelChannel(ValidatingChannel, kombu_redis.SentinelChannel):  # type: ignore[misc]
-    """kombu's Sentinel channel, validating what it consumes."""
+    """kombu's Sentinel channel, with validation of consumed messages."""
 
     guard_sentinels: Sequence[tuple[str, int]] = ()
     sentinel_kwargs: Mapping[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Delivers prefetched messages to Celery's consumer, as if the broker had.
+"""Delivers prefetched messages to Celery's consumer, as the broker would.
 
 Replaces: the pop of a message by kombu's event loop.
 
@@ -30,7 +30,7 @@ logger = logging.getLogger("perdure.fetching")
 
 
 class Delivery:
-    """Delivers what the commits of one process prefetched.
+    """Delivers the messages that this process's commits prefetched.
 
     Args:
         rounds: The fast path of the process.
@@ -62,13 +62,14 @@ class Delivery:
         return self._rounds.prefetcher.is_on
 
     def end(self) -> None:
-        """Switch prefetch off: commits of this process pop no more messages."""
+        """Switch prefetch off for the commits of this process."""
         self._rounds.prefetcher.end()
 
     def handoff(self, message: Any) -> Handoff | None:
-        """Return the fast path for a received message, with its claim if a commit prefetched it.
+        """Return the fast path for a received message.
 
-        The fast path spares the round a separate claim, and prefetches when it commits.
+        It has the claim if a commit prefetched the message. It spares the round a separate claim,
+        and prefetches when the round commits.
 
         Returns:
             None if its round is claimed and committed without it.
@@ -90,10 +91,10 @@ class Delivery:
         return handoff
 
     def deliver_next(self, handoff: Handoff, channel: Any) -> bool:
-        """Deliver the message that a round's commit prefetched to Celery's consumer.
+        """Deliver a commit's prefetched message to Celery's consumer.
 
         Returns:
-            False if nothing was prefetched, or if no consumer can take it any more.
+            False if nothing was prefetched, or if no consumer can take it any longer.
         """
         following = handoff.take_prefetched()
         if following is None:
@@ -139,7 +140,7 @@ class Delivery:
         return True
 
     def _not_here(self, prefetched: Prefetched) -> bool:
-        """Release the claim of a prefetched message that cannot be delivered here; return False.
+        """Release an undeliverable message's claim. Return False.
 
         If the message came without a claim, the sweep sends it again.
         """
@@ -149,7 +150,7 @@ class Delivery:
 
 
 def unfit(channel: Any, slots: int) -> str | None:
-    """Return why a kombu channel's consumer cannot take prefetched messages, or None if it can."""
+    """Return why a channel cannot take prefetched messages, or None."""
     if (
         not isinstance(channel, ValidatingChannel)
         or channel.ack_emulation
@@ -171,7 +172,7 @@ def unfit(channel: Any, slots: int) -> str | None:
 
 
 def changed_kombu() -> str | None:
-    """Return which kombu method has other parameters than prefetch expects, or None if none has."""
+    """Return why kombu differs from prefetch's expectation, or None."""
     expected = {
         (virtual.Transport, "_deliver"): ["self", "message", "queue"],
         (virtual.QoS, "append"): ["self", "message", "delivery_tag"],

@@ -16,9 +16,9 @@ from perdure.worker.runtime.runtime import Runtime
 
 
 def fast_rounds(engine: Runtime) -> FastRounds:
-    """Return the fast path of this worker process: its prefetch, affinity and CPU limiter.
+    """Build the fast path of this worker process.
 
-    Prefetch has not begun yet.
+    It has prefetch, affinity and the CPU limiter. Prefetch has not begun yet.
     """
     return FastRounds(
         engine.store,
@@ -34,7 +34,7 @@ def fast_rounds(engine: Runtime) -> FastRounds:
 def install_fast_path(
     engine: Runtime, parent: Any, queues: Sequence[str], own: Sequence[str], inline: bool
 ) -> None:
-    """Make the commits of this worker prefetch its next messages.
+    """Make this worker's commits prefetch its next messages.
 
     It has to be called before the worker's consumer starts.
 

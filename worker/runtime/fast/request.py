@@ -1,8 +1,8 @@
 """FastRequest: the request of a round on the fast path.
 
 Replaces: ``perdure.worker.runtime.request.RoundRequest`` in a worker whose commits prefetch. The
-acknowledgement of a round's message delivers what its commit prefetched, and so starts the next
-round in the same slot of the pool.
+acknowledgement of a round's message delivers the prefetched message, and so starts the next round
+in the same slot of the pool.
 
 Worth and switch off: see ``perdure.worker.engine.fast.prefetch``.
 
@@ -26,7 +26,10 @@ TRACERS = frozenset(TRACING)
 
 
 class FastRequest(RoundRequest):
-    """A request that hands its round's fast path to the task, and delivers what follows it."""
+    """A request that gives its task the round's fast path.
+
+    It delivers the prefetched message after the round.
+    """
 
     _handoff: Handoff | None
 
@@ -37,12 +40,11 @@ class FastRequest(RoundRequest):
             # Celery makes it an attribute of the task's request (worker/runtime/worker_step.py).
             self._request_dict[REQUEST_ATTRIBUTE] = self._handoff
             if TRACERS.isdisjoint(message.headers):
-                # Celery would come to the same after a search: the message has only Celery's own
+                # Celery would get the same from a search: the message has only Celery's own
                 # headers.
                 self._request_dict["headers"] = {}
             if not signals.task_received.receivers:
-                # Without a receiver only the tracer reads the body, and it would decode it once
-                # more.
+                # Without a receiver only the tracer reads the body, and it would decode it again.
                 self._body, self._content_type, self._content_encoding, self._decoded = (
                     message.payload,
                     None,
@@ -51,11 +53,11 @@ class FastRequest(RoundRequest):
                 )
 
     def acknowledge(self) -> None:
-        """Acknowledge a round's message, and deliver the message that its commit prefetched.
+        """Acknowledge a round's message, and deliver the prefetched one.
 
         The delivery starts the next round: Celery submits it to the pool. A message that a lost
-        connection delivered is acknowledged already (worker/runtime/unacknowledged.py). What its
-        commit prefetched must be delivered nevertheless, or its claim released.
+        connection delivered is acknowledged already (worker/runtime/unacknowledged.py). The
+        prefetched message must be delivered nevertheless, or its claim released.
         """
         channel = self.message.channel
         if self._handoff is None or not self.app.perdure.fast.deliver_next(self._handoff, channel):
@@ -67,7 +69,7 @@ class FastRequest(RoundRequest):
         channel.qos.ack(self.message.delivery_tag)
 
     def give_back(self) -> None:
-        """Return a round that has not begun, so that another worker can take it.
+        """Return a round that has not begun to other workers.
 
         If the round is claimed, its claim is released. If not, its message goes back to the queue.
         """

@@ -1,4 +1,4 @@
-"""A thread pool in which a round's follow-up runs in the round's own thread.
+"""A thread pool that runs a round's follow-up in its thread.
 
 Replaces: the ``ThreadPoolExecutor`` of Celery's pool ``threads``. For a prefetched round Celery's
 executor would wake another thread, which then waits until this one releases the interpreter.
@@ -26,12 +26,12 @@ logger = logging.getLogger("perdure.rounds")
 
 
 class ThreadQueue:
-    """The work that one thread runs, one after the other, until none is left.
+    """The work of one thread, one after the other.
 
     Attributes:
-        work: What follows.
-        ended: The future of all of it. Celery uses none, and one per round would cost a hundredth
-            of a short round.
+        work: Work that is still to be run.
+        ended: The future of all this work. Celery uses none, and one per round would cost a
+            hundredth of a short round.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,9 @@ class ThreadQueue:
 
 
 class RoundThreadPool(ThreadPoolExecutor):
-    """An executor that runs what one of its threads submits in that thread, after its current work.
+    """An executor whose threads run their own submissions themselves.
+
+    Such work runs after the thread's current work.
 
     Args:
         most: The maximum number of threads.
@@ -54,9 +56,9 @@ class RoundThreadPool(ThreadPoolExecutor):
         self._own = threading.local()
 
     def submit(self, act: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """Submit work to a thread pool, which runs the work of its own threads in the same thread.
+        """Submit work. A pool thread runs its own submissions itself.
 
-        From such a thread it returns the future of all that this thread runs. That future has no
+        From such a thread it returns the future of all work of this thread. That future has no
         result and cannot be cancelled.
         """
         queue: ThreadQueue | None = getattr(self._own, "queue", None)
