@@ -13,7 +13,7 @@ import perdure
 import perdure.testing
 from perdure.worker.settings import Settings
 from tests.golden.golden_files import REWRITE, facts_of, names_in
-from tests.reference import cli, errors, http, metrics, python_api, settings, site
+from tests.reference import cli, errors, http, metrics, python_api, settings, site, type_stub
 from tests.reference.markdown import DOCS, anchor
 from tests.reference.subjects import SUBJECTS
 
@@ -37,6 +37,12 @@ def test_the_committed_pages_are_what_the_code_says() -> None:
         site.write()
     differing = site.outdated()
     assert not differing, f"run `make reference` and commit docs/reference: {', '.join(differing)}"
+
+
+def test_the_type_stub_has_the_public_names() -> None:
+    if os.environ.get(REWRITE):
+        type_stub.PATH.write_text(type_stub.text())
+    assert type_stub.PATH.read_text() == type_stub.text(), "run `make reference`"
 
 
 def test_every_public_name_has_one_subject_and_one_entry(pages: dict[str, str]) -> None:

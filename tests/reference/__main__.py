@@ -1,10 +1,13 @@
-"""``python -m tests.reference``: write ``docs/reference/`` anew. ``--gaps`` lists what it lacks."""
+"""``python -m tests.reference``: write ``docs/reference/`` and the type stub of ``perdure``.
+
+``--gaps`` lists public names and options without a description.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from tests.reference import cli, http, python_api, settings
+from tests.reference import cli, http, python_api, settings, type_stub
 from tests.reference.site import DIRECTORY, outdated, write
 
 
@@ -22,6 +25,7 @@ def main() -> int:
         return 2
     changed = outdated()
     write()
+    type_stub.PATH.write_text(type_stub.text())
     print(f"{len(changed)} pages of {DIRECTORY.name}/ were outdated and are written anew")
     return 0
 

@@ -16,6 +16,7 @@ from perdure.worker.domain.verdict import Finding, Level, ok, refused, unknown, 
 from perdure.worker.errors import AccessDenied
 from perdure.worker.messaging.publisher import Publisher
 from perdure.worker.presentation.text import count
+from perdure.worker.private_parts.table import PrivatePart, changed_parts, explained
 from perdure.worker.settings import Settings
 from perdure.worker.store.inspection import Inspection
 from perdure.worker.store.notifications import NotificationRecords
@@ -45,7 +46,21 @@ def app_findings(app: Celery, own: bool) -> list[Finding]:
         _prefetch_multiplier(app),
         _remote_control(app, level),
         _eager(app),
+        private_parts(changed_parts()),
     ]
+
+
+def private_parts(changed: list[PrivatePart]) -> Finding:
+    """Check that Celery and kombu have the private parts that Perdure uses."""
+    check = "private-parts"
+    if changed:
+        return warning(
+            check,
+            explained(changed),
+            "Install versions that Perdure knows, or a newer Perdure: "
+            "docs/internals/private-parts.md",
+        )
+    return ok(check, "Celery and kombu have the private parts that Perdure uses")
 
 
 def _content(app: Celery) -> Finding:

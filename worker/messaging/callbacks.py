@@ -145,7 +145,7 @@ class Callbacks:
                 and fields.get("epoch") == str(epoch)
                 and status_of(fields).ended
             ):
-                self._publish(fields)
+                self._publish_call(fields)
             # Else the run was deleted or taken up again before this call. Its next end publishes.
             self._store.fleet.called(run_id, epoch)
         except Exception as error:
@@ -174,7 +174,7 @@ class Callbacks:
             with self._gate:
                 self.make(run_id, epoch)
 
-    def _publish(self, fields: Mapping[str, str]) -> None:
+    def _publish_call(self, fields: Mapping[str, str]) -> None:
         if self._publisher is None:
             self._publisher = publisher_like(self._app) if self._owns_app else self._app
         # An older release stored the submitted signature, with fields left out.

@@ -62,7 +62,7 @@ class NotificationSender:
         elif rule.command is not None:
             run_command(rule.command, notification)
         elif rule.task is not None:
-            self._publish(rule.task, rule.queue, notification)
+            self._publish_notification(rule.task, rule.queue, notification)
 
     def _with_sign_in(self, token_id: str, notification: Notification) -> Notification:
         """Return the notification with a link that signs in once.
@@ -77,7 +77,9 @@ class NotificationSender:
         link = f"{pages}/sign-in?{urlencode({'code': code, 'next': here})}"
         return replace(notification, body={**notification.body, "data": {**data, "link": link}})
 
-    def _publish(self, task: str, queue: str | None, notification: Notification) -> None:
+    def _publish_notification(
+        self, task: str, queue: str | None, notification: Notification
+    ) -> None:
         from perdure.worker.messaging.callbacks import publisher_like
 
         if self._owns_app and queue is None:

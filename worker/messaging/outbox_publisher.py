@@ -69,7 +69,7 @@ class OutboxPublisher(Publisher):
             read for queue, text in messages if (read := _read(queue, text)) is not None
         )
         if waiting:
-            self._ask(lambda channel: self._publish(channel, waiting))
+            self._ask(lambda channel: self._publish_waiting(channel, waiting))
 
     def lengths(self, also: Iterable[str] = ()) -> Mapping[str, int]:
         """Return queue lengths by name, and declare missing queues."""
@@ -84,8 +84,8 @@ class OutboxPublisher(Publisher):
         while (idle := self._take()) is not None:
             idle.close()
 
-    def _publish(self, channel: Any, waiting: deque[dict[str, Any]]) -> None:
-        """Publish waiting messages, and remove each sent one.
+    def _publish_waiting(self, channel: Any, waiting: deque[dict[str, Any]]) -> None:
+        """Publish the waiting messages on a channel, and remove each sent one from ``waiting``.
 
         They go over one channel. If the connection breaks, another one sends the rest.
         """

@@ -8,6 +8,7 @@ from typing import Any
 from celery.worker import state
 
 from perdure.worker.messaging.message import TASKS
+from perdure.worker.private_parts.messages import forget_delivery
 
 logger = logging.getLogger("perdure.processes")
 
@@ -36,12 +37,9 @@ def _forget(consumer: Any) -> None:
     for request in list(state.reserved_requests):
         if request.name not in TASKS.values() or request.acknowledged:
             continue
-        # Only kombu's virtual transports store delivered messages. RabbitMQ does so itself.
-        qos = getattr(request.message.channel, "qos", None)
-        if qos is None or request.message.delivery_tag not in getattr(qos, "_delivered", ()):
-            continue
-        del qos._delivered[request.message.delivery_tag]
-        request.acknowledged = True
-        forgotten += 1
+        # RabbitMQ keeps the record of unacknowledged messages itself.
+        if forget_delivery(request.message):
+            request.acknowledged = True
+            forgotten += 1
     if forgotten:
         logger.info("messages of rounds that the lost connection delivered: %d", forgotten)

@@ -23,7 +23,7 @@ from perdure.worker.errors import InvalidSettings
 from perdure.worker.messaging.broker import may_consume, queue_of_set, queues_of
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.messaging.message_builder import NEVER, RoundFailed, RoundTask
-from perdure.worker.runtime.partial_results import PartialResults
+from perdure.worker.private_parts.worker_pool import PartialResults
 from perdure.worker.runtime.runtime import Runtime, engine_of, watch_parent
 from perdure.worker.runtime.unacknowledged import forget_when_connection_is_lost
 from perdure.worker.store import StoreUnavailable
@@ -286,7 +286,7 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
         """
         if _pool_name(parent) == "prefork":
             if self.partial_results is None:
-                self.partial_results = PartialResults(hub, parent.pool._pool._fileno_to_outq)
+                self.partial_results = PartialResults(hub, parent.pool)
             self.partial_results.restore()
             if self.look is not None:
                 self.look.cancel()

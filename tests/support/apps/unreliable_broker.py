@@ -55,8 +55,8 @@ def _round_of(text: str) -> str:
 class Channel(transports.RedisChannel):
     """Where the scripts push."""
 
-    def _validated(self, answer: Any, **options: Any) -> Any:
-        passed = super()._validated(answer, **options)
+    def popped(self, reply: Any) -> Any:
+        passed = super().popped(reply)
         if passed is None:
             return None
         queue, text = passed

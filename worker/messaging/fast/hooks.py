@@ -8,7 +8,7 @@ Worth: see ``fast.template``.
 
 Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``).
 
-Private parts used: ``kombu.Producer._publish`` (compared, not called). Tracers replace it.
+It compares a private function of kombu (``private_parts.messages.last_publish_function``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from celery import Celery, signals
 from kombu import Producer
 
 from perdure.worker.messaging.message_builder import RoundTask
+from perdure.worker.private_parts.messages import last_publish_function
 
 #: The signals of publishing. A receiver may change the message, and must see each.
 SIGNALS = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
@@ -48,7 +49,7 @@ def publish_functions() -> PublishFunctions:
 
     They are of Celery and kombu. Tracers may have replaced them.
     """
-    return Celery.send_task, Producer.publish, Producer._publish
+    return Celery.send_task, Producer.publish, last_publish_function()
 
 
 def is_plain(app: Celery, task: str, functions: PublishFunctions) -> bool:

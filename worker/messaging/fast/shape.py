@@ -10,8 +10,7 @@ docs/internals/decisions/0025-a-message-of-a-known-form.md).
 
 Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``).
 
-Private parts used: kombu's ``virtual.Message._decoded_cache``, which
-``transports.redis.ReceivedMessage`` sets to the body parsed here.
+``private_parts.messages.DecodedMessage`` carries the body parsed here.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any
 from kombu.transport import redis as kombu_redis
 
 from perdure.worker.messaging.transports.redis import OPTIONS, ValidatingChannel
+from perdure.worker.private_parts.redis_channel import HookedSentinelChannel
 from perdure.worker.store.sentinel import (
     FollowingConnection,
     FollowingSSLConnection,
@@ -22,8 +23,8 @@ from perdure.worker.store.sentinel import (
 )
 
 
-class SentinelChannel(ValidatingChannel, kombu_redis.SentinelChannel):  # type: ignore[misc]
-    """kombu's Sentinel channel, with validation of consumed messages."""
+class SentinelChannel(ValidatingChannel, HookedSentinelChannel):
+    """kombu's Sentinel channel, validating what it consumes."""
 
     guard_sentinels: Sequence[tuple[str, int]] = ()
     sentinel_kwargs: Mapping[str, Any] = {}
@@ -35,14 +36,12 @@ class SentinelChannel(ValidatingChannel, kombu_redis.SentinelChannel):  # type: 
     connection_class = FollowingConnection
     connection_class_ssl = FollowingSSLConnection
 
-    def _sentinel_managed_pool(self, asynchronous: bool = False) -> Any:
-        options = self._connparams(asynchronous)
-        del options["host"], options["port"]  # the first Sentinel's
-        sentinels = sentinels_of(self.guard_sentinels, self.sentinel_kwargs)
-        if asynchronous:  # kombu closes both
-            self._async_sentinel_manager = sentinels
-        else:
-            self._sentinel_manager = sentinels
+    def sentinels(self) -> Any:
+        """Return a client of the Sentinels in ``guard_sentinels``."""
+        return sentinels_of(self.guard_sentinels, self.sentinel_kwargs)
+
+    def pool_over(self, sentinels: Any, options: dict[str, Any]) -> Any:
+        """Return the same kind of pool that the store has."""
         return pool_of(self.master_name, sentinels, **options)
 
 

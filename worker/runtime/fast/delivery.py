@@ -5,25 +5,22 @@ Replaces: the pop of a message by kombu's event loop.
 Worth and switch off: see ``perdure.worker.engine.fast.prefetch``. ``unfit`` leaves prefetch off if
 the worker takes more messages than it has slots, on a Python without GIL, and if kombu differs.
 
-Private parts used, of kombu: ``virtual.Transport._deliver`` and ``_callbacks``, and ``append``,
-``ack`` and ``can_consume`` of ``virtual.QoS``. ``changed_kombu`` compares the signatures. Workers
-do not prefetch if one differs.
+It delivers by ``private_parts.messages``. Workers do not prefetch if a private part for it differs.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from kombu.transport import virtual
-
 from perdure.worker.engine.fast.handoff import FastRounds, Handoff
 from perdure.worker.messaging.message import InvalidMessage, Validator
 from perdure.worker.messaging.transports.redis import QoS, ValidatingChannel
+from perdure.worker.private_parts.messages import deliver, has_consumer
+from perdure.worker.private_parts.table import changed_parts, explained
 from perdure.worker.store import Claim, Prefetched
 
 logger = logging.getLogger("perdure.fetching")
@@ -121,13 +118,13 @@ class Delivery:
             channel.put_aside(queue, prefetched.text, error)
             return self._not_here(prefetched)
         transport = channel.connection
-        if transport is None or queue not in transport._callbacks:
+        if not has_consumer(transport, queue):
             return self._not_here(prefetched)  # the worker shuts down, or its connection was lost
         tag = message["properties"]["delivery_tag"]
         if handoff.claim is not None:
             self._claimed[tag] = handoff
         try:
-            transport._deliver(message, queue)
+            deliver(transport, message, queue)
         except Exception as error:
             logger.warning(
                 "a prefetched message could not be delivered, its round is requeued: %s: %s",
@@ -168,19 +165,5 @@ def unfit(channel: Any, slots: int) -> str | None:
         )
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return "this Python has no GIL; kombu counts messages without a lock"
-    return changed_kombu()
-
-
-def changed_kombu() -> str | None:
-    """Return why kombu differs from prefetch's expectation, or None."""
-    expected = {
-        (virtual.Transport, "_deliver"): ["self", "message", "queue"],
-        (virtual.QoS, "append"): ["self", "message", "delivery_tag"],
-        (virtual.QoS, "ack"): ["self", "delivery_tag"],
-        (virtual.QoS, "can_consume"): ["self"],
-    }
-    for (owner, name), parameters in expected.items():
-        method = getattr(owner, name, None)
-        if method is None or list(inspect.signature(method).parameters) != parameters:
-            return f"this version of kombu has another {owner.__name__}.{name}"
-    return None
+    changed = changed_parts("prefetch")
+    return explained(changed) if changed else None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from perdure.worker.engine.fast.handoff import FastRounds
 from perdure.worker.messaging.fast.shape import Shapes
 from perdure.worker.messaging.message import TASKS
+from perdure.worker.private_parts.worker_pool import replace_thread_executor
 from perdure.worker.runtime.fast.delivery import Delivery
 from perdure.worker.runtime.fast.request import FastRequest
 from perdure.worker.runtime.fast.thread_pool import RoundThreadPool
@@ -47,9 +47,8 @@ def install_fast_path(
     rounds = fast_rounds(engine)
     for name in TASKS.values():
         engine.app.tasks[name].Request = FastRequest
-    # Celery's executor, which has no thread yet.
-    if type(getattr(parent.pool, "executor", None)) is ThreadPoolExecutor:
-        parent.pool.executor.shutdown()
-        parent.pool.executor = RoundThreadPool(parent.pool.limit, rounds.cpu_limiter.leave)
+    replace_thread_executor(
+        parent.pool, lambda: RoundThreadPool(parent.pool.limit, rounds.cpu_limiter.leave)
+    )
     engine.fast = Delivery(rounds, engine.rounds.release, Shapes().validate, inline)
     rounds.prefetcher.begin(queues, parent.pool.limit, inline, own)

@@ -6,8 +6,7 @@ in the same slot of the pool.
 
 Worth and switch off: see ``perdure.worker.engine.fast.prefetch``.
 
-Private parts used: Celery's ``Request._request_dict``, ``_body``, ``_content_type``,
-``_content_encoding`` and ``_decoded``, which its tracer reads; the ``qos`` of kombu's channel.
+It changes what Celery's tracer reads by ``private_parts.messages``.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from celery import signals
 from perdure.worker.engine.fast.handoff import Handoff
 from perdure.worker.engine.fast_path import REQUEST_ATTRIBUTE
 from perdure.worker.messaging.message import TRACING
+from perdure.worker.private_parts.messages import set_decoded_body, set_request_attribute
 from perdure.worker.runtime.request import RoundRequest
 
 #: Headers that are not Celery's.
@@ -38,19 +38,15 @@ class FastRequest(RoundRequest):
         self._handoff = self.app.perdure.fast.handoff(message)
         if self._handoff is not None:
             # Celery makes it an attribute of the task's request (worker/runtime/worker_step.py).
-            self._request_dict[REQUEST_ATTRIBUTE] = self._handoff
+            set_request_attribute(self, REQUEST_ATTRIBUTE, self._handoff)
             if TRACERS.isdisjoint(message.headers):
                 # Celery would get the same from a search: the message has only Celery's own
                 # headers.
-                self._request_dict["headers"] = {}
+                set_request_attribute(self, "headers", {})
             if not signals.task_received.receivers:
-                # Without a receiver only the tracer reads the body, and it would decode it again.
-                self._body, self._content_type, self._content_encoding, self._decoded = (
-                    message.payload,
-                    None,
-                    None,
-                    True,
-                )
+                # Without a receiver only the tracer reads the body, and it would decode it once
+                # more.
+                set_decoded_body(self, message.payload)
 
     def acknowledge(self) -> None:
         """Acknowledge a round's message, and deliver the prefetched one.

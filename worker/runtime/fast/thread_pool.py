@@ -9,8 +9,7 @@ CPU time (docs/internals/performance.md, ``make bench``).
 Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``). Where prefetch is off, Celery's
 executor stays.
 
-Private parts used: none of the standard library's. ``install_fast_path`` replaces the attribute
-``executor`` of ``celery.concurrency.thread.TaskPool``, which is not documented.
+It takes the place of Celery's executor by ``private_parts.worker_pool.replace_thread_executor``.
 """
 
 from __future__ import annotations

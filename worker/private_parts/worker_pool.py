@@ -1,9 +1,14 @@
-"""Half-read results of pool processes after a lost broker connection."""
+"""Celery's worker pools: the executor of threads, and results that were read in part.
+
+Private parts used: ``thread.TaskPool.executor``, which is not documented;
+``prefork.TaskPool._pool`` and ``AsynPool._fileno_to_outq``.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 logger = logging.getLogger("perdure.processes")
@@ -18,14 +23,16 @@ class PartialResults:
     beginning of another, and the worker ends with an UnpicklingError, or hangs.
     """
 
-    def __init__(self, hub: Any, processes: Mapping[int, Any]) -> None:
+    def __init__(self, hub: Any, pool: Any) -> None:
         """Keep the results of a pool.
 
         Args:
             hub: The event loop of the worker.
-            processes: The processes of its pool, by the descriptor of the pipe for results.
+            pool: Celery's prefork pool.
         """
-        self._hub, self._processes = hub, processes
+        self._hub = hub
+        #: The processes by the descriptor of their pipe for results.
+        self._processes: Mapping[int, Any] = pool._pool._fileno_to_outq
         self._kept: list[tuple[int, Any, Generator[None, None, None]]] = []
         self._reset = hub.reset
         hub.reset = self._reset_and_keep
@@ -53,3 +60,13 @@ class PartialResults:
             # A process that has died in between is gone from the pool, and its pipe is closed.
             if process is not None and self._processes.get(pipe) is process:
                 self._hub.add_reader(pipe, reader)
+
+
+def replace_thread_executor(pool: Any, make: Callable[[], ThreadPoolExecutor]) -> None:
+    """Replace the executor of Celery's thread pool, which has no thread yet.
+
+    Other pools are left alone, and so is an executor that is not Celery's.
+    """
+    if type(getattr(pool, "executor", None)) is ThreadPoolExecutor:
+        pool.executor.shutdown()
+        pool.executor = make()

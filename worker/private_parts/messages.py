@@ -1,0 +1,64 @@
+"""Messages that Celery's consumer has received, and the requests that it makes from them.
+
+Private parts used: ``virtual.QoS._delivered``; ``virtual.Message._decoded_cache``;
+``virtual.Transport._deliver`` and ``_callbacks``; ``Producer._publish`` (compared, not called);
+``Request._request_dict``, ``_body``, ``_content_type``, ``_content_encoding`` and ``_decoded``,
+which Celery's tracer reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kombu import Producer
+from kombu.transport import virtual
+
+
+class DecodedMessage(virtual.Message):  # type: ignore[misc]
+    """A message whose body may be decoded already, under ``content`` of its payload."""
+
+    def __init__(self, payload: Any, channel: Any = None, **options: Any) -> None:
+        super().__init__(payload, channel=channel, **options)
+        self._decoded_cache = payload.get("content")
+
+
+def forget_delivery(message: Any) -> bool:
+    """Make kombu forget that it delivered a message, so that it will not return it.
+
+    Returns:
+        False if the transport keeps no record of the message. Only kombu's virtual transports do.
+    """
+    qos = getattr(message.channel, "qos", None)
+    delivered = getattr(qos, "_delivered", None)
+    if delivered is None or message.delivery_tag not in delivered:
+        return False
+    del delivered[message.delivery_tag]
+    return True
+
+
+def has_consumer(transport: Any, queue: str) -> bool:
+    """Return whether a consumer of this transport takes the messages of a queue."""
+    return transport is not None and queue in transport._callbacks
+
+
+def deliver(transport: Any, message: Mapping[str, Any], queue: str) -> None:
+    """Deliver a message to a consumer, as if the broker had sent it."""
+    transport._deliver(message, queue)
+
+
+def set_request_attribute(request: Any, name: str, value: Any) -> None:
+    """Set an attribute that ``task.request`` will have while the task runs."""
+    request._request_dict[name] = value
+
+
+def set_decoded_body(request: Any, payload: Any) -> None:
+    """Hand the tracer a body that need not be decoded again."""
+    request._body, request._content_type, request._content_encoding = payload, None, None
+    request._decoded = True
+
+
+def last_publish_function() -> Callable[..., Any]:
+    """Return the function that each message of a producer passes last. Tracers replace it."""
+    function: Callable[..., Any] = Producer._publish
+    return function

@@ -1,0 +1,136 @@
+"""kombu's Redis channel, with public hooks in place of private methods.
+
+Private parts used: ``redis.Channel._create_client``, ``_brpop_start``, ``_brpop_read``,
+``_basic_cancel``, ``_in_poll``, ``_size`` and ``_queue_bind``; ``virtual.QoS._flush`` and
+``_delivered``; ``redis.SentinelChannel._sentinel_managed_pool``, ``_connparams``,
+``_sentinel_manager`` and ``_async_sentinel_manager``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from queue import Empty
+from typing import TYPE_CHECKING, Any
+
+from kombu.transport import redis, virtual
+from kombu.utils.objects import cached_property
+
+if TYPE_CHECKING:  # the hooks are mixed into one of kombu's channels
+    from kombu.transport.redis import Channel as KombuChannel
+else:
+    KombuChannel = object
+
+
+class ReturningQoS(virtual.QoS):  # type: ignore[misc]
+    """Returns unacknowledged messages to their queues, if the server replies."""
+
+    def answers(self) -> bool:
+        """Return whether the server replies now."""
+        raise NotImplementedError
+
+    def dropped(self, messages: int) -> None:
+        """Hear of messages that could not be returned."""
+
+    def restore_unacked(self) -> list[Any]:
+        """Return a worker's unacknowledged messages to their Redis queues.
+
+        kombu would wait for each message as long as the server is silent. Then it would write them
+        to a file. Here the result is always empty, and what cannot be returned is dropped.
+        """
+        self._flush()
+        if not self._delivered:
+            return []
+        if self.answers():
+            lost = len(super().restore_unacked())
+        else:
+            lost = len(self._delivered)
+            self._delivered.clear()
+        if lost:
+            self.dropped(lost)
+        return []
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Reject a received message, and return it to its queue only if the server replies."""
+        super().reject(delivery_tag, requeue and self.answers())
+
+
+class HookedChannel(KombuChannel):  # type: ignore[misc]
+    """Mixin of a Redis channel of kombu's, plain or Sentinel's."""
+
+    #: The queues that the pending BRPOP names.
+    _waits_for: frozenset[str] = frozenset()
+
+    def popped(self, reply: Any) -> Any:
+        """Return a reply of BRPOP as kombu shall read it, or None for no message."""
+        raise NotImplementedError
+
+    def is_own(self, queue: str) -> bool:
+        """Return whether all messages of a queue are pushed to its list, and none is routed."""
+        raise NotImplementedError
+
+    @cached_property  # type: ignore[untyped-decorator]
+    def client(self) -> Any:
+        """The Redis client that pops messages."""
+        client = self._create_client(asynchronous=True)
+        client.set_response_callback("BRPOP", lambda reply, **_: self.popped(reply))
+        return client
+
+    def _brpop_start(self, timeout: float | None = None) -> None:
+        self._waits_for = frozenset(self.active_queues)
+        super()._brpop_start(timeout)
+
+    def _basic_cancel(self, consumer_tag: str) -> Any:
+        """Cancel the pending BRPOP when the last consumer stops.
+
+        kombu would leave it pending, and a message popped now would stay with a worker that shuts
+        down until its last round is over. If a message of an own queue arrives in the moment in
+        which the connection closes, the sweep sends it again. Another message would be lost, so
+        kombu's behaviour is kept if the BRPOP names other queues as well.
+        """
+        answer = super()._basic_cancel(consumer_tag)
+        popping = self._in_poll
+        if popping and not self.active_queues and all(map(self.is_own, self._waits_for)):
+            if popping.is_connected and popping.can_read():
+                with suppress(Empty):
+                    self._brpop_read()  # without a consumer kombu puts the message back
+            else:
+                popping.disconnect()
+        return answer
+
+    def _size(self, queue: str) -> int:
+        """Return how many messages wait in a Redis queue.
+
+        It is one plain command. kombu would use a transaction, which a full server refuses.
+        """
+        with self.conn_or_acquire() as client:
+            return int(client.llen(queue))
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        """Write kombu's binding of a queue to Redis, except for an own queue.
+
+        A full server would refuse the binding.
+        """
+        if not self.is_own(queue):
+            super()._queue_bind(exchange, routing_key, pattern, queue)
+
+
+class HookedSentinelChannel(redis.SentinelChannel):  # type: ignore[misc]
+    """kombu's Sentinel channel, over Sentinels and a pool of the subclass."""
+
+    def sentinels(self) -> Any:
+        """Return a client of all Sentinels. kombu closes it."""
+        raise NotImplementedError
+
+    def pool_over(self, sentinels: Any, options: dict[str, Any]) -> Any:
+        """Return a pool of connections to the master that these Sentinels name."""
+        raise NotImplementedError
+
+    def _sentinel_managed_pool(self, asynchronous: bool = False) -> Any:
+        options = self._connparams(asynchronous)
+        del options["host"], options["port"]  # the first Sentinel's
+        sentinels = self.sentinels()
+        if asynchronous:  # kombu closes both
+            self._async_sentinel_manager = sentinels
+        else:
+            self._sentinel_manager = sentinels
+        return self.pool_over(sentinels, options)
