@@ -53,7 +53,7 @@ def set_request_attribute(request: Any, name: str, value: Any) -> None:
 
 
 def set_decoded_body(request: Any, payload: Any) -> None:
-    """Hand the tracer a body that need not be decoded again."""
+    """Give the tracer a decoded body, so that it decodes none."""
     request._body, request._content_type, request._content_encoding = payload, None, None
     request._decoded = True
 

@@ -29,7 +29,7 @@ class ReturningQoS(virtual.QoS):  # type: ignore[misc]
         raise NotImplementedError
 
     def dropped(self, messages: int) -> None:
-        """Hear of messages that could not be returned."""
+        """Report how many messages could not be returned."""
 
     def restore_unacked(self) -> list[Any]:
         """Return a worker's unacknowledged messages to their Redis queues.
