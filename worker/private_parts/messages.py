@@ -53,7 +53,7 @@ def set_request_attribute(request: Any, name: str, value: Any) -> None:
 
 
 def set_decoded_body(request: Any, payload: Any) -> None:
-    """Give the tracer a decoded body, so that it decodes none."""
+    """Set the decoded body of a request, so that the tracer decodes none."""
     request._body, request._content_type, request._content_encoding = payload, None, None
     request._decoded = True
 
