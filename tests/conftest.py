@@ -1,7 +1,8 @@
-"""What all tests share: servers of the session, a prefix a test, and what is made on them.
+"""Fixtures of all tests: servers of the session, a prefix a test, and clients on them.
 
-Every process of pytest imports this module. A fixture that few tests use therefore imports by
-itself what it needs of Perdure: the client, Celery and the runtime cost as much as pytest does.
+Every process of pytest imports this module. A fixture that few tests use therefore imports the
+parts of Perdure that it needs in its body: the client, Celery and the runtime cost as much as
+pytest does.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def pytest_configure() -> None:
 
 @contextmanager
 def session_server(binary: str) -> Iterator[CrashableServer]:
-    """A server for the session; durable enough for all that do not kill it."""
+    """Start a server for the session; durable enough for all that do not kill it."""
     from tests.support.redis_servers import available_binaries
     from tests.support.redis_servers import server as server_of_its_own
 
@@ -111,7 +112,9 @@ def prefix() -> str:
 
 @pytest.fixture(autouse=True)
 def nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After a test with a prefix on a shared server: nothing was written outside the prefix, and what is inside goes."""
+    """After a test with a prefix on a shared server: check that all keys have the prefix, and
+    delete them.
+    """
     used = [name for name in ("any_server", "server") if name in request.fixturenames]
     if not used or "prefix" not in request.fixturenames:
         yield

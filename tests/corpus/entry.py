@@ -18,7 +18,8 @@ class Entry:
 
     Attributes:
         make: it, from a good one of no run in particular.
-        why: a part of what is said of it (a regular expression); None where it is let through.
+        why: a regular expression for a part of the stated reason; None if the message is let
+            through.
         on: the transports that can carry it.
     """
 

@@ -1,4 +1,5 @@
-"""Form: a broker message in parts, whatever the transport, so that one corpus is sent over all of them."""
+"""Form: a broker message in parts, for any transport, so that one corpus is sent over all of them.
+"""
 
 from __future__ import annotations
 
@@ -66,14 +67,17 @@ class Form:
         )
 
     def with_args(self, *args: Any) -> Form:
-        """The same with other arguments; what JSON cannot say is written as Python's json does."""
+        """Return a copy with other arguments.
+
+        Values that JSON lacks are written as Python's json does.
+        """
         return self.with_content(list(args), *self.content[1:])
 
     def with_content(self, *content: Any) -> Form:
         return replace(self, body=json.dumps(list(content)).encode())
 
     def listed(self) -> bytes:
-        """As an entry of a broker's list (Redis)."""
+        """Return the message as an entry of a broker's list (Redis)."""
         if self.raw is not None:
             return self.raw
         parts = {
@@ -92,11 +96,11 @@ class Form:
         ).encode()
 
     def listed_body(self) -> Any:
-        """The body as the envelope holds it."""
+        """Return the body as the envelope holds it."""
         return base64.b64encode(self.body).decode() if isinstance(self.body, bytes) else self.body
 
     def published(self) -> amqp.Message:
-        """As a message for RabbitMQ."""
+        """Return the message for RabbitMQ."""
         body = (
             self.raw
             if self.raw is not None
@@ -130,7 +134,7 @@ class _Forged(amqp.Message):  # type: ignore[misc]
 
 
 def form_of(text: str) -> Form:
-    """A message as Celery built it, in parts."""
+    """Split a message that Celery built into its parts."""
     read = json.loads(text)
     return Form(
         base64.b64decode(read["body"]),
@@ -148,5 +152,5 @@ def good(
     step: int = 0,
     role: str = "controller",
 ) -> Form:
-    """The message of a round."""
+    """Return the message of a round."""
     return form_of(dispatcher.message(role, run_id, epoch, step).text)

@@ -1,7 +1,8 @@
 """The corpus: messages that are none of a round, each for a reason of its own, and what must become of each.
 
-An entry makes its message from a good one. ``why`` is what the dead letter says of it; without, the message has the form of
-a round's, and is let through: then it names no round that is due, and changes nothing.
+An entry makes its message from a good one. ``why`` is the reason in its dead letter; without it,
+the message has the form of a round's, and is let through: then it names no round that is due, and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["AMQP", "BOTH", "LIST", "MESSAGES", "Entry", "carried_by"]
 
 
 def hints() -> dict[str, Entry]:
-    """Messages in a round's form that name nothing which is due."""
+    """Return messages in a round's form that name no due round."""
     return {
         "no such run": Entry(lambda good: good),
         "no such run, far on": Entry(lambda good: good.with_args("nobody", 2**53 - 1, 2**53 - 1)),
@@ -50,7 +51,7 @@ def hints() -> dict[str, Entry]:
     }
 
 
-#: All of them, by name.
+#: All messages, by name.
 MESSAGES: dict[str, Entry] = {
     **envelopes(),
     **parts(),
@@ -64,5 +65,5 @@ MESSAGES: dict[str, Entry] = {
 
 
 def carried_by(transport: str) -> dict[str, Entry]:
-    """Those that this transport can carry."""
+    """Return the messages that this transport can carry."""
     return {name: entry for name, entry in MESSAGES.items() if transport in entry.on}

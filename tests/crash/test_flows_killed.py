@@ -114,8 +114,8 @@ class Case:
 
     Attributes:
         knows: of a command in doubt, its effect and its result.
-        once: the effects of what is not idempotent.
-        holds: what the answers contain, if they need not be equal.
+        once: the effects that are not idempotent.
+        holds: texts that the answers contain, if they need not be equal.
         at_once: requests to models that are in hand at the same time.
         each: of how many points the quick test dies at one, and the slow one. With 1 it dies at each.
     """
@@ -145,7 +145,7 @@ class Case:
 
 
 def is_request(name: str) -> bool:
-    """Whether an effect is a request to a model: its name ends with a number."""
+    """Return whether an effect is a request to a model: its name ends with a number."""
     return name.rpartition(" ")[2].isdecimal() and not name.startswith(("pay", "part"))
 
 
@@ -179,7 +179,7 @@ CASES = [
     Case(PYDANTIC, "pydantic_farmer", bought, BOTH),
     Case(TILLS, "pydantic_till_stdio", of_till, frozenset({"pay"}), TILL, each=(15, 5)),
     Case(TILLS, "pydantic_till_http", of_till, frozenset({"pay"}), TILL, each=(15, 3)),
-    # Three parallel nodes, interrupts in two of them, one in a subgraph, 50 of Send, tools.
+    # Three parallel nodes, interrupts in two, one in a subgraph, 50 of Send, tools.
     Case(GRAPHS, "graph_strict_fan", of_node, frozenset({"a", "c", "last"})),
     Case(GRAPHS, "graph_asks", of_node, frozenset({"buy", "sell", "beside"})),
     Case(GRAPHS, "graph_outer"),

@@ -14,7 +14,7 @@ from tests.support.redis_servers import until
 from tests.support.workers import WorkerProcess
 
 LIMIT = 10_000
-#: What the provider says of each request: much more than its few words would make one expect.
+#: Tokens that the provider reports for each request: many more than its few words would suggest.
 READ, WROTE = 900, 100
 
 

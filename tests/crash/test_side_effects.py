@@ -27,7 +27,7 @@ def player(settings: Settings) -> Iterator[Player]:
 
 
 def killed_once(client: Client, store: Store, player: Player, run: Run, point: str) -> Run:
-    """Play the run, killed at the point, and go on with another process; what the run is then."""
+    """Play the run, killed at the point, and go on with another process; return the run."""
     process, killed = player.play(run.id, point)
     assert killed, f"nobody died at {point}"
     dead = client.get(run.id)

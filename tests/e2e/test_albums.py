@@ -34,7 +34,7 @@ MODELS = {
 
 
 def examples(guide: str) -> tuple[str, str]:
-    """The module of an album in a guide, and the code that converses with it."""
+    """Return the module of an album in a guide, and the code that converses with it."""
     text = (ROOT / f"docs/guides/{guide}.md").read_text("utf-8")
     module, talk = re.findall(
         r"```python\n# album\.py\n(.*?)```\n\n```python\n(.*?)```", text, re.S

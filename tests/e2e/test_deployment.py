@@ -53,7 +53,7 @@ def directory(tmp_path: Path) -> Path:
 
 @contextmanager
 def containers(directory: Path, settings: Settings) -> Iterator[Mapping[str, Container]]:
-    """The workers of the compose file, healthy."""
+    """Start the workers of the compose file, and wait until they are healthy."""
     assert settings.redis_url is not None
     started = {
         name: Container(name, directory, settings.redis_url, settings.prefix) for name in WORKERS
@@ -113,7 +113,9 @@ def _submit(directory: Path, settings: Settings, container: Container) -> str:
 
 
 def _draining(client: Client, container: Container) -> bool:
-    """Whether it consumes no more: a warm shutdown has begun (it withdraws only at the end)."""
+    """Return whether it has stopped consuming: a warm shutdown has begun (it withdraws only at the
+    end).
+    """
     try:
         status = Path(f"/proc/{container.process.pid}/status").read_text()
     except FileNotFoundError:

@@ -53,7 +53,7 @@ def relaxed(strict: Settings) -> Settings:
 def host_worker(
     tmp_path: Path, broker: str, **variables: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """A worker of somebody's app with Perdure on it, and its log."""
+    """Start a worker of a user's app with Perdure on it; yield it and its log."""
     log = tmp_path / "host.log"
     bare = {
         name: text

@@ -22,7 +22,8 @@ __all__ = ["binary", "directory"]
 
 ROOT = Path(__file__).parents[2]
 
-#: A process that starts the server when its input says so, says what it got, and stops it when told.
+#: A process that starts the server at a line of input, prints the result, and stops the server at
+#: another line.
 STARTER = """
 import sys
 from pathlib import Path

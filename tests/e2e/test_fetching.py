@@ -1,4 +1,6 @@
-"""Workers whose commits fetch: real processes, real rounds; what they send is counted at the server."""
+"""Workers whose commits prefetch: real processes, real rounds; their requests are counted at the
+server.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.rin
 
 
 def played(client: Client, runs: int = RUNS, rounds: int = ROUNDS) -> Counter[str]:
-    """What the server is sent while some runs are played, each of which must come out exact."""
+    """Count the server's commands while some runs are played, each of which must end with the exact
+    answer.
+    """
     client.wait(client.submit("ledger", "warm up", {"rounds": 4}).id, 60)
     with monitored(client._store) as counts:
         ids = [client.submit("ledger", "count", {"rounds": rounds}).id for _ in range(runs)]
@@ -142,7 +146,7 @@ def test_an_idle_worker_gets_its_share(client: Client, settings: Settings) -> No
 def test_a_worker_that_leaves_gives_back_what_it_has_fetched(
     client: Client, settings: Settings
 ) -> None:
-    """A warm shutdown in the midst of fetched rounds costs none of them a lease."""
+    """A warm shutdown amid prefetched rounds costs none of them a lease."""
     ids = [client.submit("ledger", "long", {"rounds": 300}).id for _ in range(8)]
     with workers(1, settings, "--concurrency", "4") as (first,):
         until(

@@ -57,7 +57,7 @@ def seeded() -> Iterator[tuple[str, list[str]]]:
 def requests_made(
     seeded: tuple[str, list[str]], directory: Path, options: Sequence[str], seconds: float
 ) -> int:
-    """How many requests Schemathesis made; it must have found nothing."""
+    """Run Schemathesis, which must find nothing; return the number of its requests."""
     address, ids = seeded
     (directory / "schemathesis.toml").write_text(CONFIG.format(runs=json.dumps(ids)), "utf-8")
     done = subprocess.run(

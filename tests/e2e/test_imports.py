@@ -1,4 +1,6 @@
-"""What a fresh process imports for a command, a client or a flow, and what it leaves out."""
+"""The imports of a fresh process for a command, a client or a flow, and the modules that it leaves
+out.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def test_knowing_the_controller_loads_no_library() -> None:
 
 
 def test_reading_a_flow_starts_no_server_and_loads_no_client(tmp_path: Path) -> None:
-    """Nor does registering it, or asking what it offers; a flow without servers loads nothing of them at all."""
+    """Nor does registering it, or asking for its commands; a flow without servers loads nothing for
+    them at all.
+    """
     file = written(tmp_path, FLOW % ("[]", f"touch, {tmp_path}/started"))
     script = (
         "import sys, perdure.app, flows\nfrom pathlib import Path\nfrom perdure.flows.loading import sources\nfrom perdure.flows.rounds import registry\n"

@@ -1,4 +1,6 @@
-"""Perdure on Celery apps that were there before: real workers play rounds and the app's own tasks, and the app stays what it was."""
+"""Perdure on existing Celery apps: real workers play rounds and the app's own tasks, and the app
+stays unchanged.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 
 def _sender(broker: str, queue: str) -> Celery:
-    """Publishes to somebody's app, and reads its results."""
+    """Return an app that publishes to a user's app, and reads its results."""
     app = Celery("sender", broker=broker, backend=broker, set_as_current=False)
     app.conf.task_default_queue = queue
     return app
@@ -260,7 +262,8 @@ def test_a_worker_consumes_what_it_is_told_and_else_both(
     # Beside the queues of roles stand those of workers that play the same flows (decision 38).
     names = [queue["name"] for queue in told["one@here"] if ".flows-" not in queue["name"]]
     assert sorted(names) == sorted(name.format(settings.prefix) for name in consumed)
-    # A worker of the app's own queues alone has nothing to do with rounds; the others say what they play.
+    # A worker of the app's own queues alone has nothing to do with rounds; the others announce
+    # their roles.
     roles = {name.partition(".")[2] for name in consumed if name.startswith("{}")}
     if roles:
         assert _announced(client, process)["role"] == ("all" if len(roles) == 2 else roles.pop())

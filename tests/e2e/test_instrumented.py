@@ -39,7 +39,7 @@ pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.rin
 def seen(
     client: Client, settings: Settings, file: Path, pool: str, hears: str, fetch: bool
 ) -> list[dict[str, Any]]:
-    """What is told of the rounds of one run, in order."""
+    """Return the reports on the rounds of one run, in order."""
     told = {
         "SEEN": str(file),
         "HEARS": hears,
@@ -60,7 +60,7 @@ def seen(
 
 
 def alike(told: dict[str, Any]) -> str:
-    """It, without what each round has for itself."""
+    """Serialize a report without the values that differ from round to round."""
     request = told.get("request", {})
     kept = {name: type(value).__name__ if name in OWN else value for name, value in request.items()}
     if request:  # the delivery is an attribute of the request, which Celery takes for a header of the message; no headers are {} or None

@@ -37,7 +37,7 @@ def exposed(server: CrashableServer) -> Iterator[ExposedServer]:
 
 
 def node(script: str, **given: Any) -> Any:
-    """What a script prints for its argument."""
+    """Run a script with its arguments; return its printed result."""
     done = subprocess.run(
         [NODE, SCRIPTS / script, json.dumps(given)],
         check=False,
@@ -50,7 +50,7 @@ def node(script: str, **given: Any) -> Any:
 
 
 def called(exposed: ExposedServer, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
-    """What each call of a tool brought. The argument RUN is the run of the call before."""
+    """Return the result of each call of a tool. The argument RUN is the run of the call before."""
     return list(
         node("mcp.mjs", url=exposed.url, token=exposed.token("ann"), calls=calls)["results"]
     )
@@ -107,7 +107,7 @@ def test_mcp_has_what_does_not_fit_the_schema_of_an_answer(exposed: ExposedServe
 
 
 def chatted(exposed: ExposedServer, version: str, flow: str, *turns: dict[str, Any]) -> list[Any]:
-    """The message of each turn of a chat with the AI SDK, all of them valid."""
+    """Return the message of each turn of a chat with the AI SDK, all of them valid."""
     seen: list[Any] = node(
         "ai_sdk.mjs", package=version, url=exposed.url, token=exposed.token("ann"),
         flow=flow, chat=f"{version} {turns}", turns=turns,
@@ -159,7 +159,7 @@ def test_the_ai_sdk_hears_that_a_run_failed(exposed: ExposedServer, version: str
 
 
 def agent(exposed: ExposedServer, flow: str, *turns: dict[str, Any]) -> list[Any]:
-    """What each turn with AG-UI's agent brought."""
+    """Return the result of each turn with AG-UI's agent."""
     token = exposed.token("ann")
     thread = f"{flow} {turns}"
     return list(

@@ -1,6 +1,6 @@
 """The jitter tool sees a verdict that changes, reaches every process, and counts its pauses.
 
-These tests start pytest, because what they prove is how the tool does so.
+These tests start pytest, because they prove how the tool does so.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_is_disturbed():
 """
 #: A test that no fault can reach.
 IDLE = "def test_does_nothing():\n    pass\n"
-#: Two tests, of which the second needs what the first left behind.
+#: Two tests. The second needs the state that the first left behind.
 ORDERED = """
 SEEN = []
 

@@ -1,4 +1,4 @@
-"""What a fresh process writes to its log for Celery and for the pool."""
+"""The log lines of a fresh process for Celery and for the pool."""
 
 from __future__ import annotations
 

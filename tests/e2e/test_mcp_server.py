@@ -48,7 +48,7 @@ def drive(
     token: str | None = None,
     **options: Any,
 ) -> Any:
-    """What a client comes to that does ``play`` with the server."""
+    """Run ``play`` with a client of the server; return its result."""
 
     async def connect_and_play() -> Any:
         async with connected(exposed.url, token or exposed.token("ann"), **options) as client:
@@ -494,7 +494,7 @@ def test_a_body_over_the_limit_is_refused(exposed: ExposedServer) -> None:
     assert response.status_code == 413
 
 
-# what is lost
+# the lost part
 
 
 @pytest.mark.slow

@@ -67,12 +67,14 @@ class Case:
 
 
 def put_in(at: int, *says: Says) -> Case:
-    """The script with something else said first at one place; it goes on as if nothing had happened."""
+    """Return the script with other replies first at one place; it goes on as if nothing had
+    happened.
+    """
     return Case([*SCRIPT[:at], *says, *SCRIPT[at:]], {})
 
 
 def in_words(says: Says) -> Says:
-    """The same reply in the seed's format, with chatter around it."""
+    """Write the reply in the seed's format, with chatter around it."""
     [(name, args)] = says.calls
     return Says(
         f"Sure!\n{json.dumps({'thought': says.text, 'command': name, 'command_args': args})}\nShall I?"
@@ -189,7 +191,9 @@ def test_a_run_ends_with_the_right_answer_and_no_request_is_made_in_vain(
 
 
 def all_calls_are_answered(asked: Asked) -> bool:
-    """Whether each call of the conversation is answered right behind the reply that made it, and nothing else is."""
+    """Return whether each call of the conversation is answered right behind the reply that made it,
+    and no other call is.
+    """
     waiting: list[str] = []
     for message in asked.body["messages"]:
         if message["role"] == "tool":
@@ -377,7 +381,10 @@ def test_a_worker_killed_in_every_round_in_turn_costs_at_most_one_request_each(
     workers: list[WorkerProcess] = []
 
     def kill(where: str, place: str) -> None:
-        """At the first visit of a place: the worker that speaks, known by the path that it was given."""
+        """Kill the worker at the first visit of a place.
+
+        The path that it was given names the worker.
+        """
         with one_at_a_time:
             if where not in killed:
                 killed.append(where)

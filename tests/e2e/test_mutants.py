@@ -23,7 +23,7 @@ def play(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("chosen", [("--sample", "40"), (":by_hand:",)], ids=["sample", "by_hand"])
 def test_the_guards_kill_the_mutants(chosen: tuple[str, ...]) -> None:
-    """All of them take hours: ``make mutants``."""
+    """All mutants take hours: ``make mutants``."""
     if chosen == (":by_hand:",):
         chosen = tuple(m.name for m in catalog.mutants() if ":by_hand:" in m.name)
     played = play(*chosen)

@@ -198,7 +198,7 @@ def test_a_run_that_fails_is_a_failed_response(ann: OpenAI) -> None:
 
 
 def text_of(events: Iterable[Any]) -> str:
-    """The text of the last message, as a client has it that follows the events."""
+    """Return the text of the last message, as a client has it that follows the events."""
     texts: dict[str, str] = {}
     for event in events:
         if event.type == "response.output_text.delta":
@@ -322,7 +322,7 @@ def test_a_run_that_fails_is_an_error_of_a_chat(ann: OpenAI) -> None:
 
 
 def refusal_of(error: type[openai.APIStatusError], call: Any) -> tuple[str | None, str | None]:
-    """Code and type of the error that a call raises; it is raised at once."""
+    """Return code and type of the error that a call raises; it is raised at once."""
     with pytest.raises(error) as caught:
         call()
     assert isinstance(caught.value.body, dict) and caught.value.body["message"]
@@ -460,7 +460,7 @@ class _Cutting(httpx2.BaseTransport):
         self._inner.close()
 
 
-# what is lost
+# the lost part
 
 
 @pytest.mark.slow

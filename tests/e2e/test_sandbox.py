@@ -1,4 +1,6 @@
-"""run_shell in containers of real workers: what is left of a container after a stop, and after a worker that was killed."""
+"""run_shell in containers of real workers: the remains of a container after a stop, and after a
+killed worker.
+"""
 
 from __future__ import annotations
 

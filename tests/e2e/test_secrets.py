@@ -31,7 +31,7 @@ LEAVES = 60
 
 @contextmanager
 def spoken(log: Path, *command: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process whose every word goes to ``log``."""
+    """Start a process whose output goes to ``log``."""
     bare = {
         name: value
         for name, value in os.environ.items()
@@ -54,7 +54,7 @@ def spoken(log: Path, *command: str, **environment: str) -> Iterator[subprocess.
 
 
 def command_lines(pid: int) -> str:
-    """What ``ps`` shows of a process and its children."""
+    """Return the command lines of a process and its children, as ``ps`` shows them."""
     lines = Path(f"/proc/{pid}/cmdline").read_text()
     for thread in Path(f"/proc/{pid}/task").iterdir():
         for child in (thread / "children").read_text().split():
@@ -129,7 +129,7 @@ def test_a_worker_that_is_refused_says_so_without_its_password(
 
 
 def contents(operator: redis.Redis) -> str:
-    """Everything the server holds."""
+    """Return everything the server holds."""
     read = {
         "hash": "hgetall",
         "string": "get",

@@ -83,7 +83,9 @@ def test_a_malformed_message_goes_to_the_dead_letters_and_the_worker_lives(
 def test_a_master_that_another_has_replaced_is_left_long_before_it_is_told(
     client: Client, settings: Settings, service: Watched
 ) -> None:
-    """A failover on request: nobody dies, and the old master goes on for ten seconds, confirming what will be undone."""
+    """A failover on request: no server dies, and the old master goes on for ten seconds, confirming
+    writes that will be undone.
+    """
     with workers(1, settings) as [worker]:
         run = client.submit("ledger", "g", {"rounds": 60, "seconds": 0.05})
         until(lambda: client.get(run.id).state.step > 5, "some rounds")

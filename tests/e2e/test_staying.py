@@ -1,4 +1,7 @@
-"""Runs of short rounds stay with their worker for a while: what that must not cost anybody. Real workers, real rounds."""
+"""Runs of short rounds stay with their worker for a while, at no cost to other runs.
+
+Real workers, real rounds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows written in YAML where worker and client differ in what they know: processes.
+"""Flows written in YAML whose worker and client know different plugins: processes.
 
 The rules of the files are in tests/run/runs/test_yaml_flows.py.
 """
@@ -72,7 +72,7 @@ def test_a_broken_file_takes_no_flow_away_from_a_worker(
 
 
 def _install(place: Path, name: str, source: str, entry: str) -> None:
-    """A tiny distribution, as an installer would leave it."""
+    """Install a tiny distribution, as an installer would leave it."""
     (place / f"{name}.py").write_text(source)
     info = place / f"{name}-1.0.dist-info"
     info.mkdir()

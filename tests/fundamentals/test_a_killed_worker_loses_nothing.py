@@ -45,7 +45,8 @@ def test_a_killed_worker_loses_nothing(
     doomed.kill()
     assert client.get(run.id).phase == "leased"
 
-    # Nobody has to be told. Another worker notices that the lease has lapsed, and plays the same round again.
+    # No notification is needed. Another worker notices that the lease has lapsed, and plays the
+    # same round again.
     worker_process(PERDURE_FLOW_MODULES=__name__)
     assert client.wait(run.id, timeout=60).answer == "booked"
 

@@ -35,7 +35,7 @@ def test_a_model_pursues_a_goal(client: Client, worker_process: StartsWorkers) -
     # The model is scripted, on a real socket: a reply for each number of results that the conversation holds.
     script = [
         Says("Let me compare.", [("price", {"animal": "goat"}), ("price", {"animal": "hen"})]),
-        Says(),  # one result of two: nobody asks the model then
+        Says(),  # one result of two: the model is not asked then
         Says("The hen is cheaper.", [("buy", {"animal": "hen"})]),
         Says("That is done.", [("finish", {"answer": "a hen"})]),
     ]
@@ -70,7 +70,8 @@ def test_a_model_pursues_a_goal(client: Client, worker_process: StartsWorkers) -
         ]
         assert [message["content"] for message in last] == ["120", "8", "bought one hen"]
 
-        # Three requests were needed; one more was made, and the one that was lost is paid for by an estimate.
+        # Three requests were needed; one more was made, and the lost one is paid for by an
+        # estimate.
         assert len(model.play.asked) == 4
         assert after.details["spent"]["requests"] == 4
         assert after.details["spent"]["tokens"] > 3 * 110

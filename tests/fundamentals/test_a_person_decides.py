@@ -62,6 +62,7 @@ def test_every_command_can_be_looked_at_before_it_runs(
     run = client.wait(client.submit("buyer", "tea", interrupt_before=["Executor"]).id, timeout=30)
     assert (run.status, run.state.current_node) == (RunStatus.INTERRUPTED, "Executor")
 
-    # Somebody changed their mind: a stopped run keeps its state, and nothing skips the approval it was waiting for.
+    # A person changed their mind: a stopped run keeps its state, and the approval it was waiting
+    # for is still required.
     assert client.request_stop(run.id, reason="no money").stopped
     assert client.resume(run.id).status is RunStatus.INTERRUPTED

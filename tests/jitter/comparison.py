@@ -23,7 +23,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a fault showed in all its passes."""
+    """The results of a fault in all its passes."""
 
     fault: Fault
     passes: Sequence[Pass]

@@ -154,7 +154,7 @@ def follow(
 
 
 def progress_of(phases: Sequence[Mapping[str, Any]]) -> str:
-    """Return how many tests have ended, how many of them failed, and which one runs."""
+    """Return how many tests have ended, how many failed, and which one runs."""
     count = sum(phase.get("tests", 0) for phase in phases)
     tests = read_verdicts(phases)
     running = [test for test, verdict in tests.items() if verdict == "unfinished"]

@@ -240,7 +240,8 @@ EQUIVALENT = {
     "stay_checks_step": "stays",
     # A token is held where stop now has taken its lease; the run is leased again under another one, and no sooner than the hold is over.
     "stay_leaves_holds": "stays",
-    # Whatever counts a failure of the step at hand keeps what it failed of, and both go with the round that is done.
+    # Every rule that counts a failure of the current step keeps its cause; both go with the
+    # finished round.
     "stay_leaves_failures": "stays after any outcome",
     # A waiting run is due when its wait ends, or at its deadline, which ends it before the wait is asked for. The check
     # is kept for a due set that was written by hand, or restored from an older copy.

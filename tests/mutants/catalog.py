@@ -1,4 +1,6 @@
-"""What is known of the mutants: the rules and guards of each file, the faults written by hand, and the equivalent mutants."""
+"""The facts about the mutants: the rules and guards of each file, the faults written by hand, and
+the equivalent mutants.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ def patched(source: Source, name: str, old: str, new: str) -> Mutant:
 
 @cache
 def mutants() -> tuple[Mutant, ...]:
-    """Return all mutants: what the operators make of each file, then the faults written by hand."""
+    """Return all mutants: the operators' mutants of each file, then the faults written by hand."""
     found = sources()
     of_file = {source.file: source for source in found}
     made = chain.from_iterable(source.mutants() for source in found)

@@ -113,7 +113,7 @@ def _awaited(child: int) -> int | None:
 
 
 def preload() -> None:
-    """Import what the tests import, once for all mutants: a forked process has it then."""
+    """Import the modules of the tests, once for all mutants: a forked process has them then."""
     for path in (STORE.parent / "conftest.py", *sorted(STORE.glob("*.py"))):
         parts = path.relative_to(STORE.parents[1]).with_suffix("").parts
         importlib.import_module(".".join(parts))

@@ -79,10 +79,10 @@ class Node:
 
     Attributes:
         kind: of statements local, assign, call, if, while, for, function, do, return and break. Of
-            expressions the operator of a binary one, unary, call, name, value, table, function and group.
-            Also block, item (of a table) and names.
+            expressions the operator of a binary one, unary, call, name, value, table, function and
+            group. Also block, item (of a table) and names.
         first, last: its tokens, the last one excluded.
-        parts: what it is made of, in the order of the source.
+        parts: its children, in the order of the source.
         label: the name of a function, of a called function, or of a table's item.
     """
 
@@ -150,7 +150,7 @@ class Parser:
         return taken
 
     def skip(self, text: str) -> bool:
-        """Go on behind the next token if it is this one."""
+        """Move behind the next token if it is this one."""
         if self.ahead != text or self.kind == "text":
             return False
         self.place += 1

@@ -173,7 +173,7 @@ def description(name: str, value: Any) -> str:
 
 
 def class_docstring(cls: type) -> str:
-    """Return a class's own docstring; empty if it has none or the one that dataclasses write."""
+    """Return a class's own docstring; empty if it has none or the docstring of dataclasses."""
     docstring = cls.__dict__.get("__doc__") or ""
     return "" if docstring.startswith(f"{cls.__name__}(") else inspect.cleandoc(docstring)
 

@@ -42,14 +42,17 @@ def stage_server() -> Iterator[CrashableServer]:
         logger, level = logging.getLogger("perdure"), logging.getLogger("perdure").level
         logger.setLevel(
             logging.CRITICAL
-        )  # what is told of hundreds of faults, with their traces, is nobody's interest here
+        )  # log lines of hundreds of faults, with their traces, would only hide a failure here
         yield running
         logger.setLevel(level)
 
 
 @pytest.fixture(scope="module")
 def stage(request: pytest.FixtureRequest, stage_server: CrashableServer) -> Iterator[Stage]:
-    """Fused: runs and messages in one database. Its parameter: LISTS, or STAYING, where a worker goes on with what its commits bring."""
+    """Same server: runs and messages in one database.
+
+    Its parameter: LISTS, or STAYING, where a worker plays on the rounds that its commits bring.
+    """
     settings = Settings(redis_url=stage_server.url, prefix="points")
     inspector = Store(stage_server.url, "points")
     yield Stage(

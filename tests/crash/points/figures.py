@@ -17,7 +17,7 @@ def shown(what: str, stage: Stage, plot: Plot, plans: Iterable[Plan]) -> Tally:
 
 
 def play(what: str, plays: Plays, plot: Plot, plans: Iterable[Plan]) -> Tally:
-    """The same of stories that are played in some way of their own."""
+    """Do the same with stories that are played in another way."""
     began = time.monotonic()
     tally = play_all(plays, plans)
     print(f"\n{what} ({plot.name}): {tally}, {time.monotonic() - began:.1f} s")
@@ -27,6 +27,6 @@ def play(what: str, plays: Plays, plot: Plot, plans: Iterable[Plan]) -> Tally:
 
 
 def counted(stage: Stage, plot: Plot) -> Story:
-    """The story without a fault, twice: the server knows the scripts in the second one."""
+    """Play the story without a fault, twice: the server knows the scripts in the second one."""
     Story(stage, plot).play()
     return Story(stage, plot).play()

@@ -1,4 +1,4 @@
-"""The plots that are played: what a run can go through, each operation at least once."""
+"""The plots that are played: the possible courses of a run, each operation at least once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLAIN = Plot("plain", effects=1)
 
 
 def acts(*plots: tuple[str, Plot]) -> Any:
-    """A test's ``stage`` and ``plot``: each of these plots on the stage beside it."""
+    """Parametrize a test's ``stage`` and ``plot``: each of these plots on the stage beside it."""
     return pytest.mark.parametrize(
         ("stage", "plot"),
         plots,

@@ -1,4 +1,4 @@
-"""run_shell in a container: what a runtime and real containers of Podman do."""
+"""run_shell in a container, with a runtime and real containers of Podman."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ wait
 
 
 def ended(file: Path) -> int:
-    """How many processes wrote their ids into ``file``, once all of these have ended."""
+    """Wait until all processes with their ids in ``file`` have ended; return their number."""
     processes = [int(word) for word in file.read_text().split()]
     wait_for(lambda: not any(alive(process) for process in processes))
     return len(processes)

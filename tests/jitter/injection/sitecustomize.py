@@ -20,7 +20,7 @@ from time import sleep
 
 #: Only rounds below this step pause. Otherwise a test of a hundred rounds would take minutes.
 FIRST_ROUNDS = 3
-#: Only commits that this package makes pause, not those that a test makes by itself.
+#: Only commits that this package makes pause, not commits of a test itself.
 ENGINE = "perdure.worker.engine."
 
 
@@ -108,7 +108,7 @@ def look_late(name):
     return wrap
 
 
-#: What is done to a module once it has been imported.
+#: The changes to a module once it has been imported.
 WRAPPERS = {
     "perdure.worker.engine.rounds": wrap_rounds,
     "perdure.worker.store.rounds": wrap_store,

@@ -79,7 +79,7 @@ def played(settings: Settings, client: Client, flow: str) -> Run:
 
 
 def shown(client: Client, run: Run) -> dict[int, dict[tuple[str, str], str]]:
-    """The text of each step, by kind and part, without what was retracted."""
+    """Return the text of each step, by kind and part, without retracted text."""
     texts: dict[int, dict[tuple[str, str], str]] = {}
     for item in client.stream(run.id, follow=False):
         if item.type == "retracted":

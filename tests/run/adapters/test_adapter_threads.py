@@ -51,7 +51,7 @@ PICTURE = File("hat.png", b"\x89PNG\r\n\x1a\n1")
 RESULTS: list[Any] = []
 #: Called by the next requests, such as a person who says something meanwhile.
 MEANWHILE: list[Callable[[], object]] = []
-#: By run, what each request of its agent was asked: role and content of each message.
+#: By run, the messages of each request of its agent: role and content.
 SEEN: list[list[tuple[str, Any]]] = []
 
 

@@ -1,4 +1,5 @@
-"""Graphs that a node of a LangGraph graph invokes: what they have done stays done when a worker dies."""
+"""Graphs that a node of a LangGraph graph invokes: finished nodes stay finished when a worker dies.
+"""
 
 from __future__ import annotations
 

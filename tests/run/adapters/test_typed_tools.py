@@ -15,7 +15,7 @@ from tests.support.round_driver import driving
 
 
 class Line(BaseModel):
-    """An article and how many of it."""
+    """An article and its number."""
 
     article: str
     count: Annotated[int, Field(ge=1, description="pieces, at least one")] = 1

@@ -1,4 +1,4 @@
-"""Where the control room listens."""
+"""The addresses on which the dashboard and the HTTP API listen."""
 
 from __future__ import annotations
 

@@ -47,7 +47,10 @@ def driver(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def story(client: Client, driver: Driver, text: str) -> int:
-    """Run the story, and return how many results it shows. Each is what the line before it has."""
+    """Run the story, and return the number of shown results.
+
+    Each is the value of the line before it.
+    """
     own: dict[str, Any] = {"client": client}
     lines = text.replace("client = Client()", "").splitlines()
     shown = 0

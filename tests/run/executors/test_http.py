@@ -19,7 +19,7 @@ from perdure.flows.rounds.context import RoundContext
 
 
 class Pages(BaseHTTPRequestHandler):
-    """What each path gives."""
+    """The responses of each path."""
 
     protocol_version = "HTTP/1.1"
     asked: list[str] = []  # noqa: RUF012  shared by all requests of a test
@@ -65,7 +65,7 @@ class Pages(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        """Do nothing: no log."""
 
     def handle(self) -> None:
         try:

@@ -117,7 +117,7 @@ class Kind(Enum):
 
 
 class Animal(BaseModel):
-    """What a tool returns."""
+    """The result of a tool."""
 
     kind: Kind
     legs: int
@@ -188,7 +188,7 @@ def test_the_requests_of_an_agent_that_is_a_tool_are_steps(client: Client, drive
     assert done.details["spent"]["requests"] == 5
 
 
-# A conversation with a person, who is handed over to another agent
+# A conversation with a person, in which another agent takes over
 
 stable = Agent(
     name="stable",

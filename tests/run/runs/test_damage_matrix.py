@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 CALLS = 2
 #: The share of the damages that a run is played on with in each of three phases, and that clients meet in each of seven.
 SHARE = 1 / 5
-#: What a script may answer; anything else is an answer that nobody expects.
+#: The answers that a script may give; any other answer is unexpected.
 WORDS = {
     "ok", "missing", "stale", "finished", "early", "leased", "stopped", "unknown", "damaged", "fenced", "lost", "stop", "not_held", "asked",
     "queued", "waiting", "interrupted", "running", "moved", "unknown_queue",
@@ -51,7 +51,7 @@ REFUSALS = {
     "leased",
     "early",
 }
-#: What a sweep writes about itself.
+#: A sweep's own records.
 OF_SWEEPS = (b"lab:queues", b"lab:due", b"lab:line:controller", b"lab:line:executor")
 
 
@@ -62,7 +62,7 @@ def lab() -> Iterator[Lab]:
 
 
 def of_the_other(lab: Lab, held: Held) -> tuple[Any, ...]:
-    """What belongs to the run beside it: its keys, and where it is listed."""
+    """Return the data of the run beside it: its keys, and its entries in lists."""
     names = lab.store.keys
     keys = [
         names.run(SOUND),
@@ -117,7 +117,7 @@ def judge(lab: Lab, name: str, call: Any, known: set[bytes], case: str, failures
 
 
 def known_keys(lab: Lab) -> set[bytes]:
-    """The names of keys that may come to be."""
+    """Return the names of keys that may appear."""
     keys = lab.store.keys
     own = [
         keys.run(HURT),
@@ -185,7 +185,7 @@ def test_every_key_gone_or_of_another_type(lab: Lab, phase: str) -> None:
 
 
 def goes_on(lab: Lab) -> None:
-    """Workers play and sweep until nothing happens any more."""
+    """Play and sweep until nothing changes any more."""
     sweeper = runtime_of(lab.client).new_sweeper("all", "threads", 1)
     store = lab.store
     assert store.now is not None
@@ -207,7 +207,7 @@ def doctor_names(lab: Lab, what: str) -> bool:
     return what in finding.sentence
 
 
-#: Damage that is a run like any other: somebody else might have asked for just that.
+#: Damage that looks like any other run: another client might have asked for just that.
 PLAUSIBLE = {RunStatus.STOPPED, RunStatus.ERRORED}
 
 

@@ -23,7 +23,7 @@ def garbled(field: str) -> Damage:
     return lambda there, keys: there.hset(keys.run("hurt"), field, "many")
 
 
-#: What was done to the run, and what ``why`` must name.
+#: The damage to the run, and the words that ``why`` must name.
 DAMAGES: dict[str, tuple[Damage, str]] = {
     **{
         f"no {field}": (without(field), field)

@@ -1,4 +1,6 @@
-"""Forks: a run begins with the rounds of another one before a step, whose effects do not happen again, and plays the rest anew."""
+"""Forks: a run begins with the rounds of another run before a step, whose effects do not happen
+again, and plays the rest itself.
+"""
 
 from __future__ import annotations
 
