@@ -19,7 +19,8 @@ from tests.soak.workload import ALONE, FAMILY, SIGNAL
 
 #: Seconds between two looks of a reader, between two stops of a steersman.
 LOOK_EVERY, STEER_EVERY = 0.1, 0.5
-#: The steersman has his hands on one run in so many, the rest goes its way; and on no more of the newest than these.
+#: The steersman steers one run in five, and no more than these at a time of the newest; the rest
+#: goes its way.
 STEERED_ONE_IN, STEERED_AT_A_TIME = 5, 20
 #: Seconds until a call whose outcome is unknown is made again.
 AGAIN_AFTER = 0.2
@@ -41,7 +42,9 @@ class Notebook:
     def call(
         self, name: str, run: str, operation: Callable[[], Any], key: str | None = None
     ) -> Any:
-        """Make one call and write it down; its reply, or None where it was refused or nobody knows."""
+        """Make one call and write it down; return its reply, or None if it was refused or its
+        outcome is unknown.
+        """
         asked = time.time()
         reply: Any = None
         outcome = "acknowledged"
@@ -68,7 +71,8 @@ class Notebook:
 
 
 class Clients:
-    """The threads: two that submit, one that submits families and signals them, two that look, one that steers.
+    """The threads: two that submit, another that submits families and signals them, two that look,
+    a last one steers.
 
     Half of them are behind the proxy.
 
@@ -118,7 +122,7 @@ class Clients:
         self._tell()
 
     def stop(self) -> None:
-        """End the others; raises what any of them met that is no reply of Perdure's."""
+        """End the others; raise any error that is no reply of Perdure's."""
         self.abort()
         self._tell()
 
@@ -233,7 +237,7 @@ class Clients:
 
 
 def look(notebook: Notebook, client: Client, name: str, run_id: str, restarts: int) -> Run | None:
-    """Look at a run and write down what was seen; None where nobody answers."""
+    """Look at a run and record the result; return None without an answer."""
     try:
         run = client.get(run_id)
     except StoreUnavailable:

@@ -52,7 +52,7 @@ class Watch(threading.Thread):
             ]:
                 with suppress(OSError):  # it was killed this moment
                     found = sample(pid)
-                    if found.memory:  # nor one that waits for its burial
+                    if found.memory:  # nor a dead process that is not reaped yet
                         self._seen[name, pid].append(found)
 
     def stop(self) -> list[Drift]:
@@ -69,7 +69,7 @@ class Watch(threading.Thread):
 
 
 def sample(pid: int) -> Sample:
-    """What a process holds now; raises OSError where it is gone."""
+    """Measure a process now; raise OSError if it is gone."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return Sample(
         time.time(), pages * os.sysconf("SC_PAGE_SIZE") // 1024, len(os.listdir(f"/proc/{pid}/fd"))

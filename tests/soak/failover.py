@@ -50,7 +50,7 @@ def measured(fault: str, protection: str, failovers: int, server: str) -> Told:
 
 
 def row(fault: str, protection: str, told: Told) -> str:
-    """One line of the table."""
+    """Format one line of the table."""
     times = f"{statistics.median(told.recovery):.1f} ({max(told.recovery):.1f})"
     cells = (
         fault,

@@ -61,7 +61,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a round did to the world: it ``tried`` (the round began), and its receiver ``applied`` it (or knew the key already)."""
+    """A round's effect in the world: it ``tried`` (the round began), and its receiver ``applied``
+    it (or knew the key already).
+    """
 
     run: str
     step: int
@@ -85,9 +87,10 @@ class Fault:
 
 @dataclass(frozen=True)
 class End:
-    """A run as the server held it after the quiet: ``answer`` is the steps that the flow itself wrote down, in order.
+    """A run as the server held it after the quiet: ``answer`` is the steps that the flow itself
+    wrote down, in order.
 
-    ``rounds``: how many it has if nobody stops it; None: as many as `History.rounds` says.
+    ``rounds``: its number without a stop; None: `History.rounds`.
     """
 
     run: str
@@ -111,11 +114,12 @@ class Child:
 
 @dataclass(frozen=True)
 class Family:
-    """A parent, and what it answered if it completed.
+    """A parent, and its answer if it completed.
 
     Attributes:
         children: the number of its children.
-        answers: its children's answers: of each its ``place`` and ``seen``, its steps. None if the parent has not completed.
+        answers: its children's answers: of each its ``place`` and ``seen``, its steps. None if the
+            parent has not completed.
         signal: the payload of the signal that ended its wait.
         again: the payload of a signal that it found after that, or None.
     """
@@ -132,10 +136,11 @@ class History:
     """The whole story of one soak.
 
     Attributes:
-        asked_faults: the kinds of fault that were to happen; each must have fired, or the soak proves nothing of it.
-        rounds: how many rounds a run has that nobody stopped.
+        asked_faults: the kinds of fault that were to happen; each must have fired, or the soak
+        proves nothing of it.
+        rounds: the rounds of a run that was not stopped.
         children: all child runs, found by their hashes, not by what their parents say.
-        left: what the server still held of runs that are not at rest, by the name of its set.
+        left: the server's remaining data of runs that are not at rest, by the name of its set.
     """
 
     calls: Sequence[Call]

@@ -1,4 +1,6 @@
-"""Laws: what must hold of a history, one function a law. Each yields a violation with no more records than it takes to see it.
+"""Laws of a history, one function a law.
+
+Each yields a violation with the fewest records that show it.
 
 The numbers are the invariants of the design (I1 to I15, V1): what can be seen of them from outside.
 """
@@ -191,7 +193,7 @@ def asked_for_once(history: History) -> Found:
             [call for call in history.calls if call.name == name and call.outcome != "refused"],
             lambda call: call.run,
         )
-        for child in history.children:  # whoever continues a parent continues its children
+        for child in history.children:  # continuing a parent continues its children
             asked[child.run] += [
                 call
                 for call in history.calls

@@ -1,4 +1,4 @@
-"""The soak's proxy does to what passes through it what its mood says, and counts it."""
+"""The soak's proxy treats passing bytes by its mood, and counts its acts."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ CHILDREN, CHILD_ROUNDS, FAMILY_ROUNDS, SIGNAL = 3, 2, 3, "go"
 
 @cache
 def ledger() -> Ledger:
-    """The ledger of this process."""
+    """Return the ledger of this process."""
     return Ledger(Path(os.environ[LEDGER]))
 
 
@@ -52,7 +52,7 @@ class Soak(CircularFlow):
         return {"seen": seen}
 
     def answer(self, seen: list[int], context: RoundContext) -> Any:
-        """Return what the run answers after its last round."""
+        """Return the run's answer after its last round."""
         return seen
 
 

@@ -31,19 +31,19 @@ from tests.support.pending_interrupts import ASKED
 from tests.support.redis_servers import until
 from tests.support.runs import claim, hash_of, pause_here
 
-#: What the run in a test is given to spend.
+#: The limits of the run in a test.
 LIMITS = {"tokens": 2_000, "money": 0.5}
 
 
 def asking(client: Client, kind: str, run_id: str = "r", **changed: str) -> str:
-    """A run that asks something of this kind, as a worker's commit leaves it."""
+    """Submit a run, and let it ask something of this kind, as a worker's commit leaves it."""
     client.submit("countdown", "x", {"rounds": 1}, run_id=run_id, budgets=LIMITS)
     again(client, kind, run_id, **changed)
     return run_id
 
 
 def again(client: Client, kind: str, run_id: str = "r", **changed: str) -> None:
-    """The next round asks too."""
+    """Let the next round ask too."""
     granted = claim(client._store, run_id, known=("countdown",))
     asked = ASKED[kind]
     data = {} if asked["data"] is None else {"i_data": json.dumps(asked["data"])}

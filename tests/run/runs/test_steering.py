@@ -204,7 +204,7 @@ def test_values_can_be_read_while_the_run_works(client: Client, settings: Settin
 def test_a_worker_that_dies_between_the_refusal_and_the_commit_loses_nothing(
     client: Client, settings: Settings
 ) -> None:
-    """The round is played again by another, which hears all of it; its reply is the only one."""
+    """Another worker plays the round again, and reads all messages; its reply is the only one."""
     run = client.submit("steered", "g")
     died: list[int] = []
 

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.settings(flow_modules=(MODULE,))
 
 
 def held(client: Client, **options: object) -> Run:
-    """A run that holds the topic."""
+    """Submit a run that holds the topic."""
     return client.submit("payment", "g", topic=TOPIC, **options)  # type: ignore[arg-type]
 
 

@@ -45,7 +45,7 @@ def driver(settings: Settings) -> Iterator[Driver]:
 
 
 def becomes(client: Client, run_id: str, code: VerdictCode) -> Verdict:
-    """The verdict on the run once it has this code."""
+    """Return the verdict on the run once it has this code."""
     found: list[Verdict] = []
 
     def holds() -> bool:

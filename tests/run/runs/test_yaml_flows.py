@@ -1,4 +1,4 @@
-"""Flows written in YAML: what a file says is what runs."""
+"""Flows written in YAML: the file's text is the flow that runs."""
 
 from __future__ import annotations
 

@@ -75,7 +75,9 @@ def test_no_more_messages_are_taken_than_rounds_are_played_or_nothing_is_fetched
 
 
 def test_kombu_is_as_it_is_known_here() -> None:
-    """A canary: red where an update of kombu has changed what the hand-over touches; workers then go on without."""
+    """A canary: red if an update of kombu has changed the parts that the hand-over touches; workers
+    then go on without it.
+    """
     assert changed_kombu() is None
 
 
@@ -96,7 +98,9 @@ def test_where_kombu_has_changed_nothing_is_fetched(
 
 
 def test_celery_still_ends_a_task_by_acknowledging_it() -> None:
-    """A canary: what was fetched is handed on in ``acknowledge``, which Celery calls last for a task with late acknowledgement."""
+    """A canary: a prefetched message is delivered in ``acknowledge``, which Celery calls last for a
+    task with late acknowledgement.
+    """
     from celery.worker.request import create_request_cls
 
     assert "self.acknowledge()" in inspect.getsource(create_request_cls)

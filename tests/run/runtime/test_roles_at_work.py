@@ -60,7 +60,7 @@ OF_NOTES = ("read notes", "put a note", "forget notes")
 
 
 def asked(client: Client, run_id: str) -> dict[str, Callable[[], object]]:
-    """Everything a client can change."""
+    """Return every change that a client can make."""
     return {
         "submit": lambda: client.submit("ledger", "g", {"rounds": 1}, run_id="mine"),
         "stop": lambda: client.request_stop(run_id),

@@ -58,7 +58,7 @@ def submitted(site: Site, flow: str) -> str:
 
 
 def seen(site: Site, run_id: str) -> tuple[int, int]:
-    """The status of OpenAI's API for reading a run, and then for cancelling it."""
+    """Return the status of OpenAI's API for reading a run, and then for cancelling it."""
     asking = site.asking(site.token("ann", "read", "stop"))
     read = asking.get(f"/v1/responses/{run_id}").status_code
     return read, asking.post(f"/v1/responses/{run_id}/cancel").status_code

@@ -40,7 +40,7 @@ from tests.support.threaded_server import serving
 
 
 class Refund(BaseModel):
-    """What a customer gets back."""
+    """The money that a customer gets back."""
 
     amount: Decimal
     on: date

@@ -43,7 +43,7 @@ def client() -> Iterator[Client]:
 
 
 def asked(client: Client, who: Caller | None, call: tuple[str, str, Any]) -> str:
-    """The text of the response to a call, with the own authentication if ``who`` is None."""
+    """Return the text of the response to a call, with the own authentication if ``who`` is None."""
     app = (
         create_app(client=client)
         if who is None

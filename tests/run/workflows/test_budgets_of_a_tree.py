@@ -38,7 +38,7 @@ DEADLY: set[int] = set()
 
 
 class TwoBuyers(Controller):
-    """Sends two buyers at once, and then says what they found."""
+    """Sends two buyers at once, and then reports their findings."""
 
     reads_errors = True
 
@@ -121,7 +121,9 @@ def play(driver: Driver) -> None:
 
 
 def assert_the_sum_is_exact(client: Client, run: Run) -> int:
-    """What the runs below each run have spent is what it says, to the millionth; the tokens of all."""
+    """Check that the spending of the runs below each run is its recorded sum, to the millionth;
+    return the tokens of all.
+    """
     for each in (run, *tree_of(client, run)):
         for name in PRICE:
             below = sum(
