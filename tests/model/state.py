@@ -88,10 +88,10 @@ class Run:
     unknown: int
     expires: bool
     nonce: int
-    intent: int  # the token of the attempt that first wrote down that it would carry out the step's command; 0: nobody has
+    intent: int  # token of the first attempt that recorded the intent of its command; 0: none
     result: int  # the token of the attempt whose result was recorded
     log: int  # how many rounds have been committed
-    since_stop: int | None  # rounds committed since a stop was acknowledged and nobody resumed
+    since_stop: int | None  # rounds committed since an acknowledged stop, without a resume
     was_spared: bool  # this lease was spared, and has not been extended since
     forfeited: bool  # its owner is known to be dead
     begun: tuple[int, ...]  # the tokens of attempts of this step that may have begun its command

@@ -100,7 +100,7 @@ def soak(plan: Plan) -> Outcome:
         for ends in (clients.abort, nemesis.abort, watch.stop):
             ending.callback(
                 ends
-            )  # whatever happens here, nobody starts a worker or calls the server when they are gone
+            )  # after any error here, no thread starts a worker or calls the server later
         watch.start()
         clients.start()
         nemesis.start()

@@ -1,4 +1,4 @@
-"""claim_round: exactly one delivery wins a round, and time gives it to nobody."""
+"""claim_round: exactly one delivery wins a round, and the passing of time changes no winner."""
 
 from __future__ import annotations
 
@@ -318,7 +318,7 @@ def test_a_claim_that_was_freed_meanwhile_is_granted_anew_and_counted(store: Sto
 def test_a_text_that_holds_what_stands_between_texts_is_told_as_it_is(
     store: Store, where: str
 ) -> None:
-    """A claim is told as one text; what it cannot tell apart is read from the hash."""
+    """A claim's reply is one text; an ambiguous text is read from the hash instead."""
     new_run(store, fields={where: f"a{BETWEEN}b"})
     granted = claim(store)
     assert granted.fields[where] == f"a{BETWEEN}b"

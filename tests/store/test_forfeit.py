@@ -1,4 +1,4 @@
-"""A process known to be dead: its lease is over at once, and nobody else's."""
+"""A process known to be dead: its lease is over at once, and no other one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def forfeit(store: Store, process: str = CHILD, epoch: int = 0, step: int = 0) -
 
 
 def played(store: Store, process: str = CHILD) -> Claim:
-    """A round in flight in a process."""
+    """Claim a round for a process."""
     new_run(store)
     advance(store, 0)
     return claim(store, claim=f"{process}.0")
@@ -72,7 +72,7 @@ def test_a_forfeit_repeated_changes_nothing_however_late(store: Store) -> None:
 
 
 def test_no_silence_spares_a_forfeited_lease(store: Store) -> None:
-    """Its owner is known to be dead; that nobody swept says nothing of it."""
+    """Its owner is known to be dead; a time without sweeps says nothing about it."""
     played(store)
     later(store, 10 * LEASE)
     forfeit(store)

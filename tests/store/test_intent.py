@@ -1,4 +1,6 @@
-"""record_intent: whoever holds the round writes down what it is about to do, and whoever comes next finds it."""
+"""record_intent: the holder of a round records its coming command, and the next holder finds the
+record.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def intend(store: Store, granted: Claim, key: str = KEY) -> str:
 
 
 def begun(store: Store) -> Claim:
-    """A run whose worker is about to carry out a command."""
+    """Make a run whose worker is about to carry out a command."""
     new_run(store)
     granted = claim(store)
     assert intend(store, granted) == "ok"

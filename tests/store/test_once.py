@@ -1,4 +1,6 @@
-"""record_once: in a step the first result of a name stands, whoever recorded it, and every attempt gets that one."""
+"""record_once: in a step the first result of a name stands, from any recorder, and every attempt
+gets it.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def record(
 
 
 def recorded(store: Store) -> Claim:
-    """A run with a round that has recorded a result."""
+    """Make a run with a round that has recorded a result."""
     new_run(store)
     granted = claim(store)
     assert record(store, granted) == ("ok", '"done"')
@@ -83,7 +85,9 @@ def test_a_result_recorded_again_changes_nothing(store: Store) -> None:
 
 
 def test_what_a_worker_did_that_lost_its_round_is_recorded(store: Store) -> None:
-    """It charged the card, stood still, and was taken for dead: whoever plays the step next must not charge it again."""
+    """It charged the card, stood still, and was taken for dead: the next worker of the step must
+    not charge it again.
+    """
     new_run(store)
     zombie = claim(store)
     sweep_after(store, LEASE)

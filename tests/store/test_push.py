@@ -83,7 +83,7 @@ def test_the_next_step_and_the_next_epoch_join_the_end_of_the_line(store: Store)
 
 
 def test_commit_and_the_message_for_the_next_step_are_one_effect(store: Store) -> None:
-    """Whatever the commit refuses pushes nothing; what it accepts pushes exactly one."""
+    """A refused commit pushes nothing; an accepted one pushes exactly one message."""
     new_run(store)
     granted = claim(store)
     commit_next(store, granted)

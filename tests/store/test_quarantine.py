@@ -1,4 +1,6 @@
-"""A run whose stored message is none of its round is ended as damaged: it would be sent for ever, and nobody could claim by it."""
+"""A run whose stored message is none of its round is ended as damaged: else it would be sent for
+ever, and no worker could claim by it.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,7 @@ def damage(store: Store, run_id: str, change: Damage) -> None:
 
 
 def about(*args: Any) -> Damage:
-    """The message of another round."""
+    """Return the change to the message of another round."""
 
     def change(text: str) -> str:
         read = json.loads(text)

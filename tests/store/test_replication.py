@@ -1,4 +1,4 @@
-"""WAIT: what is acknowledged is on replicas, and where it is not, whoever asked is told so."""
+"""WAIT: acknowledged writes are on replicas; if they are not, the caller gets an error."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def waiting(pair: Watched, prefix: str, replicas: int = 1, seconds: float = 2.0)
 
 @contextmanager
 def replica_away(pair: Watched) -> Iterator[None]:
-    """The replica stands still; the server does not know it yet."""
+    """Suspend the replica; the server does not know it yet."""
     pair.signal(pair.servers[1], signal.SIGSTOP)
     try:
         yield
@@ -71,7 +71,7 @@ def caught_up(pair: Watched) -> bool:
 
 
 def on_replica(pair: Watched, store: Store) -> dict[str, str]:
-    """What the replica has of the run at this moment."""
+    """Return the replica's fields of the run at this moment."""
     with pair.client(pair.servers[1]) as client:
         return client.hgetall(store.keys.run("r"))
 

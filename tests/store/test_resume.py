@@ -1,4 +1,6 @@
-"""resume_run: the one who answers names the question, and the one who resumes names what was seen."""
+"""resume_run: an answer names its question, and a resume names the epoch and step that its sender
+saw.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ NO = (
     "The user executing the script",
     "ACL failure in script",
 )
-#: What no script may run, whoever runs it.
+#: Commands that no script may run, for any user.
 NOT_IN_SCRIPTS = ("not allowed from script", "Write commands are not allowed")
 
 
@@ -38,7 +38,9 @@ def operator(locked: LockedServer) -> Iterator[redis.Redis]:
 
 
 def commands_of(operator: redis.Redis) -> dict[str, list[str]]:
-    """Every command and subcommand of the server by its name, as it is sent with the least arguments."""
+    """Return every command and subcommand of the server by its name, as it is sent with the least
+    arguments.
+    """
     names = operator.execute_command("COMMAND", "LIST")
     calls = {}
     for info in operator.execute_command("COMMAND", "INFO", *names):
@@ -53,7 +55,7 @@ def commands_of(operator: redis.Redis) -> dict[str, list[str]]:
 
 
 def refusal(client: redis.Redis, *words: Any) -> str | None:
-    """What the server has against the call; None where it has nothing against the caller."""
+    """Return the server's objection to the caller of this command; None if it has none."""
     try:
         client.execute_command(*words)
     except redis.ResponseError as error:
@@ -217,7 +219,9 @@ def test_as_it_ships_it_lets_nobody_in() -> None:
 def test_a_commit_whose_user_may_not_pop_stands_and_fetches_nothing(
     locked: LockedServer, operator: redis.Redis
 ) -> None:
-    """By an ACL file that is older than the fetch: a commit must not be made and then fail for what it was to take besides."""
+    """With an ACL file older than the prefetch: a commit must not succeed and then fail for the
+    message that it was to take besides.
+    """
     (line,) = (line for line in ACL.read_text().splitlines() if line.startswith("user worker "))
     rules = [rule.replace(" +rpop", "") for rule in re.findall(r"\([^)]*\)|\S+", line)[2:]]
     operator.execute_command("ACL", "SETUSER", "older", *rules, "on", f">{password('older')}")

@@ -1,4 +1,4 @@
-"""An outage is not a death: leases that lapsed while nobody swept are spared, once each."""
+"""An outage is not a death: leases that lapsed in a time without sweeps are spared, once each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.runs import (
 
 
 def silence(store: Store, ms: int) -> list[tuple[str, str]]:
-    """Nobody sweeps for ``ms``; then somebody does."""
+    """Let ``ms`` pass without a sweep; then sweep."""
     later(store, ms)
     return sweep(store)
 
@@ -102,7 +102,9 @@ def test_a_gap_just_longer_is_a_silence(store: Store) -> None:
 
 
 def test_before_the_first_sweep_ever_all_was_silence(store: Store) -> None:
-    """claimed before anybody swept > the server stands still for longer than the lease > the first sweep robs nobody."""
+    """claimed before the first sweep > the server stands still for longer than the lease > the
+    first sweep takes no lease away.
+    """
     new_run(store)
     claim(store)
     assert silence(store, 10_000) == [("r", "spared")]

@@ -34,7 +34,7 @@ def new(
     flow: str = "countdown",
     labels: Mapping[str, str] | None = None,
 ) -> str:
-    """A run of that owner and that status."""
+    """Submit a run of that owner and that status."""
     before = ["Controller"] if status == "interrupted" else None
     run = client.submit(flow, "g", {}, labels=labels, submitted_by=owner, interrupt_before=before)
     if status == "stopped":

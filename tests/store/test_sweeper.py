@@ -20,7 +20,7 @@ from tests.support.runs import LEASE, claim, clock, hash_of, later, new_run, par
 
 
 def sweeper_of(store: Store) -> Sweeper:
-    """A sweeper whose thread does not run."""
+    """Make a sweeper whose thread does not run."""
     settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
     return Sweeper(store, SameServerPublisher(make_app(settings), store.keys), settings, "w", dict)
 
@@ -84,7 +84,9 @@ def test_a_worker_is_announced_each_heartbeat_however_rarely_it_sweeps(
 
 
 def test_one_look_in_a_while_is_enough_for_all_sweepers(store: Store) -> None:
-    """Thousands of workers sweep: whoever comes soon after another does nothing, unless it has a reason of its own."""
+    """Thousands of workers sweep: a sweep soon after another does nothing, unless it has a special
+    reason.
+    """
     sweeper = sweeper_of(store)
     new_run(store)
     claim(store)

@@ -35,7 +35,8 @@ from tests.support.runs import (
     try_claim,
 )
 
-#: Until a run is looked at again that a worker was told of, who may have died (ms).
+#: Until the sweep looks again at a run whose message a worker was to make, which may have died
+#: (ms).
 UNMADE = 1_000
 
 

@@ -31,7 +31,7 @@ def named(any_server: CrashableServer, prefix: str) -> Iterator[Store]:
 
 
 def connections(store: Store) -> list[str]:
-    """The ids of the store's connections, as the server sees them."""
+    """Return the ids of the store's connections, as the server sees them."""
     with redis.Redis.from_url(store.url.partition("&")[0], decode_responses=True) as other:
         return [each["id"] for each in other.client_list() if each["name"] == store.keys.prefix]
 
@@ -67,10 +67,10 @@ class Struck(BaseException):
 
 
 def is_struck(line: int, call: Callable[[], object]) -> bool:
-    """Raise Struck where a call comes to its line of that number, whatever file it is in.
+    """Raise Struck when a call reaches its line of that number, in any file.
 
-    Not in what Python tidies up meanwhile. The call is made in a thread of its own, since a trace
-    function takes the place of the one that measures coverage.
+    Not in Python's cleanup meanwhile. The call is made in a separate thread, since a trace function
+    takes the place of the coverage tracer.
 
     Returns:
         False if the call has fewer lines.
@@ -231,7 +231,7 @@ def test_no_connection_looks_through_what_is_installed(
     monkeypatch.setattr("redis.utils.metadata.version", lambda name: looked.append(name) or "0")
     with store.redis.pipeline(
         transaction=False
-    ) as pipe:  # of one that reads, and of one that transitions take
+    ) as pipe:  # of a connection that reads, and of another that transitions take
         pipe.ping().execute()
     held = [store._wire._take() for _ in range(3)]
     for connection in held:
@@ -241,4 +241,4 @@ def test_no_connection_looks_through_what_is_installed(
     told = store.redis.client_info()
     assert (
         told.get("lib-ver", redis.__version__) == redis.__version__
-    )  # Redis 7.0 is told, and does not tell
+    )  # Redis 7.0 gets the option, and has no effect

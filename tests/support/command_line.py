@@ -70,7 +70,7 @@ def run_here(
 
 
 class _Output(io.TextIOWrapper):
-    """What a command prints into a pipe."""
+    """A command's output into a pipe."""
 
     def __init__(self) -> None:
         self._bytes = io.BytesIO()
@@ -131,7 +131,7 @@ class CommandLine:
 
     @contextmanager
     def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """A command that goes on; killed afterwards, if it has not ended."""
+        """Start a command that goes on; kill it afterwards, if it has not ended."""
         process = subprocess.Popen(
             [*COMMAND, *arguments],
             cwd=self.directory,
@@ -150,7 +150,7 @@ class CommandLine:
 
     @contextmanager
     def worker(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """``perdure worker``, ready."""
+        """Start ``perdure worker``, and wait until it is ready."""
         with self.running("worker", *arguments) as process:
             wait_for_line(process, "worker ready")
             yield process
@@ -175,7 +175,7 @@ class CommandProcess(CommandLine):
 
 
 def wait_for_line(process: subprocess.Popen[str], words: str) -> str:
-    """Read what the process says on stderr until a line holds ``words``; returns it."""
+    """Read the process's stderr until a line holds ``words``; return the line."""
     assert process.stderr is not None
     said = []
     for line in process.stderr:

@@ -17,7 +17,7 @@ def play(settings: Settings, run_id: str) -> None:
 
 
 def counted(client: Client, settings: Settings, flow: str, **inputs: Any) -> Run:
-    """A run of flow ``counts`` or its like that has ended."""
+    """Play a run of flow ``counts`` or its like to its end."""
     run = client.submit(flow, "g", inputs)
     play(settings, run.id)
     return client.get(run.id)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.support.command_line import ROOT
 
-#: A fenced block, also one that is indented inside a list or a tab.
+#: A fenced block, also if it is indented inside a list or a tab.
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 #: What differs from one execution to the next, and what stands for it in both texts.
 VOLATILE = [
@@ -36,7 +36,7 @@ VOLATILE = [
     (re.compile(r"[ \t]+"), " "),
 ]
 #: Python of an environment in which a wheel of Perdure is installed, to try a page there:
-#: DOCS_PYTHON=... pytest tests/e2e/test_docs_quickstart.py. By default the one that runs the tests.
+#: DOCS_PYTHON=... pytest tests/e2e/test_docs_quickstart.py. By default the Python of the tests.
 PYTHON = os.environ.get("DOCS_PYTHON", sys.executable)
 #: Seconds for which a command that only reads is repeated.
 PATIENCE = 20.0
@@ -93,13 +93,13 @@ def missing(expected: str, actual: str) -> str | None:
 
 
 class Console:
-    """The terminals of a reader who types what a page shows.
+    """The terminals of a reader who types the commands of a page.
 
     Args:
         directory: Working directory, and the home of the reader.
-        waits: Seconds to wait before a command that only reads, by the command. It is repeated until
-            it prints what the page shows.
-        exports: Values that take the place of those that the page exports.
+        waits: Seconds to wait before a command that only reads, by the command. It is repeated
+            until it prints the page's output.
+        exports: Values that take the place of the page's exports.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class Console:
 def console(
     directory: Path, waits: dict[str, float] | None = None, exports: dict[str, str] | None = None
 ) -> Iterator[Console]:
-    """A console; what it started is ended afterwards."""
+    """Open a console; end its processes afterwards."""
     made = Console(directory, waits, exports)
     try:
         yield made

@@ -13,7 +13,7 @@ from typing import Any
 
 from celery import current_task, signals
 
-#: What a task can ask of its request.
+#: The attributes that a task can read from its request.
 ASKED = [
     "id",
     "root_id",

@@ -37,7 +37,7 @@ def add(x: int, y: int) -> int:
 
 @app.task
 def listed(*given: Any) -> list[Any]:
-    """What it was called with."""
+    """Return the arguments of the call."""
     return list(given)
 
 
@@ -65,6 +65,6 @@ def fail_at_large(size: int) -> None:
 
 
 def _written() -> int:
-    """The bytes that this process has written."""
+    """Return the bytes that this process has written."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(dict(line.split(": ") for line in lines)["wchar"])
