@@ -195,13 +195,18 @@ def _passages(path: str, source: str) -> Iterator[tuple[int, str]]:
 
 
 def _python_passages(source: str, *, texts: bool) -> Iterator[tuple[int, str]]:
-    """Yield comments and texts; without ``texts``, only the texts that are statements."""
-    # Docstrings, and the documentation of attributes.
+    """Yield comments and texts; without ``texts``, only comments, docstrings and attribute docs."""
+    tree = ast.parse(source)
+    offered = {
+        node.body[0].lineno
+        for node in ast.walk(tree)
+        if isinstance(node, Function) and _decorators(node) & OFFERED
+    }
     prose = {
         node.lineno
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
+    } - offered
     comment: list[str] = []
     first = last = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -289,8 +294,7 @@ def _verbless(path: str, tree: ast.Module, rules: Rules) -> Iterator[Fault]:
     for node in ast.walk(tree):
         if not isinstance(node, Function):
             continue
-        decorators = {ast.unparse(each).partition("(")[0] for each in node.decorator_list}
-        decorators = {each.rpartition(".")[2] for each in decorators}
+        decorators = _decorators(node)
         if decorators & set(rules.properties):
             continue
         if path.startswith(TESTS) and (node.name.startswith("test_") or decorators & OFFERED):
@@ -301,6 +305,12 @@ def _verbless(path: str, tree: ast.Module, rules: Rules) -> Iterator[Fault]:
             begin = docstring.split()[0]
             about = f"{begin!r} is no imperative verb of {DATA.name}"
             yield Fault(path, node.body[0].lineno, "imperative", about)
+
+
+def _decorators(node: Function) -> set[str]:
+    """Return the last names of a function's decorators."""
+    names = (ast.unparse(each).partition("(")[0] for each in node.decorator_list)
+    return {each.rpartition(".")[2] for each in names}
 
 
 def _module_name(path: str, rules: Rules) -> Iterator[Fault]:

@@ -1,6 +1,8 @@
-"""The ends of what is supported: the least versions that pyproject.toml declares, and the newest Python of this machine.
+"""The ends of the supported range: the least versions that pyproject.toml declares, and the newest
+Python of this machine.
 
-`python -m tests.versions minimums` prints constraints for pip; `python -m tests.versions newest` a path.
+`python -m tests.versions minimums` prints constraints for pip; `python -m tests.versions newest` a
+path.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ def newest() -> str:
 
 
 def _said(*command: str) -> str | None:
-    """Return what a program prints, or None where it is missing or fails: a name on PATH may be a placeholder."""
+    """Return a program's output, or None if it is missing or fails: a name on PATH may be a
+    placeholder.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):

@@ -28,7 +28,7 @@ from perdure.flows.rounds.registry import make
 
 @dataclass
 class Played:
-    """How a run went: the outcome of each round, and what it ended with."""
+    """The course of a run: the outcome of each round, and its end."""
 
     rounds: list[tuple[str, Outcome]] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
@@ -124,7 +124,7 @@ class PlayedRun:
         return make(self.flow_name)
 
     def context(self) -> RoundContext:
-        """What the next round sees."""
+        """Return the context of the next round."""
         history = History(
             len(self.turns), self.turns[-1:], lambda start, stop: self.turns[start:stop]
         )

@@ -22,7 +22,7 @@ def runtime_of(client: Client) -> Runtime:
         close = client.close
 
         def close_both() -> None:
-            runtime.close()  # writes what its heartbeat would write after the test
+            runtime.close()  # writes the data that its heartbeat would write after the test
             close()
 
         vars(client)["close"] = close_both
@@ -50,7 +50,7 @@ def sweeping(client: Client, settings: Settings) -> Iterator[None]:
 
 
 def play(engine: Runtime, run_id: str) -> list[str]:
-    """Play rounds as long as the run is queued; what each came to."""
+    """Play rounds as long as the run is queued; return the outcome of each."""
     words: list[str] = []
     while (fields := engine.store.reads.fields(run_id) or {})["phase"] in ("queued", "waiting"):
         if fields["phase"] == "queued":

@@ -1,4 +1,4 @@
-"""Rules of notifications, and a receiver of what they send."""
+"""Rules of notifications, and a receiver of the notifications."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import schemathesis
 
-#: What a request meets that is not as OpenAPI describes it.
+#: Failures of a request that differs from its description in OpenAPI.
 NOT_AS_DESCRIBED = (
     "invalid-request",
     "unreadable-body",
@@ -19,7 +19,10 @@ NOT_AS_DESCRIBED = (
 
 @schemathesis.check
 def what_is_described_is_read(ctx: Any, response: Any, case: Any) -> None:
-    """A request as OpenAPI describes it may be impossible (a flow that is not there), and is still never malformed."""
+    """Check that a request as OpenAPI describes it is never malformed.
+
+    It may be impossible (a flow that does not exist).
+    """
     if case.meta is None or not case.meta.generation.mode.is_positive or response.status_code < 400:
         return
     if "/hooks/" in case.operation.path and response.status_code == 404:
@@ -30,7 +33,9 @@ def what_is_described_is_read(ctx: Any, response: Any, case: Any) -> None:
 
 @schemathesis.check
 def every_status_is_named(ctx: Any, response: Any, case: Any) -> None:
-    """Each operation names the statuses that it answers with; \"default\" is for what should not happen."""
+    """Check that each operation names the statuses of its answers; \"default\" is for what should
+    not happen.
+    """
     if case.method.upper() == case.operation.method.upper():
         named = case.operation.definition.raw["responses"]
         assert str(response.status_code) in named, (
@@ -40,7 +45,10 @@ def every_status_is_named(ctx: Any, response: Any, case: Any) -> None:
 
 @schemathesis.hook
 def before_call(ctx: Any, case: Any, kwargs: Any) -> None:
-    """No worker plays the runs here: a stream of a chat would follow its run, and a read would wait for a value, in vain."""
+    """Remove waits from the request: no worker plays the runs here.
+
+    A stream of a chat would follow its run, and a read would wait for a value, in vain.
+    """
     query = case.query or {}
     wait = query.get("wait")
     if can_wait(wait):
@@ -51,7 +59,9 @@ def before_call(ctx: Any, case: Any, kwargs: Any) -> None:
 
 
 def can_wait(seconds: Any) -> bool:
-    """Whether the API would accept this ``wait`` and wait. test_steering.py tests its bounds."""
+    """Return whether the API would accept this ``wait`` and wait. test_steering.py tests its
+    bounds.
+    """
     if isinstance(seconds, bool):
         return False
     try:

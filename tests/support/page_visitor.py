@@ -1,4 +1,6 @@
-"""Visiting the dashboard without a browser, as somebody without JavaScript does: pages are fetched, forms are filled in and sent."""
+"""Visiting the dashboard without a browser, as a person without JavaScript does: pages are fetched,
+forms are filled in and sent.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ class Page(HTMLParser):
         return " ".join(" ".join(self._words).split())
 
     def form(self, action: str) -> Form:
-        """The form that does something there."""
+        """Return the form with that action."""
         found = [
             form for form in self.forms if form.action.endswith(action) and form.method == "post"
         ]
@@ -110,7 +112,7 @@ class Page(HTMLParser):
 
 
 class Visitor:
-    """Somebody at a browser that runs no scripts."""
+    """A person at a browser that runs no scripts."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -119,7 +121,7 @@ class Visitor:
         )
 
     def see(self, path: str) -> Page:
-        """The page there."""
+        """Get the page there."""
         return Page(self._http.get(path))
 
     def send(self, page: Page, action: str, **filled: str) -> Page:
@@ -132,7 +134,7 @@ class Visitor:
         )
 
     def choose(self, page: Page, **filled: str) -> Page:
-        """Confirm the action on all runs that the page names."""
+        """Submit the action on all runs that the page names."""
         form = page.form("/chosen")
         data: dict[str, str | list[str]] = {**form.fields, **filled, "run": page.chosen}
         return Page(self._http.post(form.action, data=data, headers={"Referer": page.url}))
@@ -151,13 +153,15 @@ class Visitor:
 
 @contextmanager
 def visiting(url: str, token: str | None = None) -> Iterator[Visitor]:
-    """A visitor of the control room there."""
+    """Yield a visitor of the dashboard there."""
     with Visitor(url, token) as visitor:
         yield visitor
 
 
 def sound(page: Page, status: int = 200) -> Page:
-    """The page, once it had this status and was found to be well-formed and free of what a strict policy forbids."""
+    """Return the page, once checked: this status, well-formed, and nothing that a strict policy
+    forbids.
+    """
     assert page.status == status, f"{page.url} answered {page.status}: {page.text}"
     assert Markup(page.html).faults == []
     for hostile in ("\u202e", "\x00", "<script>alert"):

@@ -58,7 +58,7 @@ def _shipped(definitions: Mapping[str, Any]) -> dict[str, Any]:
 #: Flows that come with Perdure. A module registers its flows only once, so it is imported here.
 registry.registered()
 SHIPPED = _shipped(registry._definitions)
-#: The files of those that are written in YAML, as far as they have been read.
+#: The files of flows in YAML that have been read.
 SHIPPED_FILES: dict[Path, Any] = {}
 
 
@@ -110,7 +110,7 @@ def _own_modules() -> Iterator[None]:
     hidden, thread, load_modules = _not_installed(), threading.get_ident(), registry.load_modules
 
     def load_unknown(modules: Iterable[str]) -> None:
-        """Import the modules, but in another thread not those that it has imported before."""
+        """Import the modules, but in another thread skip its earlier imports."""
         is_own = threading.get_ident() == thread
         load_modules(module for module in modules if is_own or module not in hidden)
 
@@ -142,7 +142,8 @@ def _is_installed(package: str, file: str | None) -> bool:
 
 @contextmanager
 def _own_flows() -> Iterator[None]:
-    """Give this thread the flows that come with Perdure, and settings that are read anew.
+    """Set up this thread with the flows that come with Perdure, and with settings that are read
+    again.
 
     Other threads, such as that of a server, keep the flows that they have.
     """
@@ -215,7 +216,7 @@ class _ByThread:
 
 @contextmanager
 def _own_logging() -> Iterator[None]:
-    """Let warnings be printed on stderr, as in a process that sets up no logging."""
+    """Make warnings print on stderr, as in a process that sets up no logging."""
     root = logging.getLogger()
     ours = [root, *(logging.getLogger(name) for name in _loggers() if name.startswith("perdure"))]
     before = [(logger, logger.handlers, logger.level, logger.propagate) for logger in ours]
@@ -258,5 +259,5 @@ def _own_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-#: What a process has of its own, beside its environment, directory and search path.
+#: The state of a process, beside its environment, directory and search path.
 PARTS = (_own_celery, _own_flows, _own_modules, _own_logging, _own_warnings, _own_signals)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 @contextmanager
 def server_that_says(socket_path: Path, there: Path, words: Mapping[bytes, bytes]) -> Iterator[str]:
-    """The URL of such a wire; each word of the server is replaced by one of the same length.
+    """Run such a wire, and yield its URL; each word of the server is replaced by another of the
+    same length.
 
     Args:
         socket_path: the real server's. there: where the wire's socket is put.

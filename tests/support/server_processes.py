@@ -1,4 +1,4 @@
-"""Control rooms as processes of their own, for tests that end them or have several."""
+"""Server processes, for tests that end them or have several."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ServerProcess:
         return f"http://127.0.0.1:{self.port}"
 
     def terminate(self, seconds: float = 20.0) -> int:
-        """SIGTERM; the exit code. Who connects from now on is refused."""
+        """Send SIGTERM; return the exit code. New connections are refused from now on."""
         self._door.close()
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
@@ -56,7 +56,7 @@ class ServerProcess:
 
 @contextmanager
 def server_processes(count: int, settings: Settings) -> Iterator[list[ServerProcess]]:
-    """``count`` of them."""
+    """Start ``count`` server processes."""
     running = [ServerProcess(settings) for _ in range(count)]
     try:
         yield running

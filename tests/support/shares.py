@@ -22,7 +22,7 @@ import pytest
 from tests.support.module_imports import Imports
 
 ROOT = Path(__file__).parents[2]
-#: A slow test with no more cases than this is played whole.
+#: A slow test with this number of cases or fewer is played whole.
 FEW = 2
 #: How many times as many of the long tests are played.
 LONG = 2
@@ -140,13 +140,13 @@ def changed_files(commit: str) -> set[str]:
 
 
 def touched_files(files: set[str], changed: set[str]) -> set[str] | None:
-    """Return the test files that changed, or that import what changed.
+    """Return the test files that changed, or that import a changed module.
 
     A package of the product counts as a whole, its Lua files included. Imports through
     ``tests/support`` count.
 
     Returns:
-        The files, or None if the change touches too many of them to say anything.
+        The files, or None if the change touches too many to say anything.
     """
     imports = Imports(ROOT)
     touched = {file for file in files if file in changed or imports.reaches(file, changed)}

@@ -68,7 +68,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def listening(receiver: Receiver) -> Iterator[Receiver]:
-    """The receiver on its port; on any at first, afterwards on the same."""
+    """Run the receiver on its port; on any at first, afterwards on the same."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -79,9 +79,10 @@ def committed(client: Client, ids: list[str]) -> int:
 
 
 def staying(client: Client, ids: list[str]) -> int:
-    """How many runs are leased for a round that stayed: its claim and the commit before it are one write, which queued nothing.
+    """Count the runs that are leased for a round that stayed: its claim and the commit before it
+    are one write, which queued nothing.
 
-    Those that were thrown away, which nobody plays, are left out.
+    Messages that were thrown away, which no worker plays, are left out.
     """
     dropped, found = client._store.redis.hgetall(f"{client._store.keys.prefix}:test:dropped"), 0
     for fields in client._store.reads.records(ids):
@@ -108,12 +109,14 @@ def kill_groups_and_throw_messages(
     seconds: float = ROUND_SECONDS,
     share: str = THROWN_SHARE,
 ) -> None:
-    """Submit, kill, see that every log is exact, and that each gap in it is within what V1 allows for the faults that hit it.
+    """Submit, kill, see that every log is exact, and that each gap in it is within what V1 allows
+    for the faults that hit it.
 
     Args:
-        settings: of servers that live on, under a prefix that nobody else has.
+        settings: of servers that live on, under a prefix of this test alone.
         options: of the workers.
-        rounds: of each run, each as long as ``seconds``; of their messages ``share`` is thrown away.
+        rounds: of each run, each as long as ``seconds``; of their messages ``share`` is thrown
+            away.
     """
     client = Client(settings=settings)
     chance = random.Random(runs)

@@ -79,7 +79,8 @@ class WorkerProcess:
     def ready(self) -> WorkerProcess:
         """Wait until it has announced itself.
 
-        If it does not, the error has what the worker wrote, and where each of its threads stands.
+        If it does not, the error has the worker's output, and shows where each of its threads
+        stands.
         """
         try:
             until(lambda: self.name is not None or self._ended, "a worker's announcement", 30)
@@ -97,17 +98,17 @@ class WorkerProcess:
         return self.process.poll() is not None
 
     def _wrote(self) -> str:
-        """What it wrote to standard error, at most the last 16 KiB."""
+        """Return its output to standard error, at most the last 16 KiB."""
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - 16 * 1024))
         return self._errors.read().decode(errors="replace")
 
     def kill(self) -> None:
-        """SIGKILL its whole process group."""
+        """Send SIGKILL to its whole process group."""
         end_all(self.process)
 
     def terminate(self) -> None:
-        """SIGTERM: a warm shutdown."""
+        """Send SIGTERM: a warm shutdown."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
 
@@ -123,7 +124,7 @@ class WorkerProcess:
 def workers(
     count: int, settings: Settings, *options: str, app: str = "perdure.app", **environment: str
 ) -> Iterator[list[WorkerProcess]]:
-    """``count`` ready workers, killed afterwards."""
+    """Start ``count`` workers, and wait until they are ready; kill them afterwards."""
     running = [WorkerProcess(settings, *options, app=app, **environment) for _ in range(count)]
     try:
         yield [worker.ready() for worker in running]

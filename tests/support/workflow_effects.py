@@ -115,7 +115,7 @@ def let_time_pass(driver: Driver) -> None:
 
 
 def play(driver: Driver, run: Run) -> Run:
-    """Play until the run has ended, or waits for somebody."""
+    """Play until the run has ended, or waits for a person."""
 
     def rests() -> bool:
         while play_one(driver):
@@ -129,7 +129,7 @@ def play(driver: Driver, run: Run) -> Run:
 
 
 def play_anywhere(settings: Settings, run: Run) -> Run:
-    """Play each round in another process, until the run has ended, or waits for somebody."""
+    """Play each round in another process, until the run has ended, or waits for a person."""
 
     def rests() -> bool:
         with driving(settings) as another:
@@ -156,6 +156,6 @@ def play_until_it_waits_for_code(client: Client, settings: Settings, run: Run) -
 
 
 def journal(client: Client, run: Run) -> list[tuple[str, Any]]:
-    """The names and the results of what the run has done."""
+    """Return the names and the results of the run's steps."""
     history = client.transcript(run.id)["history"]
     return [(turn["command"]["name"], turn["observation"]) for turn in history]

@@ -80,7 +80,7 @@ class RolledRing(CircularFlow):
 
 
 def rolling(size: int) -> Figures:
-    """``size`` seconds of load while one worker after the other gets another version."""
+    """Drive ``size`` seconds of load while one worker after the other gets another version."""
     chance = random.Random(size)
     ids: list[str] = []
     with ExitStack() as running:
@@ -153,7 +153,9 @@ def _is_right(flow: str, answer: Any) -> bool:
 
 
 def questions(size: int) -> Figures:
-    """Questions answered by chance while the rule that asks, its arguments and the build of the code change by chance."""
+    """Answer questions at random while the rule that asks, its arguments and the build of the code
+    change at random.
+    """
     chance = random.Random(size)
     found = Counter[str]()
     with ExitStack() as running:
@@ -202,7 +204,7 @@ def _play_by_chance(
     """Play each round with code of another build.
 
     Args:
-        needed: how probable it is that the rule asks, each round anew.
+        needed: the probability that the rule asks, in each round.
     """
 
     def over() -> bool:

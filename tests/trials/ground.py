@@ -48,7 +48,7 @@ class Ground:
 
     @contextmanager
     def workers(self, count: int = 2, *options: str) -> Iterator[list[WorkerProcess]]:
-        """``count`` workers, killed afterwards."""
+        """Start ``count`` workers; kill them afterwards."""
         running = [self.worker(*options) for _ in range(count)]
         try:
             yield [each.ready() for each in running]
@@ -98,7 +98,7 @@ class Ground:
             raise kills.failed
 
     def children(self, run: Run) -> list[Run]:
-        """All children of a run."""
+        """Return all children of a run."""
         found, cursor = [], None
         while True:
             page = self.client.children(run.id, 500, cursor)
@@ -108,12 +108,12 @@ class Ground:
                 return found
 
     def count(self, index: str) -> int:
-        """How many child runs have this status: the size of their index."""
+        """Return how many child runs have this status: the size of their index."""
         store = self.client._store
         return int(store.redis.zcard(f"{store.keys.index(index)}:children"))
 
     def parked(self, flow: str) -> int:
-        """How many runs of this flow are parked, with any broker."""
+        """Return how many runs of this flow are parked, with any broker."""
         store = self.client._store
         return int(store.redis.hget(store.keys.queues, f"runs:parked:{flow}") or 0)
 
@@ -131,7 +131,7 @@ class Kills:
 
 @contextmanager
 def place(handover: str = "fused", **options: object) -> Iterator[Ground]:
-    """Servers of its own.
+    """Start separate servers.
 
     Args:
         handover: `fused` for one server, `redis` or `rabbit` for a broker of its own.

@@ -61,7 +61,7 @@ def _players(settings: Settings, first: int) -> Iterator[list[Connection]]:
 
 
 def _group(number: int, count: int) -> tuple[int, list[str]]:
-    """Play programs in a place of their own; return how many processes died, and what was wrong."""
+    """Play programs in a separate process; return the number of deaths, and the faults."""
     deaths, wrong = 0, []
     with place() as ground, _players(ground.settings, 10 * number + 1) as players:
         for seed in range(FIRST_SEED + number * count, FIRST_SEED + (number + 1) * count):
@@ -110,7 +110,8 @@ def _played(
 
 
 def programs(size: int) -> Figures:
-    """``size`` random programs, played undisturbed and under deaths by processes of other hash seeds."""
+    """Play ``size`` random programs undisturbed, and under deaths by processes of other hash seeds.
+    """
     with ThreadPoolExecutor(GROUPS) as pool:
         found = list(pool.map(_group, range(GROUPS), [size // GROUPS] * GROUPS))
     deaths = sum(died for died, _ in found)

@@ -90,7 +90,7 @@ def _with_traffic(ground: Ground) -> Iterator[Traffic]:
 
 
 def readers(size: int) -> Figures:
-    """``size`` parked runs, a tenth as many questions, and scans of them while other runs start and end."""
+    """Scan ``size`` parked runs, and a tenth as many questions, while other runs start and end."""
     with ExitStack() as running:
         modules = ("tests.trials.lists",)
         ground = running.enter_context(place(flow_modules=modules))
@@ -170,7 +170,9 @@ def takers_workflow(steps: Steps, steps_at_once: int) -> list[list[int]]:
 
 
 def takers(size: int) -> Figures:
-    """``size`` takes by steps at once, fifteen of a run, while workers are killed: each signal goes to one step."""
+    """Take ``size`` signals by steps at once, fifteen of a run, while workers are killed: each
+    signal goes to one step.
+    """
     each = 15
     with (
         place(flow_modules=("tests.trials.lists",)) as ground,

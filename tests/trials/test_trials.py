@@ -1,4 +1,4 @@
-"""Trials at sizes of some seconds, so that none of them stops working unnoticed."""
+"""Trials at sizes of some seconds, so that no trial stops working unnoticed."""
 
 from __future__ import annotations
 

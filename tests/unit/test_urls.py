@@ -1,4 +1,4 @@
-"""What the URL of a service of Sentinels may be, and what it says."""
+"""The possible URLs of a service of Sentinels, and their errors."""
 
 from __future__ import annotations
 

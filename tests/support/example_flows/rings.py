@@ -20,7 +20,7 @@ PLAYED: list[str] = []
 
 
 def _pause(context: RoundContext) -> None:
-    """Take as long as the inputs say, unless nobody wants the round any more."""
+    """Take as long as the inputs say, unless the round is cancelled."""
     seconds = float(context.inputs.get("seconds", 0))
     if seconds:
         context.progress(
@@ -32,7 +32,8 @@ def _pause(context: RoundContext) -> None:
 
 @register("ledger")
 class Ledger(CircularFlow):
-    """Two nodes that write down every step they commit; the answer is what was written, so a step lost or doubled shows.
+    """Two nodes that write down every step they commit; the answer is the written steps, so a step
+    lost or doubled shows.
 
     Inputs: ``rounds``, and ``seconds`` that each round takes.
     """
@@ -135,9 +136,11 @@ class Stumbles(CircularFlow):
 
 @register("traffic")
 class Traffic(CircularFlow):
-    """One node, which writes down in its process whose round it is and how many others are under way; the answer is what stands there.
+    """One node, which writes down in its process whose round it is and how many others are under
+    way; the answer is what stands there.
 
-    Inputs: ``number`` of the run, ``rounds``, ``seconds`` that each takes, ``together``: so many runs wait for each other in their last.
+    Inputs: ``number`` of the run, ``rounds``, ``seconds`` that each takes, ``together``: this
+    number of runs wait for each other in their last round.
     """
 
     topology = (Node("Controller", "drive", role="controller"),)

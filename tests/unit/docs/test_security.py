@@ -1,4 +1,6 @@
-"""SECURITY.md: every row of its table is shown by tests, and those exist; what docs/operations/security.md says of users is what the file has."""
+"""SECURITY.md: every row of its table is shown by tests, and those exist; the users in
+docs/operations/security.md are the users of the file.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.support.run_records import SETTINGS, record
 
 
 class Ring(Flow):
-    """Two nodes; what they come to is the test's affair."""
+    """Two nodes; their outcomes are the test's affair."""
 
     name = "ring"
 

@@ -13,7 +13,7 @@ from perdure.worker.messaging.message_builder import RoundTask
 
 
 def print_nothing() -> None:
-    """A task."""
+    """Run as a task."""
 
 
 def test_the_remote_command_rate_limit_leaves_rounds_alone() -> None:

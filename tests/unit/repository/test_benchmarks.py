@@ -1,4 +1,6 @@
-"""What the benchmarks make of their figures: medians, spreads, ratios within passes, tables, and what is stored."""
+"""The benchmarks' use of their figures: medians, spreads, ratios within passes, tables, and the
+stored data.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from benchmarks.report import Options, Report, matrix, number, table
 from benchmarks.sides.registry import BASE, sides
 from benchmarks.work import SIZES, state_after
 
-pytestmark = pytest.mark.slow  # what nobody's run depends on
+pytestmark = pytest.mark.slow  # no run depends on it
 
 SLOW_THIRD_PASS = (100.0, 110.0, 30.0)
 

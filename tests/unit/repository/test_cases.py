@@ -21,7 +21,7 @@ def even(number: int) -> None:
 def report_of(
     check: object, chosen: Sequence[str] = (), stops: bool = False, cases: object = NUMBERS
 ) -> str:
-    """Return what a table's failure says."""
+    """Return the text of a table's failure."""
     each_case = EachCase("a.py::test[valkey]", chosen, stops)
     with pytest.raises(pytest.fail.Exception) as failed:
         each_case(cases, check)  # type: ignore[arg-type]

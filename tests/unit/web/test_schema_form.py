@@ -1,4 +1,4 @@
-"""The form of a flow's inputs: what is asked, and what was filled in as values again."""
+"""The form of a flow's inputs: its questions, and the filled-in values on the way back."""
 
 from __future__ import annotations
 

@@ -74,7 +74,9 @@ def context(intents: str = "", **more: Any) -> RoundContext:
 
 
 def after_a_loss(outside: Outside, name: str, **more: Any) -> Any:
-    """Carry out a command whose worker was lost once right after the intent, and see what the next attempt does."""
+    """Carry out a command whose worker was lost once right after the intent, and return the next
+    attempt's outcome.
+    """
     first = context()
     spec = spec_of(getattr(outside, name))
     spec.carry_out({"item": "a"}, first)

@@ -39,7 +39,7 @@ class Item(BaseModel):
 
 
 class Refund(BaseModel):
-    """What a customer gets back."""
+    """The money that a customer gets back."""
 
     amount: Decimal
     on: date
@@ -114,7 +114,9 @@ def test_an_answer_of_another_type_is_refused_by_its_place(
 
 
 class Agent(Controller):
-    """A controller that reads errors, as a model does: it says what a test gives it, one after the other."""
+    """A controller that reads errors, as a model does: it replies with the values of a test, one
+    after the other.
+    """
 
     reads_errors = True
 

@@ -37,7 +37,7 @@ PUBLIC = [
 ]
 
 
-#: A resolver may also take these for names that nobody has.
+#: A resolver may also take these for names without an owner.
 UNKNOWN_OR_FORBIDDEN = {"127.0.0.1.", "localhost."}
 
 

@@ -1,4 +1,5 @@
-"""Flows written in YAML: what a file may say, what it may not, and how it is told."""
+"""Flows written in YAML: the allowed keys of a file, the refused ones, and the form of its errors.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def faults_of(folder: Path, text: str | bytes) -> list[str]:
-    """All that is wrong with a file of this text."""
+    """Return all faults of a file with this text."""
     path = folder / "mine.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InvalidFlowFile) as caught:
@@ -70,7 +71,7 @@ def faults_of(folder: Path, text: str | bytes) -> list[str]:
 
 
 def test_the_configuration_of_the_seed_has_the_defaults_of_the_class() -> None:
-    """The file that ships says what the code does: all its keys, with the values that hold without it."""
+    """The shipped file agrees with the code: all its keys, with the values that hold without it."""
     text = read_text((ROOT / "config/flows/controller_executor.yaml").read_bytes(), "f").data
     config = ControllerExecutorConfig()
     for key in (
@@ -187,7 +188,7 @@ def test_a_command_that_fails_in_a_ring_of_code_fails_its_round_unless_the_file_
         assert play_through(read_flow(folder / "mine.yaml")).values["branch_output_data"] == told
 
 
-# What is wrong is told with file, line and key.
+# Faults are reported with file, line and key.
 
 
 #: Text of a file, the line and the key that its fault names, and words of the fault.
@@ -516,7 +517,7 @@ def test_import_paths_and_tags_are_refused(folder: Path, text: str, words: str) 
     assert words in fault
 
 
-# No file grows when it is read, and what it says is what JSON can say.
+# No file grows when it is read, and its values are values of JSON.
 
 
 #: Text of a file, and words of its fault.

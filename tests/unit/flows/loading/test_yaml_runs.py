@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def check(folder: Path, text: str, name: str = "mine") -> list[tuple[int, str, str]]:
-    """What ``perdure flows check`` tells of a file: lines, keys and words."""
+    """Return the faults by ``perdure flows check`` of a file: lines, keys and words."""
     path = folder / f"{name}.yaml"
     path.write_text(text)
     try:
@@ -140,7 +140,7 @@ def run_node(folder: Path, keys: str) -> Any:
 
 
 def started(flow: Any, **inputs: Any) -> list[Child]:
-    """The children that the first node of a ring starts."""
+    """Return the children that the first node of a ring starts."""
     wanted: list[Child] = []
     mailbox = Mailbox()
     mailbox.planned = lambda children: tuple(map(str, wanted.extend(children) or ()))  # type: ignore[method-assign, func-returns-value]

@@ -32,7 +32,7 @@ from perdure.flows.rounds import registry
 from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of, digest_of_call
 from tests.support.flow_registry import own_registry
 
-#: What the steps of a test have done.
+#: The finished steps of a test.
 DONE: list[Any] = []
 
 

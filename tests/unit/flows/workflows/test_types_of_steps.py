@@ -1,4 +1,4 @@
-"""What a type checker knows of the result of a step. mypy reads a module with each case."""
+"""The type checker's view of the result of a step. mypy reads a module with each case."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ NAMES = ToolNames(["read_file", "test.double"])
 
 
 def reply(number: int, calls: int) -> Group:
-    """A reply of so many calls, each answered; 0: a reply that was none."""
+    """Make a reply of this number of calls, each answered; 0: a reply that was none."""
     if not calls:
         return (Turn(None, {"error": f"{number}"}),)
     return tuple(
@@ -85,7 +85,7 @@ def test_what_fits_is_shown_and_of_what_does_not_the_oldest_and_half() -> None:
 
 
 class Conversation:
-    """A history to which replies are added, each with what the window of its request says."""
+    """A history to which replies are added, each with the window of its request."""
 
     def __init__(self, window: Window) -> None:
         self.window = window
@@ -277,7 +277,7 @@ def test_of_a_history_whose_oldest_turns_are_gone_whole_groups_are_shown_behind_
 
 
 def summary(mark: int, text: str) -> Group:
-    """A summary that the model wrote before the window dropped to a turn."""
+    """Make a summary that the model wrote before the window dropped to a turn."""
     return (Turn(Command("summarize", {}, {SUMMARY: True, MARK: mark}), text),)
 
 
