@@ -76,7 +76,7 @@ def server() -> Iterator[CrashableServer]:
 
 @pytest.fixture(scope="session", params=["valkey", pytest.param("redis", marks=pytest.mark.slow)])
 def any_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
-    """Each kind of server that Perdure runs on, in turn."""
+    """Each kind of server for Perdure, in turn."""
     if request.param == "valkey":
         yield request.getfixturevalue("server")
     else:
@@ -138,7 +138,7 @@ def nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_queue_stays(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After a test with a prefix on the session's RabbitMQ: its queues go."""
+    """Delete the test's queues on the session's RabbitMQ."""
     if not {"rabbit", "prefix"} <= set(request.fixturenames):
         yield
         return
@@ -188,7 +188,7 @@ def store(server: CrashableServer, prefix: str) -> Iterator[Store]:
 
 @pytest.fixture
 def settings(request: pytest.FixtureRequest, server: CrashableServer, prefix: str) -> Settings:
-    """The defaults, on the session's server under the test's prefix.
+    """Defaults, on the session's server under the test's prefix.
 
     ``pytestmark = pytest.mark.settings(flow_modules=("shop",))`` changes some of them.
     """

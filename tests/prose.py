@@ -56,7 +56,7 @@ class Rules(NamedTuple):
         properties: decorators whose functions are described by a noun phrase, or elsewhere.
         verbs: imperative verbs with which a function's docstring may begin, in lower case.
         ing_allowed: module names in *-ing* that are nouns.
-        exempt: paths that are not rewritten yet. Their faults are only counted.
+        exempt: paths that are not rewritten. Their faults are only counted.
         clauses: for each root, the most relative noun clauses per 1,000 words.
     """
 
@@ -257,7 +257,9 @@ def _relative_clauses(root: Path, rules: Rules) -> Iterator[Fault]:
         total = counts[name].total()
         rate = 1000 * total / max(1, words[name])
         if rate > most:
-            worst = ", ".join(f"{path} {many}" for path, many in counts[name].most_common(5) if many)
+            worst = ", ".join(
+                f"{path} {many}" for path, many in counts[name].most_common(5) if many
+            )
             about = f"{total} in {words[name]} words = {rate:.2f} per 1,000, limit {most}: {worst}"
             yield Fault(name, 0, "relative clauses", about)
 

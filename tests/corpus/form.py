@@ -1,5 +1,4 @@
-"""Form: a broker message in parts, for any transport, so that one corpus is sent over all of them.
-"""
+"""Form: a broker message in parts, for any transport, so that one corpus is sent over all of them."""
 
 from __future__ import annotations
 
@@ -77,7 +76,7 @@ class Form:
         return replace(self, body=json.dumps(list(content)).encode())
 
     def listed(self) -> bytes:
-        """Return the message as an entry of a broker's list (Redis)."""
+        """Return the message as a broker's list entry (Redis)."""
         if self.raw is not None:
             return self.raw
         parts = {
@@ -123,7 +122,7 @@ class Form:
 
 
 class _Forged(amqp.Message):  # type: ignore[misc]
-    """A message whose table of headers is written byte by byte."""
+    """A message with a hand-written table of headers, in bytes."""
 
     def __init__(self, body: bytes, table: bytes) -> None:
         super().__init__(body)

@@ -15,7 +15,7 @@ __all__ = ["AMQP", "BOTH", "LIST", "MESSAGES", "Entry", "carried_by"]
 
 
 def hints() -> dict[str, Entry]:
-    """Return messages in a round's form that name no due round."""
+    """Return messages of a round's form without a due round."""
     return {
         "no such run": Entry(lambda good: good),
         "no such run, far on": Entry(lambda good: good.with_args("nobody", 2**53 - 1, 2**53 - 1)),

@@ -19,7 +19,7 @@ SEP = "\x06\x16"
 
 
 class Post(Protocol):
-    """A broker, seen by a program that can write to it."""
+    """A broker, for a program that writes to it."""
 
     #: Which entries of the corpus it carries.
     transport: str

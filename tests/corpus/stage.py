@@ -32,7 +32,7 @@ FOREIGN = ("_kombu.",)
 
 
 class Stage:
-    """One living worker, and the attacks of a stranger on it."""
+    """One living worker, and a stranger's attacks on it."""
 
     def __init__(self, settings: Settings, post: Post, worker: WorkerProcess) -> None:
         self.settings = settings

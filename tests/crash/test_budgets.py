@@ -1,5 +1,4 @@
-"""Budgets hold through crashes and retries: the spending of a killed process counts all the same.
-"""
+"""Budgets hold through crashes and retries: the spending of a killed process counts all the same."""
 
 from __future__ import annotations
 

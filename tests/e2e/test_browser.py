@@ -62,7 +62,7 @@ def client(own_server: CrashableServer) -> Iterator[Client]:
 
 
 class Fleet:
-    """One worker at a time; a killed worker is replaced."""
+    """One worker at a time, replaced after a kill."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -79,7 +79,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def report(form: type[CommandLine], directory: Path, settings: Settings) -> dict[str, Done]:
-    """Run all commands on an empty server; return their output."""
+    """Run all commands on an empty server; return outputs."""
     perdure = form(directory, settings, PERDURE_FLOW_MODULES="my_flows")
     done = {name: perdure(*arguments) for name, arguments in COMMANDS.items()}
     for name, variables in SETTINGS.items():
@@ -93,13 +93,13 @@ def report(form: type[CommandLine], directory: Path, settings: Settings) -> dict
 
 
 def without_times(text: str) -> str:
-    """Return a text with a T for each time and duration."""
+    """Replace each time and duration in a text by T."""
     text = re.sub(r"(\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(\.\d+)?(\+\d\d:\d\d)?", "T", text)
     return re.sub(r"\b\d+(\.\d+)? (ms|s|min|milliseconds)\b", "T", text)
 
 
 def state() -> dict[str, Any]:
-    """Return the state that a command could change in this process."""
+    """Return the process state that a command could change."""
     return {
         "environment": dict(os.environ),
         "directory": os.getcwd(),

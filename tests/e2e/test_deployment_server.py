@@ -57,7 +57,7 @@ def has_one_result(url: str) -> bool:
 
 
 def exec_in(container: Container, *words: str) -> str:
-    """Run a command with ``docker compose exec``; return its standard output."""
+    """Run ``docker compose exec`` and a command; return its output."""
     done = subprocess.run(
         program(list(words)),
         cwd=container.directory,

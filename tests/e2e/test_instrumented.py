@@ -39,7 +39,7 @@ pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.rin
 def seen(
     client: Client, settings: Settings, file: Path, pool: str, hears: str, fetch: bool
 ) -> list[dict[str, Any]]:
-    """Return the reports on the rounds of one run, in order."""
+    """Return the reports on one run's rounds, in order."""
     told = {
         "SEEN": str(file),
         "HEARS": hears,

@@ -37,7 +37,7 @@ def exposed(server: CrashableServer) -> Iterator[ExposedServer]:
 
 
 def node(script: str, **given: Any) -> Any:
-    """Run a script with its arguments; return its printed result."""
+    """Run a script with its arguments; return its result."""
     done = subprocess.run(
         [NODE, SCRIPTS / script, json.dumps(given)],
         check=False,
@@ -198,7 +198,7 @@ def test_ag_ui_hears_that_a_run_failed(exposed: ExposedServer) -> None:
 
 
 def test_programs_on_node_need_no_token_where_the_server_has_none(server: CrashableServer) -> None:
-    """Their requests are not taken for those of a foreign page."""
+    """Their requests do not count as a foreign page's."""
     with exposed_server(server, modules=MODULES) as bare:
         given = {"url": bare.url, "token": None}
         [called] = node("mcp.mjs", **given, calls=[("talk", {"goal": "hello"})])["results"]

@@ -157,7 +157,7 @@ def test_the_verdict_of_a_test_comes_from_all_its_phases() -> None:
 
 
 def phases_of(test: str, **outcomes: str) -> list[dict[str, str]]:
-    """Return the lines that the plugin writes for one test."""
+    """Return the plugin's lines for one test."""
     return [{"test": test, "when": when, "outcome": word} for when, word in outcomes.items()]
 
 

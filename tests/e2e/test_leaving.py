@@ -40,7 +40,7 @@ def in_a_round(client: Client, seconds: float) -> str:
 
 
 def control_c(process: subprocess.Popen[str]) -> None:
-    """Send SIGINT to the whole process group, as a terminal does."""
+    """Send SIGINT to the process group, as terminals do."""
     os.killpg(process.pid, signal.SIGINT)
 
 
@@ -92,6 +92,6 @@ def test_many_sigterms_are_as_one(tmp_path: Path, settings: Settings, client: Cl
 
 
 def told(worker: subprocess.Popen[str]) -> bool:
-    """Return whether the worker logs that it is shutting down."""
+    """Return whether the worker logs its shutdown."""
     assert worker.stdout is not None
     return any("Warm shutdown" in line for line in iter(worker.stdout.readline, ""))

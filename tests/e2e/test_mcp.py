@@ -104,7 +104,7 @@ def living_sessions() -> int:
 
 
 def in_flight() -> int:
-    """Count the calls that wait for an answer in this process."""
+    """Count this process's calls that wait for an answer."""
     assert background._loop is not None
     return sum("call_tool" in str(task.get_coro()) for task in asyncio.all_tasks(background._loop))
 

@@ -48,7 +48,7 @@ def drive(
     token: str | None = None,
     **options: Any,
 ) -> Any:
-    """Run ``play`` with a client of the server; return its result."""
+    """Run ``play`` with a client; return its result."""
 
     async def connect_and_play() -> Any:
         async with connected(exposed.url, token or exposed.token("ann"), **options) as client:
@@ -284,7 +284,7 @@ class _TaskRequest(mcp_types.Request[_TaskParams, str]):
 
 
 class Tasks(ClientExtension):
-    """The extension for tasks, as a client has to declare it."""
+    """The extension for tasks, as clients must declare it."""
 
     identifier = "io.modelcontextprotocol/tasks"
 

@@ -1,4 +1,4 @@
-"""Commands on a machine on which LangGraph is not installed. It hides the package, so it is a process."""
+"""Commands on a machine without LangGraph. It hides the package, so it is a process."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def put_in(at: int, *says: Says) -> Case:
 
 
 def in_words(says: Says) -> Says:
-    """Write the reply in the seed's format, with chatter around it."""
+    """Write the reply in the seed's format, among chatter."""
     [(name, args)] = says.calls
     return Says(
         f"Sure!\n{json.dumps({'thought': says.text, 'command': name, 'command_args': args})}\nShall I?"
@@ -381,7 +381,7 @@ def test_a_worker_killed_in_every_round_in_turn_costs_at_most_one_request_each(
     workers: list[WorkerProcess] = []
 
     def kill(where: str, place: str) -> None:
-        """Kill the worker at the first visit of a place.
+        """Kill a worker at a place's first visit.
 
         The path that it was given names the worker.
         """

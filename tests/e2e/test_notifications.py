@@ -48,7 +48,7 @@ def test_a_command_gets_the_notification_on_its_standard_input(
 
 
 def variables(receiver: Receiver, **more: object) -> dict[str, str]:
-    """Return the environment of workers that send to the receiver."""
+    """Return the environment of workers with this receiver."""
     return {
         "PERDURE_NOTIFY": rules(receiver, **more),
         "PERDURE_PRIVATE_WEBHOOKS": "true",

@@ -50,7 +50,7 @@ class Usage:
 
 
 async def open_stream(url: str, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Open a connection, and request a page's stream on it."""
+    """Open a connection and request a page's stream."""
     port = urlsplit(url).port
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
     head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n\r\n"

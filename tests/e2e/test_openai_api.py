@@ -443,7 +443,7 @@ def test_a_request_that_the_client_repeats_by_itself_starts_no_second_run(
 
 
 class _Cutting(httpx2.BaseTransport):
-    """A network that loses the response to the first request."""
+    """A network that loses the first request's response."""
 
     def __init__(self) -> None:
         self.cuts, self._inner = 1, httpx2.HTTPTransport()

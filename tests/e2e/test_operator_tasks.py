@@ -55,7 +55,7 @@ class Operator:
         self.page.keyboard.press(key)
 
     def types(self, line: str) -> None:
-        """Write a line where the cursor is, and send it."""
+        """Write a line at the cursor, and send it."""
         self._acts()
         self.page.keyboard.insert_text(line)
         self.page.keyboard.press("Enter")

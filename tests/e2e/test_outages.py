@@ -1,5 +1,4 @@
-"""The state server goes away: a worker's log lines, and the time that it takes to leave meanwhile.
-"""
+"""The state server goes away: a worker's log lines, and the time that it takes to leave meanwhile."""
 
 from __future__ import annotations
 
@@ -73,7 +72,7 @@ def test_an_outage_is_two_lines_in_the_log_the_second_says_that_it_is_over(tmp_p
 
 
 def told(log: Path) -> list[str]:
-    """Return each logged outage, by the name of its server."""
+    """Return each logged outage, by its server's name."""
     found = []
     for line in lines(log):
         if line["logger"] == "perdure.store":

@@ -35,7 +35,7 @@ def settings(own_server: CrashableServer, prefix: str) -> Settings:
 def one_place(
     settings: Settings, pool: str, app: str = "perdure.app", **environment: str
 ) -> AbstractContextManager[list[WorkerProcess]]:
-    """Start a worker that can play one round at a time."""
+    """Start a worker with one slot."""
     modules = ",".join(MODULES)
     return workers(
         1,

@@ -54,7 +54,7 @@ def toolset(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def flow(toolset: Any, repository: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An agent that reads the log, and creates a branch."""
+    """An agent that reads the log and branches."""
     own_registry(monkeypatch)
     ASKED.clear()
     repo = {"repo_path": str(repository)}

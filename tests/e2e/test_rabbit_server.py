@@ -29,7 +29,7 @@ def own_rabbit() -> Iterator[RabbitServer]:
 
 
 def addresses(process: int) -> list[tuple[str, int]]:
-    """Return the addresses and ports on which a process listens."""
+    """Return the addresses and ports of a process."""
     files = open_files(process)
     lines = [
         line.split()

@@ -30,7 +30,7 @@ def podman() -> Iterator[Path]:
 
 @pytest.fixture
 def boxed(tmp_path: Path) -> dict[str, str]:
-    """The environment of workers whose shell commands run in containers."""
+    """Environment of workers with shell commands in containers."""
     assert Boxed.runs_shell
     return {
         "PERDURE_FLOW_MODULES": "tests.support.example_flows.shell_command",

@@ -28,7 +28,7 @@ from tests.support.redis_servers import until
 
 
 def status_of(url: str) -> int | None:
-    """Return the status of a GET; None without an answer."""
+    """Return a GET's status; None without an answer."""
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
             return int(answer.status)

@@ -20,7 +20,7 @@ RUNS, ROUNDS = 4, 12
 def told(
     client: Client, settings: Settings, path: Path, pool: str, **environment: str
 ) -> list[list[str]]:
-    """Return the records of tests.support.apps.message_recorder while some runs are played."""
+    """Return the records of tests.support.apps.message_recorder during some runs."""
     path.touch()
     with workers(
         1,

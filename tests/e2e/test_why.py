@@ -32,7 +32,7 @@ def settings(settings: Settings) -> Settings:
 
 
 def becomes(client: Client, run_id: str, code: VerdictCode) -> Verdict:
-    """Return the verdict on the run once it has this code."""
+    """Return the run's verdict once it has this code."""
     found: list[Verdict] = []
 
     def holds() -> bool:

@@ -72,7 +72,7 @@ def test_a_broken_file_takes_no_flow_away_from_a_worker(
 
 
 def _install(place: Path, name: str, source: str, entry: str) -> None:
-    """Install a tiny distribution, as an installer would leave it."""
+    """Install a tiny distribution, as an installer does."""
     (place / f"{name}.py").write_text(source)
     info = place / f"{name}-1.0.dist-info"
     info.mkdir()

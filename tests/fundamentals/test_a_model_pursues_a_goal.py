@@ -15,7 +15,10 @@ PRICES = {"camel": 900, "goat": 120, "hen": 8}
 
 @register("trader")
 class Trader(ControllerExecutorFlow):
-    """A model buys an animal. What it may do are the commands below; what it knows of them is their signature and first line."""
+    """A model buys an animal.
+
+    It may call the commands below, and knows their signatures and first lines.
+    """
 
     controller = ModelController(system="You buy animals. Goal: the cheapest.")
 
@@ -26,7 +29,9 @@ class Trader(ControllerExecutorFlow):
 
     @command
     def buy(self, animal: str) -> str:
-        """Buy an animal. (Not idempotent: should a worker die in the middle, nobody buys again without a word.)"""
+        """Buy an animal. (Not idempotent: if a worker dies in the middle, a person decides about
+        another purchase.)
+        """
         return f"bought one {animal}"
 
 

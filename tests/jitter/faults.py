@@ -35,7 +35,7 @@ class Fault:
     shuffles: bool = False
 
     def and_also(self, other: Fault) -> Fault:
-        """Return the fault that consists of this one and another one."""
+        """Return the fault that combines this one with another."""
         return Fault(
             f"{self.name}{AND}{other.name}",
             f"{self.about}, and {other.about[0].lower()}{other.about[1:]}",

@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(
 
 
 def shuffle(items: list[pytest.Item], seed: str) -> None:
-    """Sort the files, and the tests of each file, at random.
+    """Sort files, and each file's tests, at random.
 
     Every process of xdist does it alike.
     """
@@ -89,7 +89,7 @@ def pass_on(variables: Mapping[str, str]) -> None:
 
 
 def add_injection(path: str | None) -> str:
-    """Return a PYTHONPATH that begins with the folder of the injection."""
+    """Return a PYTHONPATH that begins with the injection's folder."""
     others = [folder for folder in (path or "").split(os.pathsep) if folder]
     return os.pathsep.join(dict.fromkeys([str(INJECTION), *others]))
 

@@ -56,12 +56,13 @@ MUTANTS = {
 
 
 class Child(NamedTuple):
-    """A child run, and the process that has its round.
+    """A child run, and the process with its round.
 
-    ``phase``: queued · leased · waits (for the parent's budget) · asks (a person, for it) · stopped · done. ``does``, of its process:
-    looks · plays · holds (it is about to commit that the round may not begin) · sent (the reply to its commit is lost) · owes (of a mutant:
-    its charge comes in a call of its own). ``saw``: what had been added to the parent's limit when the process looked. ``late``: a
-    process that lost the round before its commit is still there.
+    ``phase``: queued · leased · waits (for the parent's budget) · asks (a person, for it) · stopped
+    · done. ``does``, of its process: looks · plays · holds (it is about to commit that the round
+    may not begin) · sent (the reply to its commit is lost) · owes (of a mutant: its charge comes in
+    a call of its own). ``saw``: what had been added to the parent's limit when the process looked.
+    ``late``: a process that lost the round before its commit is still there.
     """
 
     phase: str = "queued"

@@ -47,7 +47,7 @@ class Descendants:
         return self._id_and_nonce(run)[0]
 
     def _id_and_nonce(self, run: int) -> tuple[str, str]:
-        """Return both also for a run that does not exist yet, below another one that does not."""
+        """Return both also for a run that does not exist yet, below another that does not."""
         above = parents(self.shape)[run]
         if above is None:
             return ROOT, runs.hash_of(self.store, ROOT)["nonce"]
@@ -230,7 +230,7 @@ def _name(group: int) -> str:
 
 
 def walk(store: Store, shape: Shape, seed: int, length: int) -> list[Move]:
-    """Make moves by chance on both sides, and return them.
+    """Make random moves on both sides, and return them.
 
     Raises:
         AssertionError: The two sides differ.

@@ -69,7 +69,7 @@ def possible(w: World) -> list[Move]:
 
 
 def open_group(w: World) -> None:
-    """Write the group at a park, unless it exists already."""
+    """Write the group at a park, unless it exists."""
     family = w.family
     assert family is not None
     if family.group:
@@ -217,7 +217,7 @@ def _start(w: World, caller: tuple[str, int, bool], again: bool) -> str:
 
 
 def child_ends(w: World, place: int, word: str) -> None:
-    """Commit a child's last round, or fail it for good."""
+    """Commit a child's last round, or fail it finally."""
     assert w.family is not None
     w.family = w.family._replace(children=with_place(w.family.children, place, word))
     deliver(w, place, word)

@@ -293,7 +293,7 @@ class World:
             self.change(run, phase="queued")
 
     def above(self, run: int) -> tuple[int, int, int] | None:
-        """Return the parent and the group that waits for the run."""
+        """Return the parent and the group awaiting the run."""
         above = self.parents[run]
         if above is None or self.runs[above[0]].groups[above[1]].state != "open":
             return None

@@ -177,7 +177,7 @@ def is_started(w: World, step: int) -> bool:
 
 
 def is_over(w: World, run: Run) -> bool:
-    """Return whether the wait of a parked run is over."""
+    """Return whether a parked run's wait is over."""
     if w.config.children:
         return joined(w) or is_started(w, run.step)
     timed = run.wait_until is not None and run.wait_until <= 0

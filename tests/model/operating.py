@@ -70,7 +70,7 @@ def look(w: World, place: int, kind: str) -> None:
 
 
 def send(w: World, place: int, heard: bool) -> str:
-    """Send the operation that fitted the state at the look."""
+    """Send the operation that fitted the seen state."""
     return _send(w, w.clients.pop(place), heard)
 
 
@@ -99,7 +99,7 @@ def resend(w: World, place: int) -> str:
 
 
 def resubmit(w: World, place: int, nonce: int, heard: bool) -> str:
-    """Submit this run id, as a client that knows no other."""
+    """Submit this run id, as an unknowing client."""
     before, mine = server_of(w), w.runs[place]
     word = submit(w, place, nonce, "queued")
     law(
@@ -124,7 +124,7 @@ def remove(w: World, place: int) -> str:
 
 
 def offer(w: World, place: int) -> str:
-    """Publish this run again, as the client that unpaused the flow."""
+    """Publish this run again, as the unpausing client does."""
     return offer_again(w, place)
 
 

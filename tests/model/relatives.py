@@ -68,7 +68,7 @@ class Relatives:
         )
 
     def is_joined(self, step: int) -> bool:
-        """Return whether the wait is over, as a context reads it."""
+        """Return whether the wait is over for a context."""
         group = group_of(self.store, GROUP, PARENT)
         if not group:
             return False
@@ -157,7 +157,7 @@ class Relatives:
         assert does(self.store, f"up-{place}", run_id)[0] == "queued"
 
     def life(self, place: int) -> str:
-        """Return the state of a child in the model's words."""
+        """Return a child's state in the model's words."""
         fields = self.store.reads.fields(self._id(place))
         if fields is None:
             return "none"

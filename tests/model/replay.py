@@ -76,9 +76,7 @@ class Process:
     granted: Claim | None = None
     holds: str = ""  # a message that a commit fetched for it, unclaimed
     fetches: runs.Fetches | None = None  # of a commit whose reply was lost
-    commit: Callable[[], str] | None = (
-        None  # of a run that stayed, if its worker does not know so
-    )
+    commit: Callable[[], str] | None = None  # of a run that stayed, if its worker does not know so
 
 
 @dataclass(eq=False)

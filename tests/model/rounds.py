@@ -53,7 +53,7 @@ def granted(
 
 
 def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: str) -> None:
-    """Check the answer to a worker's commit of its round."""
+    """Check the answer to a worker's commit."""
     holder = before.phase == "leased" and before.token == slot.token and slot.own
     refused = answer in REFUSED
     law(

@@ -116,15 +116,13 @@ class Run:
     over: tuple[int, ...]  # the waits of this step of which it is recorded that their time passed
     arrived: int  # the number of the newest signal
     taken: int  # the number of the newest signal that a committed round has taken
-    heard: (
-        int  # signals known to the claim of a committed round that read all
-    )
+    heard: int  # signals known to the claim of a committed round that read all
     passed: tuple[int, ...]  # with what attempts of this step got past each wait
     generation: int  # how often it was renewed
     spent: int  # the spending of its committed rounds, one each
 
     def __init__(self, values: tuple[Any, ...]) -> None:
-        self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict takes time, and this is most of what a search does)
+        self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict is slow; most of a search)
 
     def frozen(self) -> tuple[Any, ...]:
         return tuple(self.__dict__.values())
@@ -223,7 +221,7 @@ class Client(NamedTuple):
 
 
 class Family(NamedTuple):
-    """The group of child runs of run 0, the parent.
+    """The child group of run 0, the parent.
 
     ``ends`` is its hash's record of each place, ``children`` is the true state of each.
     """
@@ -311,7 +309,7 @@ class World:
         return None if run is None else Run(run)
 
     def frozen(self) -> tuple[Any, ...]:
-        """Return the state as a tuple, equal for equal states."""
+        """Return the state as a tuple that compares equal."""
         for run in self.runs:
             if run is not None:
                 self._forget(run)
@@ -339,7 +337,7 @@ class World:
         )
 
     def _forget(self, run: Run) -> None:
-        """Drop values that are written again before they are read."""
+        """Drop values that are overwritten before their next read."""
         phase = run.phase
         if phase != "waiting":
             run.waiting_for, run.waiting_until = "", None
@@ -490,8 +488,7 @@ class World:
 
 
 def server_of(w: World) -> tuple[Any, ...]:
-    """Return the data of the server and the broker, without the knowledge of workers and clients.
-    """
+    """Return the data of the server and the broker, without the knowledge of workers and clients."""
     runs = tuple([None if run is None else run.frozen() for run in w.runs])
     return (
         runs,

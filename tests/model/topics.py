@@ -157,8 +157,7 @@ def _take(w: World, place: int, nonce: int) -> None:
 
 
 def completed(w: World, run: Run) -> None:
-    """Release the topic of a completed run; the topic remembers for a while that the run held it.
-    """
+    """Release the topic of a completed run; the topic remembers for a while that the run held it."""
     place = _place(w, run)
     if not _holds(w, place):
         return
@@ -169,7 +168,7 @@ def completed(w: World, run: Run) -> None:
 
 
 def failed(w: World, run: Run) -> None:
-    """Let the topic expire with the errored run that holds it."""
+    """Let the topic expire with its errored run."""
     if _holds(w, _place(w, run)) and w.rules.errored_runs_end_their_topic:
         w.topic = w.topic._replace(expires=True)
 
@@ -181,7 +180,7 @@ def kept(w: World, run: Run) -> None:
 
 
 def deleted(w: World, place: int) -> None:
-    """Release the topic of a deleted run, and drop its signals."""
+    """Release a deleted run's topic, and drop its signals."""
     if _holds(w, place) and w.rules.deleted_runs_give_up:
         w.topic = w.topic._replace(holder=None, expires=True)
     topic = w.topic
@@ -196,7 +195,7 @@ def deleted(w: World, place: int) -> None:
 
 
 def tick(w: World, ticks: int) -> None:
-    """Take time from the waiting signals, and drop the expired ones."""
+    """Take time from waiting signals; drop the expired ones."""
     topic = w.topic
     waiting = tuple((key, max(left - ticks, 0)) for key, left in topic.waiting)
     over = [key for key, left in waiting if left <= 0]
@@ -238,7 +237,7 @@ def lawful(w: World) -> None:
 
 
 def _holder(w: World) -> int | None:
-    """Return the place of the run that holds the topic."""
+    """Return the place of the topic's run."""
     if w.topic.holder is None:
         return None
     place, nonce = w.topic.holder
@@ -247,7 +246,7 @@ def _holder(w: World) -> int | None:
 
 
 def _holds(w: World, place: int) -> bool:
-    """Return whether an end of this run concerns the topic."""
+    """Return whether this run's end concerns the topic."""
     run, holder = w.runs[place], w.topic.holder
     if run is None or holder is None:
         return False

@@ -124,7 +124,7 @@ def hand_on(w: World, place: int) -> str:
 
 
 def grant(w: World, run: Run) -> int:
-    """Write the fields of a granted claim; return the token."""
+    """Write a granted claim's fields; return the token."""
     rules, config = w.rules, w.config
     run.token = next_token(w) if rules.tokens_from_one_counter else run.token + 1
     if rules.claim_counts_attempts:
@@ -148,7 +148,7 @@ def grant(w: World, run: Run) -> int:
 
 
 def next_token(w: World) -> int:
-    """Return the next token of the counter for all runs."""
+    """Return the next token of the common counter."""
     tokens = [slot.token for slot in w.slots] + [slot.fetched[1] for slot in w.slots]
     for other in w.runs:
         if other is not None:
@@ -443,7 +443,7 @@ def request_stop(w: World, place: int, mode: str) -> str:
 def resume(
     w: World, place: int, seen: tuple[int, int], i_id: Any, answer: bool, more: bool = False
 ) -> str:
-    """Resume the run as resume_run.lua does for a new operation.
+    """Resume as resume_run.lua does for a new operation.
 
     ``seen``: epoch and step, ``i_id``: the interrupt, as the client saw them.
     """
@@ -486,7 +486,7 @@ def resume(
 
 
 def retry(w: World, place: int, seen: tuple[int, int]) -> str:
-    """Retry the run as retry_run.lua does for a new operation."""
+    """Retry as retry_run.lua does for a new operation."""
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing"

@@ -28,7 +28,7 @@ def possible(w: World) -> list[Move]:
 
 
 def of_slot(w: World, place: int, slot: Slot) -> list[Move]:
-    """Return the move if a worker's node reaches a wait next."""
+    """Return the move if the worker's node waits next."""
     run = w.runs[slot.run]
     holds = run is not None and slot.own and run.phase == "leased" and run.token == slot.token
     return [("see", place)] if holds and is_waiting(w, slot) and not slot.parks else []

@@ -145,13 +145,12 @@ def take_apart(w: World, how: str) -> str:
 
 
 def leave(w: World) -> None:
-    """Mark that the last worker that plays the flow left or died, and is no longer taken for alive.
-    """
+    """Mark that the last worker that plays the flow left or died, and is no longer taken for alive."""
     w.able = False
 
 
 def come(w: World) -> None:
-    """Mark that a worker that plays the flow has come."""
+    """Mark that a worker of the flow has come."""
     w.able = True
 
 
@@ -320,7 +319,7 @@ def die(w: World, place: int) -> None:
 
 
 def die_and_tell(w: World, place: int) -> str:
-    """End a process of a pool; its parent informs the server."""
+    """End a pool's process; its parent informs the server."""
     slot = w.slots.pop(place)
     run = w.runs[slot.run]
     holder = run is not None and run.phase == "leased" and run.token == slot.token

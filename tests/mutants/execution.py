@@ -81,7 +81,7 @@ def run(mutant: Mutant | None, tests: Sequence[str]) -> Fate:
 
 
 def _play(folder: Path, witness: Path, output: Path, tests: Sequence[str]) -> int:
-    """Run pytest in this forked process, and return its exit code."""
+    """Run pytest in this forked process; return its code."""
     os.setsid()
     with output.open("w") as stream:
         os.dup2(stream.fileno(), 1)

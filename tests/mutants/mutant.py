@@ -44,7 +44,7 @@ class Mutant:
         return "\n".join(lines[2:])
 
     def write(self, folder: Path) -> None:
-        """Put all Lua files into ``folder / "lua"``, this one changed."""
+        """Write all Lua files into a folder, this one changed."""
         (folder / "lua" / "parts").mkdir(parents=True)
         for path in LUA.rglob("*.lua"):
             (folder / "lua" / path.relative_to(LUA)).write_bytes(path.read_bytes())

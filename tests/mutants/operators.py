@@ -78,7 +78,7 @@ class Source:
 
     @cached_property
     def words(self) -> list[str]:
-        """The words that the file returns, each once, in order."""
+        """The words that the file returns, without repeats."""
         found = [
             self.tokens[word.first].text
             for node in self.tree.walk()

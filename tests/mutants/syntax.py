@@ -100,7 +100,7 @@ class Node:
 
 
 def tokens_of(source: str) -> list[Token]:
-    """Return the tokens of a source, without blanks and comments."""
+    """Return a source's tokens, without blanks and comments."""
     found, place = [], 0
     while place < len(source):
         match = TOKEN.match(source, place)
@@ -142,7 +142,7 @@ class Parser:
         return self.tokens[self.place].kind if self.place < len(self.tokens) else ""
 
     def take(self, text: str = "") -> str:
-        """Return the next token's text, and go on behind it."""
+        """Return the next token's text, and move past it."""
         taken = self.ahead
         if not taken or (text and taken != text):
             raise self.error(text or "a token")
@@ -150,7 +150,7 @@ class Parser:
         return taken
 
     def skip(self, text: str) -> bool:
-        """Move behind the next token if it is this one."""
+        """Move past the next token if it is this one."""
         if self.ahead != text or self.kind == "text":
             return False
         self.place += 1

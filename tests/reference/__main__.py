@@ -1,4 +1,4 @@
-"""``python -m tests.reference``: write ``docs/reference/`` anew. ``--gaps`` lists what it lacks."""
+"""``python -m tests.reference``: write ``docs/reference/``. ``--gaps`` lists its gaps."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def undescribed_fields() -> list[str]:
 
 
 def type_of(schema: Schema) -> str:
-    """Return the type of a schema in words, as Markdown."""
+    """Return a schema's type in words, as Markdown."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[`{name}`](#{anchor(f'`{name}`')})"

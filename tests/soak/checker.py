@@ -33,7 +33,7 @@ class Verdict:
 
     @property
     def valid(self) -> bool:
-        """Whether nothing is broken, and enough happened to say so."""
+        """Whether nothing is broken, and enough happened."""
         return not self.violations and not self.too_little
 
     def __str__(self) -> str:

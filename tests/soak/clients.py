@@ -32,7 +32,7 @@ SIGNALS_WITHIN = 6.0
 
 
 class Notebook:
-    """What all clients write down, and the runs that are there."""
+    """The records of all clients, and the known runs."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []

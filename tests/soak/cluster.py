@@ -71,7 +71,7 @@ class Place:
             os.killpg(self.pid, number)
 
     def wait_ended(self, seconds: float) -> bool:
-        """Wait for the end of its main process; whether it came."""
+        """Wait for its main process; return whether it ended."""
         with suppress(AssertionError):
             until(
                 lambda: self.worker.process.poll() is not None, f"the end of {self.name}", seconds
@@ -86,7 +86,7 @@ class Place:
 
 
 class Cluster:
-    """Everything that runs, in a temporary directory of its own. Use it as a context manager."""
+    """All processes, in a temporary directory. Use it as a context manager."""
 
     #: Plain Celery's differs here.
     app = "perdure.app"
@@ -157,7 +157,7 @@ class Cluster:
             place.worker.ready()
 
     def still(self) -> None:
-        """End all workers, so that the data no longer changes."""
+        """End all workers, so that the data stays."""
         for place in self.places:
             place.worker.kill()
 

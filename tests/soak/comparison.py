@@ -91,8 +91,7 @@ def compare(
     rounds: int,
     kinds: dict[str, Sequence[Kind]] | None = None,
 ) -> Plain:
-    """Cause chaos for these seconds, then wait until all runs have ended or no run moves any more.
-    """
+    """Cause chaos for these seconds, then wait until all runs have ended or no run moves any more."""
     chance = random.Random(f"{seed} plain")
     with PlainCluster() as cluster, ExitStack() as ending:
         nemesis = Nemesis(cluster, KILLS if kinds is None else kinds, seed, seconds)

@@ -18,7 +18,7 @@ EVERY, WARM_UP = 2.0, 15.0
 
 @dataclass(frozen=True)
 class Sample:
-    """Resident memory in KiB and open descriptors of one process."""
+    """One process's resident memory (KiB) and open descriptors."""
 
     at: float
     memory: int
@@ -69,7 +69,7 @@ class Watch(threading.Thread):
 
 
 def sample(pid: int) -> Sample:
-    """Measure a process now; raise OSError if it is gone."""
+    """Measure a process; raise OSError if it is gone."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return Sample(
         time.time(), pages * os.sysconf("SC_PAGE_SIZE") // 1024, len(os.listdir(f"/proc/{pid}/fd"))

@@ -49,7 +49,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Event:
-    """One entry of a run's event stream, in the stream's order."""
+    """One entry of a run's event stream."""
 
     run: str
     type: str

@@ -24,7 +24,7 @@ RECENT_BYTES = 1 << 19
 
 
 class Ledger:
-    """The ledger in ``directory``, which is made where it is missing."""
+    """The ledger in ``directory``, made if missing."""
 
     def __init__(self, directory: Path) -> None:
         self._lines = directory / "ledger.jsonl"
@@ -63,8 +63,7 @@ class Ledger:
         return sorted([*tried, *applied], key=lambda effect: effect.at)
 
     def at_work(self, pids: Iterable[int]) -> list[int]:
-        """Return the ``pids`` that have begun a round within the last second, as long as most take.
-        """
+        """Return the ``pids`` that have begun a round within the last second, as long as most take."""
         if not self._lines.exists():
             return []
         with self._lines.open("rb") as lines:

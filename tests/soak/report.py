@@ -1,4 +1,4 @@
-"""The report of a soak for people, made of its figures."""
+"""A soak's report for people, from its figures."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class SoakServer(CrashableServer):
         super().__init__(directory / "data", self._program(directory), "always")
 
     def admin(self) -> redis.Redis:
-        """Open a connection for one fault, which gives up at once."""
+        """Open a connection for one fault, without retries."""
         return redis.Redis(
             unix_socket_path=str(self.socket), decode_responses=True, socket_timeout=10, retry=None
         )

@@ -39,7 +39,7 @@ def plain(store: Store, granted: Claim, additions: tuple[str, ...], **options: i
 
 
 def rare(store: Store, granted: Claim, additions: tuple[str, ...], **options: int) -> Any:
-    """Commit by the part of the script that knows all cases."""
+    """Commit by the script part for all cases."""
     return commit_next(store, granted, "Controller", additions, {"take": "", **options})
 
 

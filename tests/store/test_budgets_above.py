@@ -43,7 +43,7 @@ FIVE = "tokens 5000000"
 
 
 def tree(store: Store, name: str = "tokens", run_id: str = "r") -> str | None:
-    """Return the spending of the runs below a run, in millionths."""
+    """Return the spending below a run, in millionths."""
     return hash_of(store, run_id).get(f"t:{name}")
 
 

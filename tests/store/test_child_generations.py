@@ -34,7 +34,7 @@ from tests.support.runs import (
 
 
 def claim_after(store: Store, *children: str) -> Claim:
-    """End the children well; return the claim of their parent."""
+    """End the children well; return their parent's claim."""
     for child in children:
         end_child(store, child)
     return claim(store)

@@ -63,7 +63,7 @@ def joining(store: Store, need: tuple[int, int, int] = SETTLED) -> tuple[str, st
 
 
 def done(store: Store, kind: str = "next", step: int = 0, **options: Any) -> list[str]:
-    """Commit the parent's round; return the follow-ups of the commit."""
+    """Commit the parent's round; return the commit's follow-ups."""
     more: dict[str, Any] = {"message": "m", "fields": {"current_node": "Executor"}}
     if kind == "end":
         more = {"fields": {"answer": "1", "output": "{}"}}

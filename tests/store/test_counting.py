@@ -305,7 +305,7 @@ def of_statuses(store: Store) -> dict[str, int]:
 
 
 def one_of_each(store: Store) -> dict[str, int]:
-    """Make a run in each status; return the expected counts."""
+    """Make a run in each status; return expected counts."""
     for run_id in "abcde":
         new_run(store, run_id)
     for run_id in "fg":

@@ -61,7 +61,7 @@ def claimed(fetches: Fetches) -> Claim:
 
 
 def waiting_run(store: Store, run_id: str = "b") -> str:
-    """Submit a run whose first message waits in the controllers' list."""
+    """Submit a run with its message in the controllers' list."""
     return new_run(store, run_id, fetchable=True)
 
 

@@ -35,7 +35,7 @@ WRITTEN = {"intent", "intent_token", "intent_at", "intent_by"}
 
 
 def intend(store: Store, granted: Claim, key: str = KEY) -> str:
-    """Ask for leave to begin the command of this key."""
+    """Record the intent of this key's command."""
     fields = granted.fields
     epoch, step = int(fields["epoch"]), int(fields["step"])
     return store.rounds.intend(

@@ -1,5 +1,4 @@
-"""The engine's journal: a round's records reach the next attempt whole, or the run is quarantined.
-"""
+"""The engine's journal: a round's records reach the next attempt whole, or the run is quarantined."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ FIRST, SECOND = "r:0:aaaa", "r:0:bbbb"
 
 
 def journal(store: Store, most_bytes: int = 1_000) -> StoreJournal:
-    """Open the journal of a round that was just claimed."""
+    """Open the journal of a just claimed round."""
     return StoreJournal(store, claim(store), most_bytes)
 
 
@@ -94,7 +93,7 @@ class DeafRounds(RoundTransitions):
 
 
 class Deaf(Store):
-    """A store whose transitions of rounds never hear the answer."""
+    """A store that loses the answers of round transitions."""
 
     @cached_property
     def rounds(self) -> DeafRounds:

@@ -23,7 +23,7 @@ WAITED = 60_000
 
 
 def line(store: Store) -> list[str]:
-    """Return the runs seen in the queue, first come first."""
+    """Return the runs seen in the queue, in order."""
     return list(store.redis.zrange(store.keys.line(store.keys.queue("controller")), 0, -1))
 
 

@@ -173,7 +173,7 @@ class Machine(RuleBasedStateMachine):
             )
 
     def make(self, move: Move) -> Any:
-        """Make a move on both sides, and compare replies and states."""
+        """Make a move on both sides, and compare them."""
         world, before = self.world(), self.seen()
         run, logged = hash_of(self.store, RUN), len(events(self.store, RUN))
         reply = act(world, move)
@@ -264,7 +264,7 @@ class Machine(RuleBasedStateMachine):
     # Facts outside the model.
 
     def logged(self, move: Move, answer: Any, new: list[dict[str, str]]) -> None:
-        """Check the events that a move adds to the history."""
+        """Check a move's new events in the history."""
         kinds = [event["type"] for event in new]
         self.unfinished += any("unfinished" in event for event in new)
         match move:

@@ -50,7 +50,7 @@ def record(
 
 
 def recorded(store: Store) -> Claim:
-    """Make a run with a round that has recorded a result."""
+    """Make a run whose round has recorded a result."""
     new_run(store)
     granted = claim(store)
     assert record(store, granted) == ("ok", '"done"')

@@ -55,7 +55,7 @@ def between(client: Client, monkeypatch: pytest.MonkeyPatch) -> Between:
 
 
 def submitted_ids(store: Store, count: int, **options: Any) -> list[str]:
-    """Submit runs that stay, and return their ids, the oldest first."""
+    """Submit runs that stay; return ids, the oldest first."""
     ids = [f"stays{number:03}" for number in range(count)]
     for run_id in ids:
         submit(store, run_id, **options)

@@ -55,7 +55,7 @@ def waiting(pair: Watched, prefix: str, replicas: int = 1, seconds: float = 2.0)
 
 @contextmanager
 def replica_away(pair: Watched) -> Iterator[None]:
-    """Suspend the replica; the server does not know it yet."""
+    """Suspend the replica, still unknown to the server."""
     pair.signal(pair.servers[1], signal.SIGSTOP)
     try:
         yield
@@ -71,7 +71,7 @@ def caught_up(pair: Watched) -> bool:
 
 
 def on_replica(pair: Watched, store: Store) -> dict[str, str]:
-    """Return the replica's fields of the run at this moment."""
+    """Return the replica's current fields of the run."""
     with pair.client(pair.servers[1]) as client:
         return client.hgetall(store.keys.run("r"))
 

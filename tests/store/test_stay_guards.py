@@ -44,7 +44,7 @@ def refused(store: Store, granted: Claim) -> None:
 
 
 def put(store: Store, field: str, text: str | None) -> None:
-    """Set a field of the run's hash; None removes it."""
+    """Set a field of the run's hash; None: remove."""
     key = store.keys.run("r")
     if text is None:
         store.redis.hdel(key, field)
@@ -53,7 +53,7 @@ def put(store: Store, field: str, text: str | None) -> None:
 
 
 def other(granted: Claim, field: str) -> Claim:
-    """Return the same claim, but of another epoch or step."""
+    """Return the claim with another epoch or step."""
     return granted._replace(fields={**granted.fields, field: "7"})
 
 

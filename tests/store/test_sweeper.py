@@ -1,4 +1,4 @@
-"""The thread that sweeps, however much there is to do."""
+"""The sweeping thread, under any amount of work."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def listen(store: Store, granted: Claim, run_id: str = "r", **other: Any) -> tup
 
 
 def listening(store: Store, run_id: str = "r") -> Claim:
-    """Claim a run, in a round that has taken the topic."""
+    """Claim a run's round that takes the topic."""
     new_run(store, run_id)
     granted = claim(store, run_id)
     assert listen(store, granted, run_id) == ("ok", "")

@@ -42,7 +42,7 @@ UNMADE = 1_000
 
 @pytest.fixture
 def granted(store: Store) -> Claim:
-    """The claim of step 1 of a run that has stayed."""
+    """The claim of step 1, after a stay."""
     new_run(store)
     found = stay(store, claim(store))
     assert found is not None

@@ -52,8 +52,7 @@ def mailbox_of(store: Store, granted: Claim) -> StoreMailbox:
 
 
 def siblings(store: Store, need: tuple[int, int, int] = SETTLED) -> list[str]:
-    """Return the ids of two children, for which their parent waits and whose flow its plan names.
-    """
+    """Return the ids of two children, for which their parent waits and whose flow its plan names."""
     ids = family(store, need)
     store.redis.hset(store.keys.group("r", GROUP), "plan:0", '{"flow":"ring"}')
     return ids

@@ -29,7 +29,7 @@ class LockedServer:
     binary: str
 
     def url(self, user: str) -> str:
-        """Return the login of a user; ``operator`` may do everything."""
+        """Return a user's login; ``operator`` may do everything."""
         return f"unix://{user}:{password(user)}@{self.socket}?db=0"
 
     def login(self, user: str) -> redis.Redis:
@@ -44,8 +44,7 @@ def password(user: str) -> str:
 
 
 def users() -> str:
-    """Return the file as an operator completes it: every user but ``default`` on, with a password.
-    """
+    """Return the file as an operator completes it: every user but ``default`` on, with a password."""
     lines = [line for line in ACL.read_text().splitlines() if line]
     return "\n".join(
         line.replace(" off resetpass", f" on >{password(line.split()[1])}")
@@ -63,7 +62,7 @@ def _accepts(path: Path) -> bool:
 
 @contextmanager
 def locked_server(binary: str) -> Iterator[LockedServer]:
-    """Start a separate server; end it and remove its data afterwards."""
+    """Start a separate server; remove it and its data afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="hf-acl-"))
     (directory / "users.acl").write_text(users())
     options = {

@@ -1,4 +1,4 @@
-"""Messages of a round, and random damage to their bytes."""
+"""Messages of a round, randomly damaged."""
 
 from __future__ import annotations
 

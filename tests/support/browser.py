@@ -92,7 +92,7 @@ def grave_findings(page: Page) -> list[str]:
 
 
 def keep_picture(page: Page, name: str) -> None:
-    """Keep a picture of the page, for people to look at."""
+    """Keep a picture of the page, for people."""
     directory = Path(
         os.environ.get("PERDURE_SCREENSHOTS") or ROOT / ".pytest-artifacts" / "screenshots"
     )

@@ -1,6 +1,6 @@
-"""Clients of the protocols of chat interfaces (AI SDK, AG-UI).
+"""Clients of chat protocols (AI SDK, AG-UI).
 
-Each validates every event, and builds from the events what a person sees.
+Each validates every event, and builds a person's view from the events.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def fail_child(store: Store, run_id: str) -> None:
 
 
 def end_of(store: Store, place: int) -> str | None:
-    """Return the parent's record of the end of a child."""
+    """Return the parent's record of a child's end."""
     return group_of(store).get(f"end:{place}")
 
 
@@ -124,7 +124,7 @@ def follow_up(store: Store, run_id: str = "r") -> int | None:
 
 
 def reconcile(store: Store, run_id: str = "r", **options: Any) -> list[ChildrenStep]:
-    """Return every step of one caller, up to the last one."""
+    """Return every step of one caller."""
     steps = [store.family.reconcile(run_id, **options)]
     while steps[-1].word in ("more", "moved"):
         last = steps[-1]

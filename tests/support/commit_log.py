@@ -24,7 +24,7 @@ class Gap:
 
 
 def commits(client: Client, run_id: str) -> list[int]:
-    """Return the steps of the run's commit log, in order."""
+    """Return the steps of the commit log, in order."""
     return [
         event.step for event in client.events(run_id, follow=False) if event.type == "committed"
     ]

@@ -1,4 +1,4 @@
-"""Runs of the flows that count, played in this process."""
+"""Runs of the counting flows, played in this process."""
 
 from __future__ import annotations
 

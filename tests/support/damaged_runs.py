@@ -1,4 +1,4 @@
-"""Runs in every phase, and ways to damage their stored data.
+"""Runs in every phase, and damage to their data.
 
 A laboratory keeps the dump of each key, so that it can restore the run byte for byte.
 """
@@ -103,7 +103,7 @@ class Lab:
         return self.store.keys.run(run_id)
 
     def play(self) -> str | None:
-        """Take one message from the lists and play its round."""
+        """Take one message, and play its round."""
         for queue in self.store.keys.queue_names:
             text: Any = self.store.redis.rpop(queue)
             if text is not None:
@@ -114,8 +114,7 @@ class Lab:
         return None
 
     def claim(self) -> Claim:
-        """Take the run's message from its list, and claim it by a process that plays it for ever.
-        """
+        """Take the run's message from its list, and claim it by a process that plays it for ever."""
         seen = self.store.reads.fields(HURT) or {}
         self.store.redis.lrem(seen["queue"], -1, seen["message"])
         granted = self.store.rounds.claim(
@@ -207,7 +206,7 @@ class Lab:
         return (self.store.reads.fields(HURT) or {})["token"]
 
     def in_phase(self, phase: str) -> Held:
-        """Make the server hold such a run; return its data."""
+        """Give the server such a run; return its data."""
         if phase not in self.snapshots:
             self.make(phase)
             self.snapshots[phase] = self.held()

@@ -1,4 +1,4 @@
-"""The console blocks of a page of the documentation, executed.
+"""The console blocks of a documentation page, executed.
 
 A page's files are written, its commands are run, and its output is compared.
 """
@@ -151,7 +151,7 @@ class Console:
         return done
 
     def run(self, step: Step) -> None:
-        """Run one command and compare its output with the one shown."""
+        """Run one command; compare its output with the page."""
         command = re.sub(r"\s+# .*$", "", step.text)
         if exported := re.fullmatch(r"export (\w+)=(\S+)", command):
             self.environment[exported[1]] = self.exports.get(exported[1], exported[2])

@@ -1,4 +1,4 @@
-"""A client of a run's event stream on a bare socket.
+"""A client of event streams on a bare socket.
 
 It is cheap enough for hundreds at once, and a test can cut the connection at any byte.
 """

@@ -1,4 +1,4 @@
-"""Flows whose runs are forked, and their effects in this process."""
+"""Flows for forks, and their effects in this process."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def does(name: str) -> str:
 
 
 def journey(steps: Steps, city: str = "Oslo") -> list[str]:
-    """Five steps, with chance between them."""
+    """Play five steps, with chance between them."""
     first = steps.random()
     seen = [steps.step(does, f"book {first}", name="book")]
     second = str(steps.uuid())

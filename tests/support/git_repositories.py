@@ -50,7 +50,7 @@ class Shape:
         return found
 
     def write(self, path: Path) -> GeneratedRepository:
-        """Make the repository; the last commit is the bad one."""
+        """Make the repository, whose last commit is bad."""
         new, exits = NewRepository(), []
         for number, parents in enumerate(self.parents):
             exit_code = (
@@ -124,7 +124,7 @@ class GitsAnswer:
 
 
 def git_bisect_run(repository: GeneratedRepository, work: Path, test: str = TEST) -> GitsAnswer:
-    """Run git bisect on a clone of the repository at ``work``."""
+    """Run git bisect on a clone at ``work``."""
     log = work.with_suffix(".log")
     log.touch()
     git(work.parent, "clone", "--quiet", "--shared", "--template=", str(repository.path), str(work))

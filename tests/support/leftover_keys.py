@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Scans(Protocol):
-    """The methods of a Redis client that are needed here."""
+    """The needed methods of a Redis client."""
 
     def scan_iter(
         self, match: str | None = None, count: int | None = None
@@ -20,8 +20,7 @@ def keys_under(client: Scans, prefix: str) -> list[str]:
 
 
 def keys_outside(client: Scans, prefix: str, allowed: Iterable[str] = ()) -> list[str]:
-    """Return the keys that begin with neither `prefix` nor one of `allowed`, sorted: always empty.
-    """
+    """Return the keys that begin with neither `prefix` nor one of `allowed`, sorted: always empty."""
     ours = (prefix, *allowed)
     return [key for key in _keys(client) if not key.startswith(ours)]
 

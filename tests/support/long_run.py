@@ -1,4 +1,4 @@
-"""A run of very many rounds, as the server stores it."""
+"""A run of very many rounds, as stored."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ STARTED = {
 
 
 class Imports:
-    """The imports of test files in the checkout at ``root``."""
+    """The imports of the test files under ``root``."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -174,7 +174,7 @@ def play(run_id: str) -> None:
 
 
 class Player:
-    """The process that forks the players; ``modules`` register flows beside ``mortal``."""
+    """The process that forks players; ``modules`` register more flows."""
 
     def __init__(self, settings: Settings, modules: str = "") -> None:
         environment = {

@@ -23,7 +23,7 @@ def process_of(client: Client, run_id: str) -> int | None:
 
 
 def kill_process_of(client: Client, run_id: str) -> bool:
-    """Kill that process with SIGKILL; return whether there was one."""
+    """Kill that process with SIGKILL; return whether it existed."""
     pid = process_of(client, run_id)
     with suppress(ProcessLookupError):
         if pid is not None:

@@ -134,7 +134,7 @@ class Visitor:
         )
 
     def choose(self, page: Page, **filled: str) -> Page:
-        """Submit the action on all runs that the page names."""
+        """Submit the action on all runs of the page."""
         form = page.form("/chosen")
         data: dict[str, str | list[str]] = {**form.fields, **filled, "run": page.chosen}
         return Page(self._http.post(form.action, data=data, headers={"Referer": page.url}))

@@ -1,4 +1,4 @@
-"""Runs that wait for a signal or for a time."""
+"""Runs that wait for signals or times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parked(client: Client, settings: Settings, flow: str = "payment", **inputs: 
 
 
 def asleep(client: Client, settings: Settings) -> Run:
-    """Play a run that has got its signal and sleeps."""
+    """Play a run until it sleeps, after its signal."""
     run = client.submit("payment", "g", {"nap": 60})
     client.signal(run.id, "paid")
     play(settings, run.id)

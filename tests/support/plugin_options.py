@@ -1,4 +1,4 @@
-"""Options with which pytest loads the plugin of this tree."""
+"""pytest's options for the plugin of this tree."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ log.console.level = warning
 
 
 def rabbit_binary() -> Path | None:
-    """Return the server's start script on this machine, or None."""
+    """Return this machine's start script of RabbitMQ, or None."""
     if UNWRAPPED.exists():
         return UNWRAPPED
     found = shutil.which(
@@ -106,7 +106,7 @@ class RabbitServer:
             (self.directory / "pid").unlink()
 
     def restart(self) -> None:
-        """Kill it and start it again on the same data."""
+        """Kill it, and start it on the same data."""
         self.kill()
         self.start()
 
@@ -211,7 +211,7 @@ Kind = TypeVar("Kind", bound=RabbitServer)
 
 @contextmanager
 def rabbit_server(kind: type[Kind] = RabbitServer) -> Iterator[Kind]:
-    """Start a separate broker; end it and remove its data afterwards."""
+    """Start a separate broker; remove it and its data afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="hf-rabbit-"))
     running = kind(directory)
     try:

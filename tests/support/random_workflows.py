@@ -69,7 +69,7 @@ class Told:
         return str(self.count)
 
     def once(self) -> str:
-        """Return the name of a step that is not idempotent."""
+        """Return the name of a non-idempotent step."""
         return f"once {self.next()}"
 
 

@@ -43,7 +43,7 @@ class CrashableServer(EmbeddedServer):
         until(self.ended, f"the end of server {pid}")
 
     def restart(self) -> None:
-        """Start it again; a server that still runs is killed first."""
+        """Start it again, after killing it if necessary."""
         if self.pid is not None:
             self.kill()
         self.start()
@@ -58,7 +58,7 @@ class CrashableServer(EmbeddedServer):
 
 @contextmanager
 def server(binary: str = "valkey", appendfsync: Fsync = "always") -> Iterator[CrashableServer]:
-    """Start a separate server; stop it and remove its data afterwards.
+    """Start a separate server; remove it and its data afterwards.
 
     Args:
         binary: `valkey` or `redis`; a KeyError when this machine has none.

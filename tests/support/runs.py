@@ -69,7 +69,7 @@ class Fetches:
 
 
 def record(store: Store, role: str = "controller", **extra: str) -> dict[str, str]:
-    """Return the fields of a new run at node Controller."""
+    """Return a new run's fields at node Controller."""
     fields = {
         **ExecutionState(current_node="Controller").to_fields(),
         **DIGEST_FREE,
@@ -155,8 +155,7 @@ def try_claim(
     lease: int = LEASE,
     back: int = 1_000,
 ) -> Claim | ClaimRefused:
-    """Deliver a message; by default of the run's epoch and step, and each time as a new delivery.
-    """
+    """Deliver a message; by default of the run's epoch and step, and each time as a new delivery."""
     if epoch is None or step is None:
         now_epoch, now_step = at(store, run_id)
         epoch, step = now_epoch if epoch is None else epoch, now_step if step is None else step
@@ -230,7 +229,7 @@ def stay(
     data: str | None = None,
     **fields: str,
 ) -> Claim | None:
-    """Commit the round, with ``node`` next and the run to stay.
+    """Commit and stay, with ``node`` next.
 
     Return the claim of its next round, or None if it needs a full commit.
     """
@@ -403,8 +402,7 @@ def stop(store: Store, mode: str = "graceful", op: str = "stop-1", run_id: str =
 def resume(
     store: Store, op: str = "resume-1", run_id: str = "r", epoch: int | None = None, **options: Any
 ) -> list[str]:
-    """Resume as a client does that has just looked: by default with the run's epoch and interrupt.
-    """
+    """Resume as a client does that has just looked: by default with the run's epoch and interrupt."""
     seen = hash_of(store, run_id)
     epoch = int(seen["epoch"]) if epoch is None else epoch
     options = {"interrupt": seen.get("i_id"), **options}
@@ -452,7 +450,7 @@ def due_in(store: Store, run_id: str = "r") -> int:
 
 
 def sweep_after(store: Store, ms: int, **options: Any) -> list[tuple[str, str]]:
-    """Sweep once ``ms`` have passed in which sweepers were at work."""
+    """Sweep once after ``ms`` with sweepers at work."""
     advance(store, ms)
     return sweep(store, **options)
 
@@ -496,7 +494,7 @@ def due(store: Store, run_id: str = "r") -> int | None:
 
 
 def events(store: Store, run_id: str = "r", kind: str | None = None) -> list[dict[str, str]]:
-    """Return the events of the run, oldest first, without their ids."""
+    """Return the run's events, oldest first, without ids."""
     return [
         entry for _, entry in store.events.read(run_id) if kind is None or entry["type"] == kind
     ]
@@ -543,8 +541,7 @@ def everything(store: Store) -> dict[str, Any]:
 
 
 def assert_lawful(store: Store, run_id: str = "r") -> None:
-    """Check the laws of every run at every moment: I1, I2, the promise of the due set, the index.
-    """
+    """Check the laws of every run at every moment: I1, I2, the promise of the due set, the index."""
     fields = hash_of(store, run_id)
     log = [int(entry["step"]) for entry in events(store, run_id, "committed")]
     where = {name: fields.get(name) for name in ("phase", "epoch", "step", "token")}
@@ -610,5 +607,5 @@ def _messages(seen: Mapping[str, str], epoch: int) -> dict[str, Any]:
 
 
 def _like(fields: Mapping[str, str], epoch: int, step: int) -> str:
-    """Return a message of the kind that the run has."""
+    """Return a message of the run's kind."""
     return (named if fields["goal"] == FETCHED else message)(fields["id"], epoch, step)

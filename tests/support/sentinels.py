@@ -131,7 +131,7 @@ class Watched:
         return [int(slave["port"]) for slave in slaves if slave["state"] == "online"]
 
     def settled(self) -> bool:
-        """Return whether every Sentinel knows all servers and one another."""
+        """Return whether all Sentinels know all servers and each other."""
         for port in self.sentinels:
             with self.client(port) as client:
                 told = client.sentinel_masters()[MASTER]
@@ -143,7 +143,7 @@ class Watched:
         return True
 
     def master(self) -> int:
-        """Return the port of the master, as most Sentinels have it."""
+        """Return the master's port, as most Sentinels know it."""
         named = []
         for port in self.sentinels:
             with self.client(port) as client:
@@ -180,7 +180,7 @@ class Watched:
         return True
 
     def elections(self) -> int:
-        """Return how often the Sentinels have agreed to fail over."""
+        """Return the number of the Sentinels' agreed failovers."""
         with self.client(self.sentinels[0]) as client:
             return int(client.sentinel_master(MASTER)["config-epoch"])
 
@@ -211,7 +211,7 @@ def watched(
     sentinels: int = 3,
     **settings: str,
 ) -> Iterator[Watched]:
-    """Start separate servers and Sentinels; end and remove them afterwards.
+    """Start separate servers and Sentinels, removed afterwards.
 
     ``settings`` are the servers'.
     """

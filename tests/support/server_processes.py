@@ -1,4 +1,4 @@
-"""Server processes, for tests that end them or have several."""
+"""Server processes for tests that end them."""
 
 from __future__ import annotations
 

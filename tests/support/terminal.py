@@ -43,7 +43,7 @@ class Terminal:
         os.write(self._screen, keys)
 
     def close(self) -> None:
-        """Send SIGKILL to the whole group, if it has not ended."""
+        """Send SIGKILL to the whole group, if alive."""
         end_all(self.process)
         self._reader.join(10)
         os.close(self._screen)

@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 
 def program_of(event: str, arguments: tuple[Any, ...]) -> str:
-    """Return the name of the program that an audit event starts."""
+    """Return the program name of an audit event."""
     if event == "subprocess.Popen":
         executable, words = arguments[0], arguments[1]
         first = executable or (words if isinstance(words, (str, bytes)) else words[0])

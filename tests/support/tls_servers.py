@@ -57,7 +57,7 @@ class TlsServer:
 
 @contextmanager
 def tls_server() -> Iterator[TlsServer]:
-    """Start a separate server; end it and remove its data afterwards."""
+    """Start a separate server; remove it and its data afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="hf-tls-"))
     made = TlsServer(directory)
     options = {

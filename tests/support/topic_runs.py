@@ -11,7 +11,7 @@ TOPIC = "order:1"
 
 
 def holder(store: Store, run_id: str = "r", **options: Any) -> str:
-    """Submit a run that takes the topic; return its id."""
+    """Submit a run with the topic; return its id."""
     return new_run(store, run_id, topic=TOPIC, **options)
 
 

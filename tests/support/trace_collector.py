@@ -52,7 +52,7 @@ class Span:
     resource: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> Any:
-        """Return Perdure's own attribute of this name; None without it."""
+        """Return Perdure's attribute of this name, or None."""
         return self.attributes.get(f"perdure.{name}")
 
 
@@ -104,8 +104,7 @@ class Collector:
 
 @contextmanager
 def collector(mood: Mood = "takes") -> Iterator[Collector]:
-    """Start a collector, closed afterwards; ``url`` is the value for OTEL_EXPORTER_OTLP_ENDPOINT.
-    """
+    """Start a collector, closed afterwards; ``url`` is the value for OTEL_EXPORTER_OTLP_ENDPOINT."""
     found = Collector(mood=mood)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True

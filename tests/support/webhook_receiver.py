@@ -41,7 +41,7 @@ class Receiver:
         return f"http://127.0.0.1:{self.port}/hook"
 
     def receive(self, headers: dict[str, str], body: bytes) -> int:
-        """Verify a webhook, and return the status to reply with."""
+        """Verify a webhook; return the status to reply."""
         try:
             data = Webhook(self.secret).verify(body, headers)
         except Exception:
@@ -57,7 +57,7 @@ class Receiver:
         return status
 
     def of_type(self, kind: str) -> list[Any]:
-        """Return the data of the accepted webhooks of this type."""
+        """Return the data of accepted webhooks of this type."""
         return [data["data"] for _, data in self.accepted if data["type"] == kind]
 
 

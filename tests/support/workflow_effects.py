@@ -35,7 +35,7 @@ class Killed(ProcessEnd):
 
 
 def effect(name: str) -> str:
-    """Do something, and die behind it if the test says so."""
+    """Cause an effect; die behind it if so told."""
     DONE[name] += 1
     if DEADLY[name]:
         DEADLY[name] -= 1
@@ -115,7 +115,7 @@ def let_time_pass(driver: Driver) -> None:
 
 
 def play(driver: Driver, run: Run) -> Run:
-    """Play until the run has ended, or waits for a person."""
+    """Play until the run ends, or waits for a person."""
 
     def rests() -> bool:
         while play_one(driver):
@@ -156,6 +156,6 @@ def play_until_it_waits_for_code(client: Client, settings: Settings, run: Run) -
 
 
 def journal(client: Client, run: Run) -> list[tuple[str, Any]]:
-    """Return the names and the results of the run's steps."""
+    """Return names and results of the run's steps."""
     history = client.transcript(run.id)["history"]
     return [(turn["command"]["name"], turn["observation"]) for turn in history]

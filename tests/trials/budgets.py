@@ -109,6 +109,6 @@ def _rests(ground: Ground, run_id: str) -> bool:
 
 
 def _asked_for(ground: Ground, run_id: str) -> int:
-    """Return how many children are held up by the budget."""
+    """Return how many children the budget holds up."""
     asking, waiting = held_up(ground.client, ground.client.get(run_id))
     return len(asking) + len(waiting)

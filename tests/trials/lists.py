@@ -39,7 +39,7 @@ def brief(steps: Steps) -> str:
 
 
 def _traffic(settings: Settings, ended: Any, count: Any) -> None:
-    """Submit runs and play them, in a process of its own."""
+    """Submit and play runs, in a separate process."""
     with driving(settings) as driver, closing(Client(settings=settings)) as client:
         while not ended.is_set():
             for _ in range(20):
@@ -50,7 +50,7 @@ def _traffic(settings: Settings, ended: Any, count: Any) -> None:
 
 
 class Traffic:
-    """Runs that start and end all the time, in other processes."""
+    """Runs that constantly start and end, in other processes."""
 
     def __init__(self, count: Any) -> None:
         self._count = count
@@ -62,7 +62,7 @@ class Traffic:
         return (self._count.value - self._before) / (time.monotonic() - self._began)
 
     def keep(self) -> None:
-        """Wait until the traffic keeps its rate, or ``PATIENCE`` is over."""
+        """Wait until the traffic keeps its rate, or ``PATIENCE``."""
         until = time.monotonic() + PATIENCE
         while self.rate < RATE and time.monotonic() < until:
             time.sleep(0.005)

@@ -32,7 +32,7 @@ def test_beat_and_canvas_name_a_task_that_install_registers() -> None:
 
 
 def task(run: dict[str, Any]) -> None:
-    """Run as a task that a run calls at its end."""
+    """Run as a task at a run's end."""
 
 
 def test_on_end_takes_the_signatures_of_the_page() -> None:

@@ -1,4 +1,4 @@
-"""The possible URLs of a service of Sentinels, and their errors."""
+"""Possible URLs of a Sentinel service, and their errors."""
 
 from __future__ import annotations
 

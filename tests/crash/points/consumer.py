@@ -1,4 +1,4 @@
-"""The place of Celery's consumer in a worker that prefetches.
+"""The place of Celery's consumer in a prefetching worker.
 
 A message handed to it waits here until the worker takes it.
 """
@@ -15,7 +15,7 @@ from perdure.worker.runtime.fast.delivery import Delivery
 
 
 class Consumer:
-    """Channel and transport in one, with the methods that ``Delivery`` calls."""
+    """Channel and transport in one, as ``Delivery`` uses them."""
 
     def __init__(self, rounds: FastRounds, delivery: Delivery, lists: Iterable[str]) -> None:
         self._rounds = rounds

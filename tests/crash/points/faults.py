@@ -38,7 +38,10 @@ _MARK = b"carried-out"
 
 
 class Died(ProcessEnd):
-    """A process ends here, whatever it was about to do. No Exception: nothing in the engine may catch it and go on."""
+    """A process ends here, in the middle of anything.
+
+    No Exception: nothing in the engine may catch it and go on.
+    """
 
     def __init__(self, actor: Any) -> None:
         super().__init__(f"{actor.name} died")

@@ -17,7 +17,7 @@ def shown(what: str, stage: Stage, plot: Plot, plans: Iterable[Plan]) -> Tally:
 
 
 def play(what: str, plays: Plays, plot: Plot, plans: Iterable[Plan]) -> Tally:
-    """Do the same with stories that are played in another way."""
+    """Do the same with stories played in another way."""
     began = time.monotonic()
     tally = play_all(plays, plans)
     print(f"\n{what} ({plot.name}): {tally}, {time.monotonic() - began:.1f} s")

@@ -252,8 +252,7 @@ def _content(story: Story, run_id: str, fields: dict[str, str]) -> Iterator[tupl
 
 
 def _renewal(effect: int, plot: Plot, record: Record) -> Iterator[tuple[str, str]]:
-    """Check for one generation more, its cycles counted from 0, and no value of the rounds before.
-    """
+    """Check for one generation more, its cycles counted from 0, and no value of the rounds before."""
     counts = tuple(map(record.count, (GENERATION, EARLIER_CYCLES)))
     own = {name: value for name, value in record.values.items() if name.startswith("of effect")}
     expected = {value_of(number): number for number in range(effect, plot.effects)}

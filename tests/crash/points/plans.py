@@ -144,7 +144,7 @@ def play_all(plays: Plays, plans: Iterable[Plan]) -> Tally:
 
 
 def broken(plays: Plays, faults: Sequence[Fault]) -> list[Violation]:
-    """Return the laws that a story with these faults breaks."""
+    """Return the laws that a story with faults breaks."""
     try:
         return violations(plays(faults))
     except Violation as violation:

@@ -74,7 +74,7 @@ class Plot:
 
     @property
     def children(self) -> int:
-        """How many child runs there are, of one round each."""
+        """The number of child runs, of one round each."""
         return 0 if self.bears is None else CHILDREN
 
     @property
@@ -92,7 +92,7 @@ class Plot:
 
     @property
     def forgotten(self) -> int:
-        """How many of its oldest turns are gone at the end."""
+        """The number of its oldest turns gone at the end."""
         return 0 if self.renews is None else self.renews
 
     @property

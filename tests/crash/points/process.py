@@ -171,9 +171,7 @@ class Process:
 
         Nothing else is closed.
         """
-        with suppress(
-            Died
-        ):  # a closing connection cannot send its last request
+        with suppress(Died):  # a closing connection cannot send its last request
             self.close()
 
     def close(self) -> None:
@@ -230,7 +228,7 @@ class WorkerProcess(Process):
             wired(self.broker)
 
     def start(self) -> None:
-        """Begin as Sweeper.start and the first turn of its thread do."""
+        """Begin as Sweeper.start and its thread's first turn do."""
         self.started = True
         self.guarded(self.sweeper.announce)
         self.sweep()
@@ -302,7 +300,7 @@ class WorkerProcess(Process):
 
 
 def came(handoff: Handoff) -> str:
-    """Name the boundary for a message that came with a commit.
+    """Name the boundary for a message from a commit.
 
     A fault loses it only if it is not claimed.
     """

@@ -20,7 +20,7 @@ LONGEST_ACT = 200
 
 @dataclass
 class Sleeper:
-    """A worker that stands still, and where the run was then."""
+    """A suspended worker, and the run's place at that time."""
 
     worker: WorkerProcess
     where: Any
@@ -72,8 +72,7 @@ class Sleepers:
         sleeper.woken.wait()
 
     def in_a_round(self) -> None:
-        """Wake the other workers if this is their moment: a worker is in the middle of its round.
-        """
+        """Wake the other workers if this is their moment: a worker is in the middle of its round."""
         if self._wakes == "between":
             self.wake_all()
         elif self._wakes == "a round on":

@@ -123,7 +123,7 @@ class Story:
             worker.leave()
 
     def _turn(self) -> bool:
-        """Let one event happen; return whether the story is over."""
+        """Play one event; return whether the story is over."""
         self.set_forward(TICK)
         queue, (phase, _, step) = self.look()
         if self.person.wants or self.person.sees_wait(phase, step):
@@ -255,7 +255,7 @@ class Story:
     # The acts of the broker.
 
     def double(self, run_id: str) -> None:
-        """Push the run's message once more, as a resent one."""
+        """Push the run's message once more, like a resend."""
         queue, message = self.inspector.redis.hmget(
             self.inspector.keys.run(run_id), "queue", "message"
         )
@@ -282,7 +282,7 @@ class Story:
             self.sleepers.in_a_round()
 
     def make_flow(self) -> Flow:
-        """Make the flow, as the registry does for each round."""
+        """Make the flow, as the registry does each round."""
         self.boundary("the flow is made")
         return PlottedFlow()
 

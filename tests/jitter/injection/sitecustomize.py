@@ -159,7 +159,7 @@ def lead():
 
 
 def import_next():
-    """Import the ``sitecustomize`` that this one hides, if there is one."""
+    """Import the ``sitecustomize`` hidden by this one, if any."""
     here = os.path.dirname(os.path.abspath(__file__))
     others = [folder for folder in sys.path if os.path.abspath(folder) != here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)

@@ -49,7 +49,7 @@ __all__ = ["nothing_done"]
 
 
 def original(flow: str) -> Any:
-    """Return the graph of a flow, as it was registered."""
+    """Return a flow's graph, as it was registered."""
     made: Any = registry.make(flow)
     return type(made).graph
 
@@ -67,7 +67,7 @@ def question_of(client: Client, run: Run) -> str:
 
 
 def seen(graph: Any, state: StateSnapshot) -> Any:
-    """Return the facts of a state, without ids and times."""
+    """Return a state's facts, without ids and times."""
     return (
         state.metadata and (state.metadata["step"], state.metadata["source"]),
         state.next,

@@ -1,4 +1,4 @@
-"""The addresses on which the dashboard and the HTTP API listen."""
+"""The addresses of the dashboard and the HTTP API."""
 
 from __future__ import annotations
 

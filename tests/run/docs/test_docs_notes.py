@@ -47,7 +47,7 @@ def driver(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def story(client: Client, driver: Driver, text: str) -> int:
-    """Run the story, and return the number of shown results.
+    """Run the story; return how many results it shows.
 
     Each is the value of the line before it.
     """

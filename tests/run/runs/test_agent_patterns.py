@@ -43,7 +43,7 @@ __all__ = ["nothing_asked", "nothing_done"]
 
 
 class NamedModels(ModelProvider):
-    """Models by their names, as those of a provider are."""
+    """Models by name, as a provider has them."""
 
     def __init__(self, *models: Scripted) -> None:
         self._models = {model.name: model for model in models}

@@ -1,5 +1,4 @@
-"""Child runs: started once, their answers delivered once, stopped and continued with their parent.
-"""
+"""Child runs: started once, their answers delivered once, stopped and continued with their parent."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.settings(flow_modules=MODULES)
 
 
 def fan(client: Client, *children: dict[str, Any], **options: Any) -> Run:
-    """Submit a parent of a group that is not played yet."""
+    """Submit a parent of a group, not yet played."""
     return client.submit("fan", "g", {"children": list(children), "options": options})
 
 

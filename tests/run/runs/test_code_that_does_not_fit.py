@@ -156,7 +156,7 @@ def fleet(settings: Settings) -> Iterator[Callable[..., Driver]]:
 
 
 def go_on(client: Client, run_id: str) -> None:
-    """Send the signal or answer that the run waits for."""
+    """Send the run the signal or answer it needs."""
     if client.get(run_id).status is RunStatus.INTERRUPTED:
         client.resume(run_id, "yes")
     else:

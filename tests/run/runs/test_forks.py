@@ -33,7 +33,7 @@ __all__ = ["registered"]
 
 
 def played_until(driver: Driver, run_id: str, step: int) -> None:
-    """Play the rounds of the only live run before a step."""
+    """Play the only live run until before a step."""
     while int(hash_of(driver.engine.store, run_id)["step"]) < step:
         message = driver.take()
         assert message is not None and message[0] == run_id

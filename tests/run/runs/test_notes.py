@@ -146,7 +146,7 @@ def first_message(model: FakeModel, at: int = -1) -> str:
 
 
 def model_flow(driver: Driver, notes: Any = NAMESPACE, **attributes: Any) -> None:
-    """Register the flow ``clerk``, whose model reads and writes notes."""
+    """Register the flow ``clerk``, whose model uses notes."""
     made = {"controller": ModelController(notes=notes), "__doc__": "A model.", **attributes}
     name = attributes.pop("name", "note_clerk")
     register(name)(type("Clerk", (ControllerExecutorFlow,), made))

@@ -381,7 +381,7 @@ def test_why_names_the_command_that_answers(client: Client, kind: str, told: str
 
 @pytest.fixture
 def here(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line in this process, on the test's server."""
+    """The command line here, on the test's server."""
     monkeypatch.setenv("PERDURE_REDIS_URL", str(settings.redis_url))
     monkeypatch.setenv("PERDURE_PREFIX", settings.prefix)
 

@@ -63,7 +63,7 @@ from tests.support.redis_servers import CrashableServer
 
 @pytest.fixture
 def lab(server: CrashableServer) -> Iterator[Lab]:
-    """A lab on the session's server, where it leaves nothing behind."""
+    """A lab on the session's server, without remains."""
     with Lab(server.url) as made:
         yield made
     with redis.Redis.from_url(server.url) as client:

@@ -29,8 +29,7 @@ def ended(driver: Driver, **options: Any) -> str:
 
 
 def beginnings(play: Play) -> list[str]:
-    """Return the messages of each request as they went over the wire, without the end of the list.
-    """
+    """Return the messages of each request as they went over the wire, without the end of the list."""
     return [json.dumps(asked.body["messages"])[:-1] for asked in play.asked]
 
 

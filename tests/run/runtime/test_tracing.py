@@ -95,7 +95,7 @@ class Canary(ControllerExecutorFlow):
 
 @pytest.fixture
 def engine(settings: Settings, client: Client) -> Iterator[Runtime]:
-    """The only runtime that plays rounds, with the client's app."""
+    """The only runtime with rounds, on the client's app."""
     made = Runtime(runtime_of(client).app, settings)
     yield made
     made.write_stats()  # the heartbeat would, after the test

@@ -28,7 +28,7 @@ KNOWN = ("countdown",)
 
 @contextmanager
 def somebody(settings: Settings, name: str, *scopes: Scope) -> Iterator[Visitor]:
-    """Yield a visitor of this name, with these scopes alone."""
+    """Yield a visitor of this name with these scopes."""
     with (
         serving(settings, lambda request: Caller(name, frozenset(scopes))) as url,
         Visitor(url) as visitor,

@@ -30,7 +30,7 @@ STREAM = {"accept": "text/event-stream"}
 
 
 def add(store: Store, step: int, run_id: str = "r", padding: str = "") -> None:
-    """Add an event, without the run's state that belongs to it."""
+    """Add an event without a run."""
     entry = {
         "type": "committed",
         "at": "1",
@@ -169,7 +169,7 @@ def test_two_hundred_watchers_of_a_run_and_those_of_fifty_cost_redis_one_blocked
 def test_who_does_not_read_holds_no_memory_and_holds_up_nobody(
     settings: Settings, real_time: Store
 ) -> None:
-    """When they read on, the stream goes on where it stopped."""
+    """When they read on, the stream continues there."""
     play.new_run(real_time)
     most = 0
 

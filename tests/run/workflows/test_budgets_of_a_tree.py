@@ -38,7 +38,7 @@ DEADLY: set[int] = set()
 
 
 class TwoBuyers(Controller):
-    """Sends two buyers at once, and then reports their findings."""
+    """Sends two buyers at once, then reports their findings."""
 
     reads_errors = True
 

@@ -1,4 +1,4 @@
-"""A Celery app with settings that the doctor must report.
+"""A Celery app with settings the doctor must report.
 
 APP_SETS names the faults, separated by commas. With APP_IS=theirs, it is a user's app with Perdure
 installed, else Perdure's own app.

@@ -31,7 +31,7 @@ FEW = 300
 
 
 def reason(judgement: Callable[[], Any]) -> str | None:
-    """Return why it was refused; None if it was let through."""
+    """Return why it was refused; None if it passed."""
     try:
         judgement()
     except InvalidMessage as error:

@@ -102,7 +102,7 @@ def test_of_what_workers_send_only_the_first_is_looked_at_at_length(
 
 
 def test_bytes_are_as_good_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prefetched message is text, a message of BRPOP is bytes."""
+    """A prefetched message is text, BRPOP's is bytes."""
     shapes = Shapes()
     shapes.validate(text_of(a_good_one()).encode(), QUEUE)
     monkeypatch.delattr(shape, "validate")

@@ -88,7 +88,7 @@ PLACES: dict[str, Callable[[], Any]] = {"outside": nullcontext, "in a round": ro
 
 
 def fields(text: str) -> dict[str, Any]:
-    """Return a message field by field, with its body decoded."""
+    """Return a message's fields, with its body decoded."""
     read = json.loads(text)
     body = json.loads(base64.b64decode(read.pop("body")))
     return {
@@ -283,7 +283,7 @@ def test_what_a_strangers_message_said_of_itself_is_passed_on_as_celery_does(
             fields(by_celery(dispatcher, "controller", ("run", 1, 2))),
         )
     made = fields(draft.message.text)
-    assert draft.read() is None or isinstance(odd, str)  # no guard lets through what is no text
+    assert draft.read() is None or isinstance(odd, str)  # no guard lets non-text through
     assert made["headers.parent_id"] == built["headers.parent_id"]
     assert made["headers.root_id"] == (built["headers.root_id"] if odd else made["headers.id"])
 

@@ -1,4 +1,4 @@
-"""A test fails if it starts more than its tier allows."""
+"""A test fails if it exceeds its tier."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Flows written in YAML: the allowed keys of a file, the refused ones, and the form of its errors.
-"""
+"""Flows written in YAML: the allowed keys of a file, the refused ones, and the form of its errors."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def flow_of(decision: Any, **settings: Any) -> tuple[ControllerExecutorFlow, Dec
 
 
 def told(*words: str, ask: str | None = None, **fields: Any) -> RoundContext:
-    """Make a round whose run got these messages, and this question."""
+    """Make a round with these messages, and this question."""
     mailbox = Mailbox()
     for each in words:
         mailbox.send("say", each, by="ada")

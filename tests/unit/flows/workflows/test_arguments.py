@@ -56,7 +56,7 @@ def play(function: Callable[..., Any], turns: Sequence[Turn] = (), **settings: A
 
 
 def turns_of(function: Callable[..., Any], rounds: int = 20) -> list[Turn]:
-    """Play a workflow with this function, and return its journal."""
+    """Play a workflow of this function; return its journal."""
     turns: list[Turn] = []
     for _ in range(rounds):
         outcome = play(function, turns)
