@@ -69,7 +69,10 @@ def session_server(binary: str) -> Iterator[CrashableServer]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[CrashableServer]:
-    """The session's Valkey server: shared, never killed. A test that kills one makes its own (tests.support.redis_servers)."""
+    """The session's Valkey server: shared, never killed.
+
+    A test that kills one makes its own (tests.support.redis_servers).
+    """
     with session_server("valkey") as running:
         yield running
 
@@ -86,7 +89,10 @@ def any_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
 
 @pytest.fixture(scope="session")
 def rabbit() -> Iterator[RabbitServer]:
-    """The session's RabbitMQ: shared, never killed nor frozen. A test that does so makes its own (tests.support.rabbitmq)."""
+    """The session's RabbitMQ: shared, never killed nor frozen.
+
+    A test that does so makes its own (tests.support.rabbitmq).
+    """
     from tests.support.rabbitmq import rabbit_binary, rabbit_server
 
     if rabbit_binary() is None and "CI" not in os.environ:
@@ -228,7 +234,9 @@ class StartsWorkers(Protocol):
 
 @pytest.fixture
 def worker_process(settings: Settings) -> Iterator[Callable[..., WorkerProcess]]:
-    """Starts ``celery -A perdure.app worker`` in a process group of its own, which is killed after the test."""
+    """Starts ``celery -A perdure.app worker`` in a process group of its own, which is killed after
+    the test.
+    """
     from tests.support.workers import WorkerProcess
 
     with ExitStack() as running:

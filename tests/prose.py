@@ -29,12 +29,12 @@ DATA = Path(__file__).with_suffix(".toml")
 LONGEST = 25
 #: Directories whose class names must differ.
 NAMED = ("worker", "flows")
-#: Where three rules do not fit. Texts are data there: what a test sends, and what it expects. A test
-#: is named, and described, by the rule that it proves: "A late commit is refused". A module of tests
-#: is named for the feature, which may be an activity: ``test_draining``.
+#: Where three rules do not fit. Texts are data there: what a test sends, and what it expects. A
+#: test is named, and described, by the rule that it proves: "A late commit is refused". A module of
+#: tests is named for the feature, which may be an activity: ``test_draining``.
 TESTS = "tests/"
-#: Decorators of a flow's parts. In tests their docstrings are data too: a model reads them, and tests
-#: compare them.
+#: Decorators of a flow's parts. In tests their docstrings are data too: a model reads them, and
+#: tests compare them.
 OFFERED = {"command", "workflow", "node", "interface", "tool", "function_tool"}
 #: A relative clause that stands for a noun: "what it has carried out" for "the finished steps".
 CLAUSE = re.compile(r"\bwhat\s+(?:it|was|is|they|he|a|the|each|its)\b", re.IGNORECASE)

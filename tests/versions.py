@@ -23,7 +23,9 @@ DECLARED = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)(\[[^\]]*\])?>=(?P<least>[0-9.]
 
 
 def minimums() -> list[str]:
-    """Return ``name==version`` for each requirement of the package and its extras that names a least version."""
+    """Return ``name==version`` for each requirement of the package and its extras that names a
+    least version.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     requirements = [
         *project["dependencies"],
@@ -39,7 +41,9 @@ def minimums() -> list[str]:
 
 
 def newest() -> str:
-    """Return the newest Python that can make a virtual environment: of PATH, or of pyenv, which hides some from PATH."""
+    """Return the newest Python that can make a virtual environment: of PATH, or of pyenv, which
+    hides some from PATH.
+    """
     pyenv = shutil.which("pyenv")
     root = _said(pyenv, "root") if pyenv else None
     for name in NAMES:

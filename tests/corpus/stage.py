@@ -59,7 +59,9 @@ class Stage:
         return self.client._store.fleet.dead_letters(KEPT)
 
     def put(self, name: str, form: Form, refused: bool, queue: str) -> None:
-        """Send it, and wait until the worker has taken it, and put it aside where it is to be refused."""
+        """Send it, and wait until the worker has taken it, and put it aside where it is to be
+        refused.
+        """
         there = int(self.client._store.redis.llen(self.client._store.keys.dead_letters))
         self.post.put(queue, form)
         until(

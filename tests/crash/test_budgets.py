@@ -26,7 +26,9 @@ def player(settings: Settings) -> Iterator[Player]:
 def played_on(
     client: Client, store: Store, player: Player, run: Run, point: str = ""
 ) -> tuple[Run, int]:
-    """Play until the run rests, with a new process for each that dies; the run then, and how many have died."""
+    """Play until the run rests, with a new process for each that dies; the run then, and how many
+    have died.
+    """
     deaths = 0
     while True:
         process, killed = player.play(run.id, point)

@@ -1,4 +1,6 @@
-"""Workflows, agents and graphs whose process is killed with SIGKILL at each of its points: nothing happens twice unasked."""
+"""Workflows, agents and graphs whose process is killed with SIGKILL at each of its points: nothing
+happens twice unasked.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def killed_at_each_point(
     deaths = 0
     for point in range(1, calm.points + 1, each):
         tale = tell(point)
-        # The threads of siblings pass their points in any order, and the last ones need not be there.
+        # The threads of siblings pass their points in any order, and the last ones need not be
+        # there.
         assert tale.at or point > calm.points - 5
         deaths += tale.at is not None
         check(tale, calm)
@@ -117,7 +120,8 @@ class Case:
         once: the effects that are not idempotent.
         holds: texts that the answers contain, if they need not be equal.
         at_once: requests to models that are in hand at the same time.
-        each: of how many points the quick test dies at one, and the slow one. With 1 it dies at each.
+        each: of how many points the quick test dies at one, and the slow one. With 1 it dies at
+            each.
     """
 
     module: str

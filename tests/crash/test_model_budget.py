@@ -1,4 +1,6 @@
-"""A budget of tokens with a kill in every second request of a model is exceeded by at most one request."""
+"""A budget of tokens with a kill in every second request of a model is exceeded by at most one
+request.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An outage is not a death: when the server was away, no live worker loses its rounds, and a dead one is replaced."""
+"""An outage is not a death: when the server was away, no live worker loses its rounds, and a dead
+one is replaced.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,8 @@ def endure(
             ),
             "all rounds in flight",
         )
-        # The first sweep ever has no earlier one to measure a silence by (tests/store/test_silence.py).
+        # The first sweep ever has no earlier one to measure a silence by
+        # (tests/store/test_silence.py).
         until(
             lambda: client._store.redis.hexists(client._store.keys.queues, "swept_at"),
             "the first sweep",

@@ -1,4 +1,6 @@
-"""Honest side effects: killed anywhere between a command's intent and its commit, nothing outside happens twice without a word."""
+"""Honest side effects: killed anywhere between a command's intent and its commit, nothing outside
+happens twice without a word.
+"""
 
 from __future__ import annotations
 

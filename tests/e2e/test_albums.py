@@ -1,4 +1,5 @@
-"""The conversations of the guides: five messages and a picture, over three deaths of the worker, with agents of three libraries.
+"""The conversations of the guides: five messages and a picture, over three deaths of the worker,
+with agents of three libraries.
 
 They need worker processes, since these are killed while a model answers.
 """

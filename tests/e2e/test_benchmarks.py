@@ -1,4 +1,6 @@
-"""The benchmarks run: one short pass of our side and of plain Celery, and the processes that they start."""
+"""The benchmarks run: one short pass of our side and of plain Celery, and the processes that they
+start.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The benchmarks of how cost grows run, each in a short pass. Times mean nothing here; counts and bytes do."""
+"""The benchmarks of how cost grows run, each in a short pass.
+
+Times mean nothing here; counts and bytes do.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The dashboard in a real browser: what people do with it, live; and every view, by day and by night, wide and narrow."""
+"""The dashboard in a real browser: what people do with it, live; and every view, by day and by
+night, wide and narrow.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A worker that no message can kill: all of the corpus, on every broker and pool, before one living worker each."""
+"""A worker that no message can kill: all of the corpus, on every broker and pool, before one living
+worker each.
+"""
 
 from __future__ import annotations
 

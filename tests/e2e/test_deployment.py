@@ -1,7 +1,8 @@
-"""docker-compose.yml without Docker: each service's exact command, health check and stop signal, as processes of this machine.
+"""docker-compose.yml without Docker: each service's exact command, health check and stop signal, as
+processes of this machine.
 
-What stands for the containers: host names become the address of a server of the test, paths in a volume become the files mounted
-there, and ``perdure`` is this checkout's.
+What stands for the containers: host names become the address of a server of the test, paths in a
+volume become the files mounted there, and ``perdure`` is this checkout's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The server and Prometheus of docker-compose.yml, without Docker: their exact commands and checks, as processes of this machine."""
+"""The server and Prometheus of docker-compose.yml, without Docker: their exact commands and checks,
+as processes of this machine.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One discovery of the server: the command line, the clients and Celery's worker find the server of `perdure up`."""
+"""One discovery of the server: the command line, the clients and Celery's worker find the server of
+`perdure up`.
+"""
 
 from __future__ import annotations
 

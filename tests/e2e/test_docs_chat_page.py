@@ -107,7 +107,9 @@ def test_a_person_chats_approves_and_sees_a_lost_attempt_taken_back(
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_page_talks_to_the_agent_of_the_guide_of_types(tmp_path: Path) -> None:
-    """As a new user would: the files of both guides, ``perdure up`` and the app, and only the name of the flow is another."""
+    """As a new user would: the files of both guides, ``perdure up`` and the app, and only the name
+    of the flow is another.
+    """
     from playwright.sync_api import expect
 
     typed = (Path(__file__).parents[2] / "docs/guides/typed.md").read_text("utf-8")

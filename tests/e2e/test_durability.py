@@ -1,4 +1,5 @@
-"""A server that would lose runs, and the worker of an app: its own tasks run, and no round is played.
+"""A server that would lose runs, and the worker of an app: its own tasks run, and no round is
+played.
 
 What others say about such a server is in tests/run/runtime/test_durability.py.
 """

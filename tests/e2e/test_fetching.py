@@ -101,7 +101,9 @@ def test_no_round_is_fetched_for_the_processes_of_a_pool(
 def test_no_round_is_fetched_beside_queues_of_the_app_s_own(
     client: Client, settings: Settings
 ) -> None:
-    """Fetched rounds would take each place that becomes free, and the app's tasks would wait for ever."""
+    """Fetched rounds would take each place that becomes free, and the app's tasks would wait for
+    ever.
+    """
     assert settings.redis_url is not None
     place = broker_url(settings.redis_url).replace("perdure+", "redis+")
     with workers(
@@ -121,7 +123,9 @@ def test_no_round_is_fetched_beside_queues_of_the_app_s_own(
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_an_idle_worker_gets_its_share(client: Client, settings: Settings) -> None:
-    """Runs are under way in one worker, with a place free in it; another one comes, and plays some of their rounds."""
+    """Runs are under way in one worker, with a place free in it; another one comes, and plays some
+    of their rounds.
+    """
     with workers(1, settings, "--concurrency", "8"):
         ids = [
             client.submit("ledger", "long", {"rounds": 400, "seconds": 0.01}).id for _ in range(6)

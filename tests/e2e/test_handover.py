@@ -1,4 +1,6 @@
-"""How a round's message gets to the workers: the same tests whether the scripts push it, or it is published to another server."""
+"""How a round's message gets to the workers: the same tests whether the scripts push it, or it is
+published to another server.
+"""
 
 from __future__ import annotations
 

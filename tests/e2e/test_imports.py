@@ -17,7 +17,8 @@ from tests.support.mcp_flow_file import FLOW, written
 __all__ = ["folder"]
 
 ROOT = Path(__file__).parents[2]
-#: Modules of ours that import much; tests/e2e/golden/test_startup.py watches the packages of others.
+#: Modules of ours that import much; tests/e2e/golden/test_startup.py watches the packages of
+#: others.
 HEAVY = ("flows", "perdure.worker.client", "perdure.worker.settings")
 
 

@@ -1,4 +1,6 @@
-"""Processes of tests handle signals by default, also if the suite is a background job or under `nohup`."""
+"""Processes of tests handle signals by default, also if the suite is a background job or under
+`nohup`.
+"""
 
 from __future__ import annotations
 

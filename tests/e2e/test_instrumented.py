@@ -1,4 +1,6 @@
-"""What instrumentation of Celery sees of a round is the same whether its message was fetched or asked for."""
+"""What instrumentation of Celery sees of a round is the same whether its message was fetched or
+asked for.
+"""
 
 from __future__ import annotations
 

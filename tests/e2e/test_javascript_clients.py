@@ -1,4 +1,6 @@
-"""The official JavaScript clients of MCP, of Vercel's AI SDK (two versions) and of AG-UI drive runs."""
+"""The official JavaScript clients of MCP, of Vercel's AI SDK (two versions) and of AG-UI drive
+runs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from tests.support.redis_servers import CrashableServer
 
 MODULES = (MODULE, "tests.support.example_flows.chat_flow")
 SCRIPTS = Path(__file__).with_name("javascript")
-#: The Node.js of the extra ``dev-javascript``, and the clients that ``make .venv/.javascript`` installs.
+#: The Node.js of the extra ``dev-javascript``, and the clients that ``make .venv/.javascript``
+#: installs.
 NODE = Path(sys.executable).with_name("node")
 INSTALLED = NODE.exists() and SCRIPTS.joinpath("node_modules").is_dir()
 PICTURE = b"\x89PNG\r\n\x1a\n of a cup"

@@ -67,7 +67,9 @@ def test_nothing_hangs_on_a_lane(client: Client, settings: Settings) -> None:
 def test_threads_that_begin_at_once_do_not_each_look_through_all_that_is_installed(
     client: Client, settings: Settings, tmp_path: Path
 ) -> None:
-    """As Celery does where a task, or the app of its first message, first looks for a result backend: 500 threads took a minute for it."""
+    """As Celery does where a task, or the app of its first message, first looks for a result
+    backend: 500 threads took a minute for it.
+    """
     perdure = CommandLine(
         tmp_path,
         settings,

@@ -1,4 +1,6 @@
-"""``perdure worker`` and Ctrl-C: once it finishes its rounds, twice it leaves them to others, on every pool."""
+"""``perdure worker`` and Ctrl-C: once it finishes its rounds, twice it leaves them to others, on
+every pool.
+"""
 
 from __future__ import annotations
 

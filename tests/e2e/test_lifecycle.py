@@ -21,7 +21,8 @@ def test_a_worker_that_does_not_know_a_flow_gives_the_run_back(
             lambda: client.get(run.id).details.get("waiting_for") == "flow",
             "the run to be given back",
         )
-    # The first has gone: which of two takes a message would be chance, and each wrong one doubles the wait.
+    # The first has gone: which of two takes a message would be chance, and each wrong one doubles
+    # the wait.
     with workers(1, settings):
         assert client.wait(run.id, 60).answer == [0, 1]
     assert client.get(run.id).details["losses"] == 0

@@ -1,4 +1,6 @@
-"""Tools of real MCP servers as commands: mcp-server-time and mcp-server-git, disturbed in every way that a worker may meet."""
+"""Tools of real MCP servers as commands: mcp-server-time and mcp-server-git, disturbed in every way
+that a worker may meet.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The official client of MCP, unchanged, drives runs: with forms for its user, with the tools alone, and with tasks."""
+"""The official client of MCP, unchanged, drives runs: with forms for its user, with the tools
+alone, and with tasks.
+"""
 
 from __future__ import annotations
 
@@ -502,7 +504,9 @@ def test_a_body_over_the_limit_is_refused(exposed: ExposedServer) -> None:
 def test_a_run_survives_the_death_of_the_server_and_of_its_worker(
     server: CrashableServer, tmp_path: Any
 ) -> None:
-    """The worker is killed while it carries out the approved command, the server while a client waits."""
+    """The worker is killed while it carries out the approved command, the server while a client
+    waits.
+    """
     gate = tmp_path / "gate"
     gate.touch()
     call = {

@@ -1,4 +1,6 @@
-"""Workers with the old and the new code beside each other: the example of docs/operations/mixed-fleet.md, and a bad deployment."""
+"""Workers with the old and the new code beside each other: the example of
+docs/operations/mixed-fleet.md, and a bad deployment.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Goals pursued by a model over real HTTP: every failure of the provider, every death of a worker, and no secret anywhere."""
+"""Goals pursued by a model over real HTTP: every failure of the provider, every death of a worker,
+and no secret anywhere.
+"""
 
 from __future__ import annotations
 
@@ -449,8 +451,9 @@ def test_the_thousandth_round_writes_no_more_than_the_tenth(
     with sizes_of_commits(asking._store) as sizes:
         run = asking.wait(asking.submit("patient_adding", "go on and on", max_rounds=501).id, 120)
     assert (run.status, run.output["status"]) == (RunStatus.COMPLETED, "unfinished"), run.error
-    # Even rounds are the controller's, odd ones those of commands. The least of many: a commit that also ends a stay
-    # writes the message whole, a few hundred bytes more in the third round as in the thousandth.
+    # Even rounds are the controller's, odd ones those of commands. The least of many: a commit that
+    # also ends a stay writes the message whole, a few hundred bytes more in the third round as in
+    # the thousandth.
     early, late = sizes[2:102], sizes[900:1000]
     for kind, whose in enumerate(("controller's", "commands'")):
         then, now = min(early[kind::2]), min(late[kind::2])

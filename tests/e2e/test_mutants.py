@@ -1,4 +1,6 @@
-"""Mutants of the Lua files are killed by the tests that guard them, and the harness can tell when one survives."""
+"""Mutants of the Lua files are killed by the tests that guard them, and the harness can tell when
+one survives.
+"""
 
 from __future__ import annotations
 

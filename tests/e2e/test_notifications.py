@@ -1,4 +1,6 @@
-"""Notifications, over a real server and a receiver that verifies each signature with a library of others."""
+"""Notifications, over a real server and a receiver that verifies each signature with a library of
+others.
+"""
 
 from __future__ import annotations
 

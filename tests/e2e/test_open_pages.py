@@ -1,4 +1,6 @@
-"""Pages of the dashboard that many people have open: their streams cost Redis one blocked read a server process."""
+"""Pages of the dashboard that many people have open: their streams cost Redis one blocked read a
+server process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The official client of OpenAI, unchanged, drives runs: as responses, as streams that go on after a cut, and as chats."""
+"""The official client of OpenAI, unchanged, drives runs: as responses, as streams that go on after
+a cut, and as chats.
+"""
 
 from __future__ import annotations
 

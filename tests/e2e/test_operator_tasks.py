@@ -1,4 +1,5 @@
-"""The ten things that an operator does in a day, in a real browser: each takes at most five actions.
+"""The ten things that an operator does in a day, in a real browser: each takes at most five
+actions.
 
 An action is a click, a line that is typed and sent, or a shortcut. Opening the dashboard is none.
 """

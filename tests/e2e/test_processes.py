@@ -1,4 +1,6 @@
-"""``perdure worker --processes N``: several workers under one supervisor, which leaves no run and no process behind."""
+"""``perdure worker --processes N``: several workers under one supervisor, which leaves no run and
+no process behind.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A canary for a password: it goes through everything that speaks, and is nowhere to be read afterwards."""
+"""A canary for a password: it goes through everything that speaks, and is nowhere to be read
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def command_lines(pid: int) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_worker_at_debug_never_writes_its_password(locked: LockedServer, tmp_path: Path) -> None:
-    """Neither to its log nor to the server, nor into the list of processes; nor does Celery's own banner."""
+    """Neither to its log nor to the server, nor into the list of processes; nor does Celery's own
+    banner.
+    """
     log = tmp_path / "log"
     command = [
         "-m",

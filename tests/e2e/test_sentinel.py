@@ -259,7 +259,9 @@ def test_a_url_that_leads_nowhere_is_told_without_its_password(
 def test_no_sentinel_is_forgotten_however_many_threads_ask_at_once(
     service: Watched, settings: Settings
 ) -> None:
-    """redis-py puts the Sentinel that answered first in front, in place; two threads at once can drop the third."""
+    """redis-py puts the Sentinel that answered first in front, in place; two threads at once can
+    drop the third.
+    """
     client = client_of(str(parse_sentinels(settings.redis_url or "")))
     manager = client.connection_pool.sentinel_manager  # type: ignore[attr-defined]
     all_of_them = {id(sentinel) for sentinel in manager.sentinels}

@@ -135,7 +135,9 @@ def engine(settings: Settings, client: Client) -> Iterator[Runtime]:
 def test_a_failed_round_of_a_run_that_stayed_brings_its_message(
     client: Client, engine: Runtime
 ) -> None:
-    """A worker of an older version beside this one may sweep it: it cannot make one, and takes a run without any for damaged."""
+    """A worker of an older version beside this one may sweep it: it cannot make one, and takes a
+    run without any for damaged.
+    """
     run_id = client.submit("stumbles", "g", {"rounds": 4}).id
     engine.store.redis.delete(*engine.store.keys.queue_names)
     fast = begin_fast_path(engine)

@@ -1,4 +1,6 @@
-"""Celery's events of workers and rounds: off, unless they are asked for; then one each of every round, however its message came."""
+"""Celery's events of workers and rounds: off, unless they are asked for; then one each of every
+round, however its message came.
+"""
 
 from __future__ import annotations
 
@@ -238,7 +240,10 @@ def flower(settings: Settings) -> Iterator[Callable[[str], Any]]:
 
 @pytest.mark.slow
 def test_flower_shows_the_worker_and_its_rounds() -> None:
-    """Its ``/api/workers`` stays empty: that asks by remote control, which is off. The page of workers is made of events."""
+    """Its ``/api/workers`` stays empty: that asks by remote control, which is off.
+
+    The page of workers is made of events.
+    """
     with server() as own:
         settings = Settings(redis_url=own.url)
         client = Client(settings=settings)

@@ -1,4 +1,6 @@
-"""Traces of real workers, exported by themselves to a real collector: killed, recovered, leaving, with a useless collector."""
+"""Traces of real workers, exported by themselves to a real collector: killed, recovered, leaving,
+with a useless collector.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def exporting_to(running: Collector, every: int = 50) -> dict[str, str]:
 def test_the_trace_of_a_killed_and_recovered_run_is_one_tree_with_both_attempts(
     client: Client, settings: Settings, collected: Collector, pool: str
 ) -> None:
-    """Submitted by a client that traces nothing; threads: the worker is killed, prefork: the process of its pool."""
+    """Submitted by a client that traces nothing; threads: the worker is killed, prefork: the
+    process of its pool.
+    """
     soon = {
         "PERDURE_LEASE_SECONDS": "2",
         "PERDURE_HEARTBEAT_SECONDS": "0.5",

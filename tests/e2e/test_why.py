@@ -194,7 +194,8 @@ def own_server() -> Iterator[CrashableServer]:
 def test_a_lease_that_lapsed_in_the_servers_silence_is_told_as_spared(
     own_server: CrashableServer,
 ) -> None:
-    # A lease is spared once: this machine may stall by itself for the time that is left until then, and be no second silence.
+    # A lease is spared once: this machine may stall by itself for the time that is left until then,
+    # and be no second silence.
     lease = {"PERDURE_LEASE_SECONDS": "8"}
     settings = Settings(redis_url=own_server.url, prefix="why", flow_modules=FLOWS, lease_seconds=8)
     client = Client(settings=settings)
@@ -206,7 +207,8 @@ def test_a_lease_that_lapsed_in_the_servers_silence_is_told_as_spared(
         becomes(client, run.id, VerdictCode.LEASED)
         pid = own_server.pid
         assert pid is not None
-        # First the worker: a beat of its that the server had not read yet when it stood still would count as one after the silence.
+        # First the worker: a beat of its that the server had not read yet when it stood still would
+        # count as one after the silence.
         victim.kill()
         client.why(run.id)
         os.kill(pid, signal.SIGSTOP)

@@ -1,4 +1,6 @@
-"""Kill a worker in the middle of a round: another one takes the run up, and effects happen once where the key is honoured."""
+"""Kill a worker in the middle of a round: another one takes the run up, and effects happen once
+where the key is honoured.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ def test_a_killed_worker_loses_nothing(
     doomed = worker_process(PERDURE_FLOW_MODULES=__name__)
     run = client.submit("clerk", "book the amounts", {"ledger": str(tmp_path)})
 
-    # Wait until the second amount is being booked, and kill the worker's whole process group in the middle of it.
+    # Wait until the second amount is being booked, and kill the worker's whole process group in the
+    # middle of it.
     tries = tmp_path / "tries"
     until(lambda: tries.exists() and tries.read_text() == "1\n2\n", "the second booking to begin")
     doomed.kill()

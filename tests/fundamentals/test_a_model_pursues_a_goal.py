@@ -1,4 +1,6 @@
-"""A model pursues a goal: it decides, commands act, its worker is killed while it thinks, and nothing but one request is paid for twice."""
+"""A model pursues a goal: it decides, commands act, its worker is killed while it thinks, and
+nothing but one request is paid for twice.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Trader(ControllerExecutorFlow):
 
 @pytest.mark.slow  # a worker that asks a model loads much
 def test_a_model_pursues_a_goal(client: Client, worker_process: StartsWorkers) -> None:
-    # The model is scripted, on a real socket: a reply for each number of results that the conversation holds.
+    # The model is scripted, on a real socket: a reply for each number of results that the
+    # conversation holds.
     script = [
         Says("Let me compare.", [("price", {"animal": "goat"}), ("price", {"animal": "hen"})]),
         Says(),  # one result of two: the model is not asked then

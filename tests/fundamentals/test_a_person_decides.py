@@ -42,7 +42,8 @@ def test_a_person_decides(
     worker_process(PERDURE_FLOW_MODULES=__name__)
     run = client.wait(client.submit("buyer", "tea").id, timeout=30)
 
-    # The node that asked has committed nothing: it will run again, in the same step, with the answer.
+    # The node that asked has committed nothing: it will run again, in the same step, with the
+    # answer.
     assert run.status is RunStatus.INTERRUPTED
     assert run.state.interrupt_reason == "May I buy tea?"
     assert run.state.interrupt_data == {"price": 12}

@@ -1,4 +1,6 @@
-"""Budgets above: a parent with a limit, and two children that spend of it. A small world of its own, searched whole.
+"""Budgets above: a parent with a limit, and two children that spend of it.
+
+A small world of its own, searched whole.
 
 A child's rounds are one request each, which costs one. The big model's rules of claims, leases and
 fences are taken for granted here, and so is the start of the children. Each move is one script, or
@@ -77,8 +79,8 @@ class Child(NamedTuple):
 class Tree(NamedTuple):
     """The parent's hash, its children, and who adds and walks.
 
-    ``follow_up``: whether the children have to be looked at. ``walks``: the place that a caller looks at next, and whether its walk is the
-    newest.
+    ``follow_up``: whether the children have to be looked at. ``walks``: the place that a caller
+    looks at next, and whether its walk is the newest.
     """
 
     children: tuple[Child, ...] = (Child(),) * CHILDREN
@@ -276,7 +278,9 @@ class Found:
 
 
 def search(rules: Rules | None = None) -> Found:
-    """Search every state that can be reached, and from each a way to rest: each child is done, stopped, or held up with a question open."""
+    """Search every state that can be reached, and from each a way to rest: each child is done,
+    stopped, or held up with a question open.
+    """
     rules = rules or Rules()
     came: dict[Tree, tuple[Tree | None, Move]] = {Tree(): (None, ())}
     back: dict[Tree, list[Tree]] = {}

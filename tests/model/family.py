@@ -1,10 +1,13 @@
-"""A parent and the group of child runs that it waits for. Run 0 is the parent; of a child only its life is modelled, since its
-own rounds are those of any run.
+"""A parent and the group of child runs that it waits for.
 
-A child is none, live (asked for nothing), asked (in a round, and asked to stop with its tree), tree (stopped with its tree),
-stopped (by a person), own (taken up by a person while its parent wants nothing of it), ok or bad (ended).
-A caller is a process that a script or a sweep has told of the follow-up. It either looks at one child at a time, or starts the
-next one; ``fresh`` is false where another walk was asked for since it began to look.
+Run 0 is the parent; of a child only its life is modelled, since its own rounds are those of any
+run.
+
+A child is none, live (asked for nothing), asked (in a round, and asked to stop with its tree), tree
+(stopped with its tree), stopped (by a person), own (taken up by a person while its parent wants
+nothing of it), ok or bad (ended). A caller is a process that a script or a sweep has told of the
+follow-up. It either looks at one child at a time, or starts the next one; ``fresh`` is false where
+another walk was asked for since it began to look.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Families of three generations, and runs that have two groups of children at a time. A small world of its own, searched whole.
+"""Families of three generations, and runs that have two groups of children at a time.
+
+A small world of its own, searched whole.
 
 The big model's rules of claims, leases, messages, limits and held ends are taken for granted here.
 So a run that waits is queued, and the death of a worker leaves its run queued. Each move is one
@@ -202,7 +204,10 @@ def first(shape: Shape) -> Tree:
 
 
 class World:
-    """One state while a move changes it. The methods are the functions of the scripts, in their order."""
+    """One state while a move changes it.
+
+    The methods are the functions of the scripts, in their order.
+    """
 
     def __init__(self, shape: Shape, rules: Rules, t: Tree) -> None:
         self.shape, self.rules = shape, rules
@@ -709,7 +714,8 @@ def _lawful_living(shape: Shape, t: Tree, number: int) -> None:
     """Check that a run below a run at rest does not go on, unless a walk will come or a person
     continued it.
 
-    If a run was stopped alone, its children go on by themselves, whatever becomes of the runs above it.
+    If a run was stopped alone, its children go on by themselves, whatever becomes of the runs above
+    it.
     """
     run, pending = number, False
     while not t.runs[run].free and (above := parents(shape)[run]) is not None:

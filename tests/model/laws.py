@@ -1,4 +1,7 @@
-"""What always holds: of every state, and of every move from one state to the next. The names are the design's."""
+"""What always holds: of every state, and of every move from one state to the next.
+
+The names are the design's.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ class Violation(Exception):
 
 
 def law(name: str, holds: object, text: str, *values: object) -> None:
-    """Raise the Violation of law ``name`` unless it holds. ``values`` go into the text only then: this is asked millions of times."""
+    """Raise the Violation of law ``name`` unless it holds.
+
+    ``values`` go into the text only then: this is asked millions of times.
+    """
     if not holds:
         raise Violation(name, text.format(*values))
 

@@ -1,4 +1,7 @@
-"""What can happen: to messages, to workers, to people, and to time. A move is a tuple, its name first; ``act`` makes it."""
+"""What can happen: to messages, to workers, to people, and to time.
+
+A move is a tuple, its name first; ``act`` makes it.
+"""
 
 from __future__ import annotations
 

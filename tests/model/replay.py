@@ -25,7 +25,8 @@ from tests.support import runs
 
 #: A worker that has not left is alive, however long ago it came (ms).
 FOR_EVER = 10**12
-#: With it the sweep's spread of waits is a factor of 1 for the first run it looks at, and less than a tick away from it for the second.
+#: With it the sweep's spread of waits is a factor of 1 for the first run it looks at, and less than
+#: a tick away from it for the second.
 JITTER = 0.882
 #: Moves that end a story are made less often than moves that continue it.
 LIKELY = {
@@ -59,7 +60,8 @@ LIKELY = {
     "listen": 4.0,
 }
 ROLES = ("controller", "executor")
-#: What others write into the hash while a round is played, and no round reads: when it was last beaten for, the operations remembered.
+#: What others write into the hash while a round is played, and no round reads: when it was last
+#: beaten for, the operations remembered.
 UNREAD = ("beat_at", "ops")
 FLOW = "ring"
 TOPIC = "order:1"
@@ -87,7 +89,9 @@ class Sent:
 
 
 class Replay:
-    """The real side of one walk: a store of its own prefix, its processes and clients in the order of the model's."""
+    """The real side of one walk: a store of its own prefix, its processes and clients in the order
+    of the model's.
+    """
 
     def __init__(self, store: Store, config: Config) -> None:
         self.store, self.config = store, config
@@ -674,7 +678,8 @@ def walk(store: Store, config: Config, seed: int, length: int) -> list[Move]:
 
 
 def follow(store: Store, config: Config, found: Found, rules: Rules) -> list[Move]:
-    """Make the moves of a trace that broke a law under ``rules``, of which one is missing; with it they end otherwise, on both sides alike.
+    """Make the moves of a trace that broke a law under ``rules``, of which one is missing; with it
+    they end otherwise, on both sides alike.
 
     Raises:
         AssertionError: as ``walk``.

@@ -1,4 +1,6 @@
-"""The rules of the protocol, one name each: on in the protocol, and off, one at a time, in its mutants (mutants.py)."""
+"""The rules of the protocol, one name each: on in the protocol, and off, one at a time, in its
+mutants (mutants.py).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What transitions and sweep ask before they act; the comment says where the rule is written down."""
+    """What transitions and sweep ask before they act; the comment says where the rule is written
+    down.
+    """
 
     # claim_round
     claim_checks_epoch: bool = True

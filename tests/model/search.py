@@ -40,7 +40,8 @@ class Found:
 class Search:
     """Breadth first, so that the first trace found is a shortest one.
 
-    States are kept once and their parts shared; of each, the state it was first reached from and the number of that move.
+    States are kept once and their parts shared; of each, the state it was first reached from and
+    the number of that move.
     """
 
     def __init__(self, config: Config, rules: Rules | None = None, most: int = 5_000_000) -> None:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 ENDED = ("completed", "errored")
 LIVE = ("queued", "leased", "waiting", "parked")
-#: An attempt is counted to here: nothing but people reads it, and the laws only ask whether it fell.
+#: An attempt is counted to here: nothing but people reads it, and the laws only ask whether it
+#: fell.
 MOST_ATTEMPTS = 2
 #: A token of which only this is known still: it is none of a process that lives.
 GONE = -1
@@ -284,7 +285,8 @@ class World:
         self.family: Any
         #: The topic, in the configurations of topics (topics.py).
         self.topic: Any
-        #: Whether something was cut that a real server would go on counting; a replay of the trace ends here.
+        #: Whether something was cut that a real server would go on counting; a replay of the trace
+        #: ends here.
         self.cut = False
 
     def make_follow_up(self, walk: bool) -> None:
@@ -431,7 +433,8 @@ class World:
                 run for run in self.runs if run is not None and run.queue == queue and run.number
             ]
             cursor, stays = self.cursor[queue], self.config.stays
-            # A run that stays has the number that the list is at: there an entry of its line may be of a number that is its own again.
+            # A run that stays has the number that the list is at: there an entry of its line may be
+            # of a number that is its own again.
             if self.lines[queue] and not stays:
                 live = {
                     (run.number, place)

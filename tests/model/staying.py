@@ -1,4 +1,6 @@
-"""The commit by which a run stays: commit_and_continue.lua, and what of it is repeated to whom did not hear."""
+"""The commit by which a run stays: commit_and_continue.lua, and what of it is repeated to whom did
+not hear.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The protocol as a model: searched whole, broken on purpose, and compared with the real Lua (docs/internals/model.md)."""
+"""The protocol as a model: searched whole, broken on purpose, and compared with the real Lua
+(docs/internals/model.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The transitions of one run, a function a Lua file, in the order in which the Lua does things. The sweep is in sweeping.py."""
+"""The transitions of one run, a function a Lua file, in the order in which the Lua does things.
+
+The sweep is in sweeping.py.
+"""
 
 from __future__ import annotations
 

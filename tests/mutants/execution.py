@@ -1,4 +1,5 @@
-"""Run the guards of a Lua file under its mutants: each mutant in a process of its own, against a server of its own.
+"""Run the guards of a Lua file under its mutants: each mutant in a process of its own, against a
+server of its own.
 
 The process reads a copy of the Lua files, so the tree stays as it is. It ends at the first failure.
 """
@@ -37,14 +38,19 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a mutant: the test that failed under it, or ``""`` if it survived; ``output`` is pytest's."""
+    """What became of a mutant: the test that failed under it, or ``""`` if it survived; ``output``
+    is pytest's.
+    """
 
     killer: str
     output: str
 
 
 class Witness:
-    """A pytest plugin that writes the first test that fails into a file. One kind of server is enough."""
+    """A pytest plugin that writes the first test that fails into a file.
+
+    One kind of server is enough.
+    """
 
     def __init__(self, file: Path) -> None:
         self.file = file

@@ -1,4 +1,5 @@
-"""A parser of the Lua that the scripts are written in: tokens with their positions, and a tree over them.
+"""A parser of the Lua that the scripts are written in: tokens with their positions, and a tree over
+them.
 
 It reads Lua 5.1 without long strings, block comments, ``repeat`` and ``goto``: no script has them.
 """

@@ -1,4 +1,6 @@
-"""Clients during the soak: they submit and signal with keys, look, stop, resume and retry, and write down each call and its reply."""
+"""Clients during the soak: they submit and signal with keys, look, stop, resume and retry, and
+write down each call and its reply.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ STEERED_ONE_IN, STEERED_AT_A_TIME = 5, 20
 AGAIN_AFTER = 0.2
 #: How long a round takes, in seconds.
 ROUND_SECONDS = (0.05, 0.8)
-#: Each signal is sent twice within this time (seconds) of the submission. About half of the parents get it at once, before they wait.
-#: Most others wait for it: their children take less time than that.
+#: Each signal is sent twice within this time (seconds) of the submission. About half of the parents
+#: get it at once, before they wait. Most others wait for it: their children take less time than
+#: that.
 SIGNALS_WITHIN = 6.0
 
 
@@ -116,7 +119,9 @@ class Clients:
             thread.start()
 
     def submitted(self) -> None:
-        """Wait until all runs have been submitted and signalled, however long the server's outages make that."""
+        """Wait until all runs have been submitted and signalled, however long the server's outages
+        make that.
+        """
         for thread in self._threads[:3]:
             thread.join()
         self._tell()
@@ -171,7 +176,9 @@ class Clients:
         return str(run.id)
 
     def _until_known(self, name: str, run_id: str, operation: Callable[[], Any], key: str) -> Any:
-        """Repeat the call until it has a reply, and return that; None if the clients are stopped first."""
+        """Repeat the call until it has a reply, and return that; None if the clients are stopped
+        first.
+        """
         while not self._stopping.wait(0):
             reply = self.notebook.call(name, run_id, operation, key)
             if reply is not None:

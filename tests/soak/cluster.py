@@ -1,4 +1,6 @@
-"""Cluster: one server, a proxy in front of it, and four workers of two pools, half of them behind the proxy."""
+"""Cluster: one server, a proxy in front of it, and four workers of two pools, half of them behind
+the proxy.
+"""
 
 from __future__ import annotations
 
@@ -137,7 +139,9 @@ class Cluster:
         return {"PERDURE_FLOW_MODULES": FLOWS, LEDGER: str(self.directory)}
 
     def launch(self, place: Place, version: str = "this") -> None:
-        """Start a worker in the place; of another version of the code, where one is named (`newer`, `older`)."""
+        """Start a worker in the place; of another version of the code, where one is named (`newer`,
+        `older`).
+        """
         if place.worker is not None:
             place.worker.close()
         root = ROOT if version == "this" else self._version(version)

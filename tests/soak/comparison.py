@@ -27,7 +27,8 @@ KILLS: dict[str, Sequence[Kind]] = {
     "workers": (kill_worker, kill_child, warm_shutdown, cold_shutdown),
     "ground": (kill_server,),
 }
-#: kombu looks for messages to restore about every 100 s; with nothing new for this long, nothing will come any more.
+#: kombu looks for messages to restore about every 100 s; with nothing new for this long, nothing
+#: will come any more.
 STILL_SECONDS = 130.0
 
 

@@ -27,7 +27,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Drift:
-    """The longest-lived process of a place: how long it was watched (seconds), its first and its last sample."""
+    """The longest-lived process of a place: how long it was watched (seconds), its first and its
+    last sample.
+    """
 
     place: str
     seconds: float

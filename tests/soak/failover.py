@@ -1,6 +1,8 @@
-"""What failovers cost: ``python -m tests.soak.failover`` prints one row a way to fail and a protection (``--help``: how many, which).
+"""What failovers cost: ``python -m tests.soak.failover`` prints one row a way to fail and a
+protection (``--help``: how many, which).
 
-Three servers, three Sentinels, two workers, one client that submits without a pause. The figures in docs/operations/sentinel.md are this table.
+Three servers, three Sentinels, two workers, one client that submits without a pause. The figures in
+docs/operations/sentinel.md are this table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The faults, one function each: it does the harm, calls ``strike.fired`` at the moment it is known to be done, and mends it.
+"""The faults, one function each: it does the harm, calls ``strike.fired`` at the moment it is known
+to be done, and mends it.
 
-Each takes its lengths and its victim from ``chance``, which the seed decides. Two kinds never meet: those in WORKERS touch worker
-processes alone, those in GROUND the server and the network; so one of each may be at work at once.
+Each takes its lengths and its victim from ``chance``, which the seed decides. Two kinds never meet:
+those in WORKERS touch worker processes alone, those in GROUND the server and the network; so one of
+each may be at work at once.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ LEAVING_SECONDS = 20.0
 LEFT_TOO_LATE = "did not leave within"
 #: How long to wait for a process that plays a round, when there is little work.
 AT_WORK_SECONDS = 10.0
-#: How far the server's clock jumps, in seconds: leases lapse by it, and by the longest would last a minute more. A wait that is
-#: set while the clock is ahead does last so long, and the quiet must outlast it.
+#: How far the server's clock jumps, in seconds: leases lapse by it, and by the longest would last a
+#: minute more. A wait that is set while the clock is ahead does last so long, and the quiet must
+#: outlast it.
 JUMPS = (-8.0, -3.0, 5.0, 60.0)
 
 

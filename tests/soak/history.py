@@ -1,8 +1,11 @@
-"""History: all that is known of a soak from outside, as frozen data. Times are seconds of one machine's wall clock.
+"""History: all that is known of a soak from outside, as frozen data.
 
-Who writes what down: the clients each call and its reply (`Call`, `Read`), the runs' event streams each committed round and each
-end (`Event`, read after the quiet), the rounds themselves each try and each effect (`Effect`, in a ledger outside of Redis), the
-nemesis each fault (`Fault`). The checker (tests/soak/checker.py) judges it; it sees no server.
+Times are seconds of one machine's wall clock.
+
+Who writes what down: the clients each call and its reply (`Call`, `Read`), the runs' event streams
+each committed round and each end (`Event`, read after the quiet), the rounds themselves each try
+and each effect (`Effect`, in a ledger outside of Redis), the nemesis each fault (`Fault`). The
+checker (tests/soak/checker.py) judges it; it sees no server.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ class Call:
     Attributes:
         run: its run; of a submit the id that came back or was asked for.
         asked, answered: when the call began and when it returned.
-        outcome: ``acknowledged`` (it returned a reply), ``refused`` (a typed answer: it changed nothing), or ``unknown`` (the
-            connection failed: it may or may not have happened).
-        reply: what matters of the reply: of a stop ``status`` and ``step`` (the committed rounds it speaks of).
-        key: of a submit, its idempotency key, if it had one; of a signal, its key, which is its payload too.
+        outcome: ``acknowledged`` (it returned a reply), ``refused`` (a typed answer: it changed
+            nothing), or ``unknown`` (the connection failed: it may or may not have happened).
+        reply: what matters of the reply: of a stop ``status`` and ``step`` (the committed rounds it
+            speaks of).
+        key: of a submit, its idempotency key, if it had one; of a signal, its key, which is its
+            payload too.
     """
 
     name: str
@@ -36,7 +41,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Read:
-    """One look of a client at a run: what `Client.get` said. ``server`` counts the restarts of the server before it."""
+    """One look of a client at a run: what `Client.get` said.
+
+    ``server`` counts the restarts of the server before it.
+    """
 
     client: str
     run: str
@@ -76,7 +84,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault that was asked for. ``fired`` says that it is known to have happened, ``hit`` whom; ``over`` when it was mended."""
+    """One fault that was asked for.
+
+    ``fired`` says that it is known to have happened, ``hit`` whom; ``over`` when it was mended.
+    """
 
     kind: str
     at: float
@@ -137,7 +148,7 @@ class History:
 
     Attributes:
         asked_faults: the kinds of fault that were to happen; each must have fired, or the soak
-        proves nothing of it.
+            proves nothing of it.
         rounds: the rounds of a run that was not stopped.
         children: all child runs, found by their hashes, not by what their parents say.
         left: the server's remaining data of runs that are not at rest, by the name of its set.

@@ -56,7 +56,8 @@ class Ledger:
     def effects(self) -> list[Effect]:
         """Return all records, each kind in order of time."""
         tried = _read(self._lines.read_text().splitlines()) if self._lines.exists() else []
-        # A file with a dot was being written when its writer was killed: nothing of it was received.
+        # A file with a dot was being written when its writer was killed: nothing of it was
+        # received.
         applied = _read(
             path.read_text() for path in self._receiver.glob("*/*") if "." not in path.name
         )

@@ -19,7 +19,9 @@ LONGEST_DELAY = 1.5
 
 
 class Proxy:
-    """Listens on a port of loopback of its own and passes on to the server's Unix socket, or port; runs in a thread of its own."""
+    """Listens on a port of loopback of its own and passes on to the server's Unix socket, or port;
+    runs in a thread of its own.
+    """
 
     def __init__(self, server: Path | int) -> None:
         self._server = server
@@ -123,7 +125,8 @@ class Proxy:
                     self.done["delay"] += 1
                     await asyncio.sleep(LONGEST_DELAY * self._chance.random() ** 3)
                 elif self.mood == "half_open":
-                    # Both sides stay connected, and nothing comes through any more, not even later: the bytes are gone.
+                    # Both sides stay connected, and nothing comes through any more, not even later:
+                    # the bytes are gone.
                     self.done["half_open"] += 1
                     await self._passed.wait()
                     return

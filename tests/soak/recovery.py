@@ -14,7 +14,8 @@ from tests.soak.history import Call, Effect, Fault
 #: After a warm shutdown the round in hand is mostly finished, so the recovery is the run's next
 #: try, of any round.
 ANY_ROUND = frozenset({"warm_shutdown"})
-#: What makes a recovery take longer that the lost worker has no part in. (An older worker sends runs it does not know to wait.)
+#: What makes a recovery take longer that the lost worker has no part in. (An older worker sends
+#: runs it does not know to wait.)
 DISTURBING = frozenset(kind.__name__ for kind in (*GROUND, older_version))
 #: A fault goes on to be felt for so long after it is mended: leases, and reconnecting.
 AFTERMATH = 5.0
@@ -22,7 +23,10 @@ AFTERMATH = 5.0
 
 @dataclass(frozen=True)
 class Recovery:
-    """One round that was in flight when its process was lost. ``alone``: all else was well meanwhile, and just before."""
+    """One round that was in flight when its process was lost.
+
+    ``alone``: all else was well meanwhile, and just before.
+    """
 
     kind: str
     run: str

@@ -1,4 +1,6 @@
-"""The soak's server: it can be killed, frozen, filled up, and its clock set, all from outside and without being root."""
+"""The soak's server: it can be killed, frozen, filled up, and its clock set, all from outside and
+without being root.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ import redis
 
 from tests.support.redis_servers import CrashableServer, available_binaries, until
 
-#: The library that answers a program's questions for the time; of the package libfaketime, which brings it built for x86-64 Linux.
+#: The library that answers a program's questions for the time; of the package libfaketime, which
+#: brings it built for x86-64 Linux.
 CLOCK_LIBRARY = Path("vendor/libfaketime/src/libfaketime.so.1")
 
 

@@ -17,7 +17,8 @@ from tests.soak.faults import GROUND, WORKERS, Fault, clock_jump
 from tests.soak.history import History
 from tests.soak.nemesis import Nemesis
 
-#: 200 runs of 20 rounds in three minutes: what four workers can do under chaos that leaves them half of the time.
+#: 200 runs of 20 rounds in three minutes: what four workers can do under chaos that leaves them
+#: half of the time.
 RUNS_PER_SECOND = 200 / 180
 QUIET_LOOKS_EVERY = 0.5
 #: The number of runs for which there is one family more.
@@ -30,7 +31,7 @@ class Plan:
 
     Attributes:
         chaos: seconds of faults and submissions. quiet: seconds after them in which every run must
-        complete.
+            complete.
         kinds: the faults, by group; see tests/soak/faults.py.
     """
 

@@ -1,4 +1,6 @@
-"""The checker finds each anomaly that is planted in a good history, names its law, and needs few records to show it."""
+"""The checker finds each anomaly that is planted in a good history, names its law, and needs few
+records to show it.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ def proxy(server: CrashableServer) -> Iterator[Proxy]:
 
 @pytest.fixture
 def behind(proxy: Proxy) -> Iterator[redis.Redis]:
-    """A client behind the proxy that sends nothing twice, and waits for no answer longer than half a second."""
+    """A client behind the proxy that sends nothing twice, and waits for no answer longer than half
+    a second.
+    """
     made = redis.Redis.from_url(proxy.url, retry=None, socket_timeout=0.5, decode_responses=True)
     yield made
     made.close()

@@ -1,4 +1,6 @@
-"""At rest a run takes little memory: no message, and a hash that the server keeps in its short form."""
+"""At rest a run takes little memory: no message, and a hash that the server keeps in its short
+form.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Groups that outlive their step, ends that are held back, stops of a parent alone, and the lists of child runs."""
+"""Groups that outlive their step, ends that are held back, stops of a parent alone, and the lists
+of child runs.
+"""
 
 from __future__ import annotations
 

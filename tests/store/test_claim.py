@@ -73,7 +73,9 @@ def test_a_duplicate_of_a_leased_round_is_refused(store: Store) -> None:
 
 
 def test_a_leased_run_is_refused_whatever_the_clock_says(store: Store) -> None:
-    """A duplicate would take a lapsed lease uncounted: only the sweep and stop-now take a lease away."""
+    """A duplicate would take a lapsed lease uncounted: only the sweep and stop-now take a lease
+    away.
+    """
     new_run(store)
     claim(store)
     advance(store, 100 * LEASE)

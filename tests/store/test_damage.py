@@ -375,7 +375,9 @@ def test_an_unknown_phase_is_damaged(fresh_store: Callable[[], Store], each_case
 def test_a_damaged_run_does_not_cost_its_neighbours_their_heartbeat(
     store: Store, field: str, text: str | None
 ) -> None:
-    """One process beats for many runs in one call: a script that fails on one lets every lease lapse."""
+    """One process beats for many runs in one call: a script that fails on one lets every lease
+    lapse.
+    """
     leases = [
         (new_run(store, run_id), claim(store, run_id).token, "")
         for run_id in ("before", "broken", "behind")

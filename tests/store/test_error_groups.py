@@ -1,4 +1,6 @@
-"""Errored runs in groups: their numbers, the newest of each, and the query that chooses exactly them."""
+"""Errored runs in groups: their numbers, the newest of each, and the query that chooses exactly
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The search for events to notify of: each is found once, whatever is looked at twice, and none is of the time before the rule."""
+"""The search for events to notify of: each is found once, whatever is looked at twice, and none is
+of the time before the rule.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""commit_round that fetches: the commit of one round pops the next message and claims its round, in the same write."""
+"""commit_round that fetches: the commit of one round pops the next message and claims its round, in
+the same write.
+"""
 
 from __future__ import annotations
 

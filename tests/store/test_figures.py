@@ -1,4 +1,6 @@
-"""What workers add up of their rounds: written once, kept while the server is away, and never at anything's expense."""
+"""What workers add up of their rounds: written once, kept while the server is away, and never at
+anything's expense.
+"""
 
 from __future__ import annotations
 

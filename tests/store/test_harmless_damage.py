@@ -1,4 +1,6 @@
-"""A damaged run harms no other: not by another's id or idempotency key in its hash, not by a token or a time from nowhere."""
+"""A damaged run harms no other: not by another's id or idempotency key in its hash, not by a token
+or a time from nowhere.
+"""
 
 from __future__ import annotations
 

@@ -87,7 +87,9 @@ def test_an_intent_repeated_changes_nothing(store: Store) -> None:
 
 
 def test_a_worker_that_lost_its_round_may_begin_nothing(store: Store) -> None:
-    """claim > lease lapses > swept > claimed by another, who finds no intent > the first one wakes up."""
+    """claim > lease lapses > swept > claimed by another, who finds no intent > the first one wakes
+    up.
+    """
     new_run(store)
     zombie = claim(store, owner="w1")
     sweep_after(store, LEASE)
@@ -191,7 +193,9 @@ def test_the_attempt_that_wrote_it_down_takes_it_back(store: Store, end: str) ->
 
 
 def test_no_later_attempt_takes_back_what_the_first_may_have_done(store: Store) -> None:
-    """intent > the worker dies inside the command > tried again under the same key > that says: busy, nothing was done."""
+    """intent > the worker dies inside the command > tried again under the same key > that says:
+    busy, nothing was done.
+    """
     begun(store)
     sweep_after(store, LEASE)
     second = claim(store)

@@ -1,4 +1,6 @@
-"""A run in line is let be, and looked at as soon as its line has gone past it, however long it had waited."""
+"""A run in line is let be, and looked at as soon as its line has gone past it, however long it had
+waited.
+"""
 
 from __future__ import annotations
 

@@ -245,7 +245,8 @@ class Machine(RuleBasedStateMachine):
         self.state = world.frozen()
         self.store.redis.hset(self.store.keys.queues, "swept_at", clock(self.store))
 
-    # A run in line is looked at after twice the time each time: no story goes to where the model stops counting.
+    # A run in line is looked at after twice the time each time: no story goes to where the model
+    # stops counting.
     @precondition(lambda self: (self.run.due or 0) < FAR)
     @rule()
     def its_time_comes(self) -> None:

@@ -139,7 +139,9 @@ def test_a_round_that_is_done_leaves_no_results_and_takes_none(
 
 
 def test_a_worker_of_a_deleted_run_records_nothing_in_a_new_run_of_its_id(store: Store) -> None:
-    """stop now > delete > submitted again under the same id: the same epoch, the same step, and not the same run."""
+    """stop now > delete > submitted again under the same id: the same epoch, the same step, and not
+    the same run.
+    """
     new_run(store)
     zombie = claim(store)
     stop(store, "now")

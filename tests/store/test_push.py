@@ -1,4 +1,6 @@
-"""push: the first of a round goes to the end of the line; again goes to its front, under the same number."""
+"""push: the first of a round goes to the end of the line; again goes to its front, under the same
+number.
+"""
 
 from __future__ import annotations
 

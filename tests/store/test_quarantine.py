@@ -180,7 +180,9 @@ def test_a_run_whose_stored_message_is_damaged_is_quarantined_when_it_is_sent_ag
 def test_a_message_that_the_sweep_does_not_send_quarantines_nobody(
     store: Store, sweeper: Sweeper, fused: SameServerPublisher
 ) -> None:
-    """The good one is still in line: by that the run is claimed, and its next round has a fresh message."""
+    """The good one is still in line: by that the run is claimed, and its next round has a fresh
+    message.
+    """
     text = submit(store, fused, "hurt")
     damage(store, "hurt", DAMAGES["cut short"])
     sweeper.sweep()

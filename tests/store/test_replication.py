@@ -121,7 +121,9 @@ def test_what_the_replica_did_not_get_in_time_is_done_and_not_acknowledged(
 def test_an_operation_sent_again_writes_nothing_and_is_still_not_acknowledged_before_the_replica_has_it(
     pair: Watched, prefix: str
 ) -> None:
-    """WAIT alone would say on Valkey that all is well: the connection that asks again has written nothing itself."""
+    """WAIT alone would say on Valkey that all is well: the connection that asks again has written
+    nothing itself.
+    """
     with waiting(pair, prefix, seconds=0.05) as store, replica_away(pair):
         with pytest.raises(NotReplicated):
             submit(store, idempotency_key="k", content="c")

@@ -1,4 +1,6 @@
-"""config/redis.acl: each user is tried with every command of a real server, on keys of ours and of others, and inside scripts."""
+"""config/redis.acl: each user is tried with every command of a real server, on keys of ours and of
+others, and inside scripts.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,9 @@ def test_a_user_reaches_the_keys_of_its_role_and_no_others(
 def test_a_script_may_do_no_more_than_the_user_who_runs_it(
     locked: LockedServer, operator: redis.Redis, name: str
 ) -> None:
-    """Any Lua, not only ours: each command of the server, and each of the user's own on each key, undeclared."""
+    """Any Lua, not only ours: each command of the server, and each of the user's own on each key,
+    undeclared.
+    """
     role, escapes, starved, tried = ROLES[name], [], [], 0
     keys: list[tuple[str | None, str]] = [*OURS.items(), *((None, key) for key in FOREIGN)]
     run = "EVAL" if "eval" in role.commands else "EVAL_RO"
@@ -208,7 +212,9 @@ def test_who_may_publish_does_so_on_our_channel_alone(locked: LockedServer) -> N
 
 
 def test_as_it_ships_it_lets_nobody_in() -> None:
-    """Its passwords are for the operator to set; until then it locks everybody out, the user without a password first."""
+    """Its passwords are for the operator to set; until then it locks everybody out, the user
+    without a password first.
+    """
     lines = [line for line in ACL.read_text().splitlines() if line]
     assert [line.split()[:4] for line in lines] == [
         ["user", name, "off", "resetpass"] for name in ("default", "operator", *ROLES)

@@ -48,7 +48,9 @@ def test_a_spared_round_that_beats_and_commits_was_never_robbed(store: Store) ->
 
 
 def test_a_beat_in_the_millisecond_of_the_sweep_that_spared_it_is_a_beat(store: Store) -> None:
-    """Else a second silence would find the end that was spared, and rob a worker that has beaten whenever it could."""
+    """Else a second silence would find the end that was spared, and rob a worker that has beaten
+    whenever it could.
+    """
     new_run(store)
     sweep(store)
     granted = claim(store)
@@ -199,7 +201,9 @@ def test_a_claim_after_the_loss_may_be_spared_anew(store: Store) -> None:
 def test_a_round_past_its_own_limit_is_not_spared_for_ever_though_its_worker_beats(
     store: Store,
 ) -> None:
-    """round limit lapses in a silence > spared > a beat sets the lease back to the limit > spared > ..."""
+    """round limit lapses in a silence > spared > a beat sets the lease back to the limit > spared >
+    ...
+    """
     new_run(store, fields={"round_timeout": "10000"})
     sweep(store)
     token = claim(store).token

@@ -1,4 +1,6 @@
-"""commit_and_continue: the commit of one round leases the run's next one to the same worker, in the same write, and no list sees it."""
+"""commit_and_continue: the commit of one round leases the run's next one to the same worker, in the
+same write, and no list sees it.
+"""
 
 from __future__ import annotations
 

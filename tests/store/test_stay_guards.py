@@ -1,4 +1,6 @@
-"""commit_and_continue refuses whatever is not plain: the answer is `other`, and nothing is written. commit_round knows."""
+"""commit_and_continue refuses whatever is not plain: the answer is `other`, and nothing is written.
+commit_round knows.
+"""
 
 from __future__ import annotations
 

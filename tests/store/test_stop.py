@@ -309,7 +309,9 @@ def test_stop_and_resume_while_held_waits_again(store: Store) -> None:
 
 
 def test_a_retry_before_the_hold_ends_waits_as_well(store: Store) -> None:
-    """stop now > resume, waits for the hold > the run's deadline passes > retry > two workers in one step."""
+    """stop now > resume, waits for the hold > the run's deadline passes > retry > two workers in
+    one step.
+    """
     new_run(store, deadline=2_000)
     claim(store)
     stop(store, "now")

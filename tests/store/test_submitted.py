@@ -217,7 +217,9 @@ def test_what_is_done_to_many_is_done_to_one_submitters_alone(client: Client) ->
 
 
 def test_runs_that_are_gone_leave_the_list_when_others_are_submitted(client: Client) -> None:
-    """A service that submits and never lists must not leave an id behind for each run that there ever was."""
+    """A service that submits and never lists must not leave an id behind for each run that there
+    ever was.
+    """
     store = client._store
     key = store.keys.submitted("ann")
     stays = new(client, "ann")

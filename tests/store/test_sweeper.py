@@ -51,7 +51,9 @@ def test_between_two_batches_of_what_is_due_the_worker_is_announced(store: Store
 
 @pytest.fixture
 def rarely_sweeps(own_server: CrashableServer) -> Iterator[tuple[Sweeper, Store]]:
-    """A sweeper that does not sweep in the time of a test, and the store that it announces itself on."""
+    """A sweeper that does not sweep in the time of a test, and the store that it announces itself
+    on.
+    """
     settings = Settings(
         redis_url=own_server.url, prefix="rare", heartbeat_seconds=0.05, sweep_seconds=1000
     )

@@ -1,4 +1,6 @@
-"""take_topic: a round takes a topic for its run, and the signals that wait there come into the run's mailbox."""
+"""take_topic: a round takes a topic for its run, and the signals that wait there come into the
+run's mailbox.
+"""
 
 from __future__ import annotations
 

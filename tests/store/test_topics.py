@@ -1,4 +1,6 @@
-"""Topics, by the scripts alone: one live run holds a topic, and signals reach it from before its submission to after its end."""
+"""Topics, by the scripts alone: one live run holds a topic, and signals reach it from before its
+submission to after its end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A run that stays has no message (decision 29): where one is to be pushed the sweep asks for it, and does nothing until it comes."""
+"""A run that stays has no message (decision 29): where one is to be pushed the sweep asks for it,
+and does nothing until it comes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The connections by which transitions travel: no answer reaches the wrong call, what may be repeated is, and none is left behind."""
+"""The connections by which transitions travel: no answer reaches the wrong call, what may be
+repeated is, and none is left behind.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from tests.support.runs import new_run, phase, submit
 
 @pytest.fixture
 def named(any_server: CrashableServer, prefix: str) -> Iterator[Store]:
-    """A store whose connections the server knows by the prefix, and that sends nothing twice after a failure."""
+    """A store whose connections the server knows by the prefix, and that sends nothing twice after
+    a failure.
+    """
     made = Store(f"{any_server.url}&client_name={prefix}", prefix, resends=0)
     yield made
     made.close()
@@ -63,7 +67,9 @@ def test_a_call_that_is_interrupted_leaves_no_answer_for_the_next(store: Store) 
 
 
 class Struck(BaseException):
-    """What another thread throws into this one, as Celery does where a time limit is over: at any instruction."""
+    """What another thread throws into this one, as Celery does where a time limit is over: at any
+    instruction.
+    """
 
 
 def is_struck(line: int, call: Callable[[], object]) -> bool:
@@ -204,7 +210,9 @@ def test_a_closed_store_has_no_connections(named: Store) -> None:
 def test_five_hundred_threads_at_once_each_get_their_answer(
     any_server: CrashableServer, prefix: str
 ) -> None:
-    """Reads that wait, so that each holds a connection while all others do, and transitions beside them."""
+    """Reads that wait, so that each holds a connection while all others do, and transitions beside
+    them.
+    """
     store = Store(any_server.url, prefix)
     new_run(store)
     [(newest, _)] = store.events.read("r")
@@ -225,7 +233,9 @@ def test_five_hundred_threads_at_once_each_get_their_answer(
 def test_no_connection_looks_through_what_is_installed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For its library's version, which it tells the server: of many threads that connect at once, each would."""
+    """For its library's version, which it tells the server: of many threads that connect at once,
+    each would.
+    """
     ask(store, "PING")
     looked: list[str] = []
     monkeypatch.setattr("redis.utils.metadata.version", lambda name: looked.append(name) or "0")

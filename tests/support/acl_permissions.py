@@ -15,7 +15,8 @@ LOOKS = words(
     "exists hexists hget hgetall hkeys hlen hmget hstrlen llen lpos lrange type xread xrevrange zcard zcount zrange zrevrange zrevrank zscore "
     "eval_ro evalsha_ro"
 )
-#: Commands that concern no key; the last four are open to everybody on every server, logged in or not.
+#: Commands that concern no key; the last four are open to everybody on every server, logged in or
+#: not.
 KEYLESS = words("ping time info multi exec auth hello quit reset")
 #: Commands that run a script of any kind; the rights of its commands on a key are checked again.
 SCRIPTS = frozenset({"eval", "evalsha"})

@@ -1,4 +1,6 @@
-"""The three grounds that messages are handed over on: the runs' own server, another Redis, RabbitMQ."""
+"""The three grounds that messages are handed over on: the runs' own server, another Redis,
+RabbitMQ.
+"""
 
 from __future__ import annotations
 

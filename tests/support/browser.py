@@ -23,7 +23,8 @@ ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync",
 )  # fmt: skip
-#: Milliseconds for something to be seen; far more than it takes, for the machine may be busy with other tests.
+#: Milliseconds for something to be seen; far more than it takes, for the machine may be busy with
+#: other tests.
 PATIENCE = 40_000
 #: A browser's message for each page that is an answer to an error; the page itself is checked.
 EXPECTED = "Failed to load resource: the server responded with a status of 4"

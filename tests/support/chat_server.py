@@ -163,7 +163,8 @@ class ChatServer:
     Attributes:
         plays: conversations by the goal that they are about.
         named: how often it was asked for its models.
-        acted: called with the path of a request that holds ``/acting/``; so a command tells that it is being carried out.
+        acted: called with the path of a request that holds ``/acting/``; so a command tells that it
+            is being carried out.
     """
 
     def __init__(self, play: Play, models: Sequence[str] = ("scripted",)) -> None:

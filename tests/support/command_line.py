@@ -90,8 +90,8 @@ class CommandLine:
 
     Args:
         directory: where it runs, and where its state directory is.
-        settings: server, prefix, heartbeat and lease to use; None leaves it to the command to find a
-            server.
+        settings: server, prefix, heartbeat and lease to use; None leaves it to the command to find
+            a server.
         variables: more of the environment.
     """
 

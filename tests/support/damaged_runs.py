@@ -49,7 +49,8 @@ Held = dict[bytes, Kept]
 
 
 class Lab:
-    """Rounds are played here, in this process, and nothing happens by itself: what changes was changed by a call.
+    """Rounds are played here, in this process, and nothing happens by itself: what changes was
+    changed by a call.
 
     The store's clock stands still.
     """

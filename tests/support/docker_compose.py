@@ -48,7 +48,8 @@ class Container:
     """A service's process and environment.
 
     Args:
-        elsewhere: parts of its command and its check, and what stands for them on this machine; with NUL, several words.
+        elsewhere: parts of its command and its check, and what stands for them on this machine;
+            with NUL, several words.
     """
 
     def __init__(

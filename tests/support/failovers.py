@@ -1,4 +1,6 @@
-"""Failovers under load: runs submitted without a pause, rounds played by workers, the master taken away; and what became of it all."""
+"""Failovers under load: runs submitted without a pause, rounds played by workers, the master taken
+away; and what became of it all.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ ROUND_SECONDS = 0.05
 WORKERS = 2
 #: Seconds of submitting before the fault, and after the failover.
 BEFORE, AFTER = 1.5, 0.5
-#: Seconds that the master goes on serving clients while its replicas hear nothing; shorter than what Sentinels take for its death.
+#: Seconds that the master goes on serving clients while its replicas hear nothing; shorter than
+#: what Sentinels take for its death.
 CUT_OFF = 0.7
 PAUSE = 0.01
 
@@ -102,7 +105,9 @@ class Load:
         client.close()
 
     def fail_over(self, fault: Callable[[Load, int], float]) -> None:
-        """Take the master away by ``fault``, and wait until there is another, rounds are committed and all three are there again."""
+        """Take the master away by ``fault``, and wait until there is another, rounds are committed
+        and all three are there again.
+        """
         old = self.service.master()
         had = len(self.told.acknowledged)
         until(lambda: len(self.told.acknowledged) > had + 10, "submits before the fault", 60)

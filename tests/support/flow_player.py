@@ -51,7 +51,9 @@ def play_through(
     answers: Sequence[Any] = (),
     limit: int = 200,
 ) -> Played:
-    """Play to the end, giving ``answers`` to interrupts in turn; an exception of a round is the caller's."""
+    """Play to the end, giving ``answers`` to interrupts in turn; an exception of a round is the
+    caller's.
+    """
     fresh = (lambda: flow) if isinstance(flow, Flow) else flow
     checked = fresh().check_inputs(inputs or {})
     played, node, cycles, waiting = Played(), fresh().first_node, 0, list(answers)
@@ -107,7 +109,9 @@ def _stored(command: Command | None) -> Command | None:
 
 
 class PlayedRun:
-    """One run of a registered flow; each round gets a fresh flow and only what would have been committed."""
+    """One run of a registered flow; each round gets a fresh flow and only what would have been
+    committed.
+    """
 
     def __init__(self, flow: str, inputs: Mapping[str, Any]) -> None:
         self.flow_name = flow

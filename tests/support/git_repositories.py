@@ -32,7 +32,9 @@ class GeneratedRepository:
 
 @dataclass(frozen=True)
 class Shape:
-    """A history before it is written: parents by number, and which commits are bad and which cannot be tested."""
+    """A history before it is written: parents by number, and which commits are bad and which cannot
+    be tested.
+    """
 
     parents: list[list[int]]
     good: int

@@ -13,7 +13,9 @@ from perdure.worker.runtime.runtime import Runtime
 
 
 def runtime_of(client: Client) -> Runtime:
-    """Return a runtime on the client's store, always the same one; the client's ``close`` closes it too."""
+    """Return a runtime on the client's store, always the same one; the client's ``close`` closes it
+    too.
+    """
     runtime: Runtime | None = vars(client).get("_runtime")
     if runtime is None:
         runtime = engine_of(client._app or make_app(client.settings))

@@ -27,7 +27,7 @@ def build(directory: Path) -> list[Resource]:
 
     Raises:
         FileNotFoundError: it names a missing file. ValueError: it holds an unknown field, or a name
-        twice.
+            twice.
     """
     return _build(directory, [])
 

@@ -27,10 +27,12 @@ from tests.support.redis_servers import until
 
 TIME = [sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"]
 GIT = [sys.executable, "-m", "mcp_server_git"]
-#: The server of the package `mcp-server-git`, as it is, behind the HTTP of the library that it is written with.
+#: The server of the package `mcp-server-git`, as it is, behind the HTTP of the library that it is
+#: written with.
 _OVER_HTTP = "import sys; from mcp_server_git.server import create_server as make; make(None).run('streamable-http', port=int(sys.argv[1]))"
 
-#: The servers are development dependencies: they may be missing at a desk, and are required where CI is set.
+#: The servers are development dependencies: they may be missing at a desk, and are required where
+#: CI is set.
 INSTALLED = all(
     importlib.util.find_spec(name) for name in ("mcp", "mcp_server_time", "mcp_server_git")
 )

@@ -38,7 +38,8 @@ from perdure.worker.settings import Settings
 from perdure.worker.store import CommitReply, Store
 from perdure.worker.store.rounds import RoundTransitions
 
-#: Where a process dies: after the intent was written; in the command, before and after the effect; before and after the commit.
+#: Where a process dies: after the intent was written; in the command, before and after the effect;
+#: before and after the commit.
 POINTS = ("intended", "begun", "done", "committing", "committed")
 POLICIES = ("tell", "ask", "retry", "reconcile")
 

@@ -1,4 +1,6 @@
-"""An MCP service over HTTP in the test's own process, that a test lets answer as servers do that surprise their clients."""
+"""An MCP service over HTTP in the test's own process, that a test lets answer as servers do that
+surprise their clients.
+"""
 
 from __future__ import annotations
 

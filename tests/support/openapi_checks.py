@@ -52,7 +52,8 @@ def before_call(ctx: Any, case: Any, kwargs: Any) -> None:
     query = case.query or {}
     wait = query.get("wait")
     if can_wait(wait):
-        # A number stays a number: Schemathesis looks at the query once more when it judges the reply.
+        # A number stays a number: Schemathesis looks at the query once more when it judges the
+        # reply.
         case.query = {**query, "wait": "0.1" if isinstance(wait, str) else 0.1}
     if case.operation.path.endswith(("/ai-sdk", "/ag-ui", "/ai-sdk/{chat}/stream")):
         case.query = {**query, "follow": "false"}

@@ -20,7 +20,9 @@ PATIENCE = 60.0
 
 @dataclass
 class Form:
-    """A form of a page: where it goes, and what stands in it, hidden fields included; of buttons the names alone."""
+    """A form of a page: where it goes, and what stands in it, hidden fields included; of buttons
+    the names alone.
+    """
 
     action: str
     method: str
@@ -32,7 +34,8 @@ class Page(HTMLParser):
     """A page as it was answered.
 
     Attributes:
-        text: what people read of it, in one line. forms: what can be sent. links: where it leads. headings: by their words.
+        text: what people read of it, in one line. forms: what can be sent. links: where it leads.
+        headings: by their words.
         chosen: the ids of the runs on which its form acts.
     """
 
@@ -125,7 +128,9 @@ class Visitor:
         return Page(self._http.get(path))
 
     def send(self, page: Page, action: str, **filled: str) -> Page:
-        """Fill in the form of ``page`` that goes to ``action``, press its button, and see the page that comes."""
+        """Fill in the form of ``page`` that goes to ``action``, press its button, and see the page
+        that comes.
+        """
         form = page.form(action)
         return Page(
             self._http.post(

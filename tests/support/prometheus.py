@@ -1,4 +1,6 @@
-"""Reading ``/metrics`` as Prometheus does, with the official client library's parser and with promtool."""
+"""Reading ``/metrics`` as Prometheus does, with the official client library's parser and with
+promtool.
+"""
 
 from __future__ import annotations
 

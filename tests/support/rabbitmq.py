@@ -24,12 +24,14 @@ from tests.support.redis_servers import until
 #: wrapped program.
 UNWRAPPED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 LOOPBACK = "127.0.0.1"
-#: Two schedulers (as many as a small machine has cores), and the port that nodes would meet at on loopback as well.
+#: Two schedulers (as many as a small machine has cores), and the port that nodes would meet at on
+#: loopback as well.
 ERLANG = "+S 2:2 -kernel inet_dist_use_interface {127,0,0,1}"
 #: Runs the command, beside a watcher that kills the whole group once the other end of the standard
 #: input is closed.
 WATCHED = 'exec 3<&0; (cat <&3 >/dev/null; kill -KILL 0) & exec "$0" </dev/null 3<&-'
-#: Shared machines are often low on disk and memory; a test broker that blocks its publishers for it tells nothing.
+#: Shared machines are often low on disk and memory; a test broker that blocks its publishers for it
+#: tells nothing.
 CONFIG = """\
 listeners.tcp.default = {loopback}:{port}
 disk_free_limit.absolute = 1MB

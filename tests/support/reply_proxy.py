@@ -1,4 +1,5 @@
-"""A wire between a client and a real server on which some of the server's words are changed on their way back.
+"""A wire between a client and a real server on which some of the server's words are changed on
+their way back.
 
 For what no server on this machine would say of itself: an old version, a disk that was too slow.
 """

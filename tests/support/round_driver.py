@@ -14,7 +14,8 @@ from perdure.worker.messaging.message import stored_round
 from perdure.worker.runtime.runtime import Runtime
 from tests.support.redis_servers import until
 
-#: Settings with which a worker that has announced itself once counts as alive during the whole test.
+#: Settings with which a worker that has announced itself once counts as alive during the whole
+#: test.
 LASTING = {"heartbeat_seconds": 60.0, "lease_seconds": 240.0}
 
 

@@ -1,4 +1,6 @@
-"""Runs made and moved by the transitions alone, without client, Celery or flow: one call a sentence of a test."""
+"""Runs made and moved by the transitions alone, without client, Celery or flow: one call a sentence
+of a test.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from perdure.worker.engine.fast import affinity
 from perdure.worker.store import Claim, ClaimRefused, Prefetched, PrefetchRequest, Store
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 
-#: The clock of tests starts here (ms), and moves when a test says so. In the future: servers expire keys by their own clock.
+#: The clock of tests starts here (ms), and moves when a test says so. In the future: servers expire
+#: keys by their own clock.
 START = 4_000_000_000_000
 LEASE = 4_000
 GRACE = 2_000
@@ -89,7 +92,9 @@ def submit(
     role: str = "controller",
     **options: Any,
 ) -> tuple[str, str]:
-    """Submit a run; ``fields`` are added to its hash, ``fetchable``: with messages like Celery's; the other options are those of store.runs.submit."""
+    """Submit a run; ``fields`` are added to its hash, ``fetchable``: with messages like Celery's;
+    the other options are those of store.runs.submit.
+    """
     extra = dict(options.pop("fields", {}))
     epoch, step = 0, options.get("step", 0)
     if options.get("phase") == "interrupted":
@@ -456,7 +461,9 @@ def sweep_after(store: Store, ms: int, **options: Any) -> list[tuple[str, str]]:
 
 
 def sweep_and_bring(store: Store, ms: int, **options: Any) -> list[tuple[str, str]]:
-    """Sweep once ``ms`` have passed, and again with the messages that were asked for, as a worker does; what became of these runs."""
+    """Sweep once ``ms`` have passed, and again with the messages that were asked for, as a worker
+    does; what became of these runs.
+    """
     asked = [run_id for run_id, word in sweep_after(store, ms, **options) if word == "unmade"]
     assert asked, "no message was asked for"
     return [

@@ -1,4 +1,6 @@
-"""Three servers that three Sentinels watch over, on loopback: real processes, and ways to take the master away."""
+"""Three servers that three Sentinels watch over, on loopback: real processes, and ways to take the
+master away.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ import redis
 from tests.support.redis_servers import available_binaries, until
 
 MASTER = "perdure"
-#: How long the master may be silent until a Sentinel takes it for dead (ms); Redis' own default is 30 s.
+#: How long the master may be silent until a Sentinel takes it for dead (ms); Redis' own default is
+#: 30 s.
 DOWN_AFTER = 2000
 
 

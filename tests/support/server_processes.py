@@ -14,7 +14,10 @@ from tests.support.command_line import COMMAND, ROOT
 
 
 class ServerProcess:
-    """``perdure server``. It listens from the start: who connects before it is ready is served when it is."""
+    """``perdure server``.
+
+    It listens from the start: who connects before it is ready is served when it is.
+    """
 
     def __init__(self, settings: Settings) -> None:
         assert settings.redis_url is not None

@@ -55,7 +55,10 @@ def settings(own_server: CrashableServer) -> Settings:
 
 @pytest.fixture
 def spoil(own_server: CrashableServer) -> Iterator[redis.Redis]:
-    """A connection to change the server with. Afterwards its configuration is put back, and its data removed."""
+    """A connection to change the server with.
+
+    Afterwards its configuration is put back, and its data removed.
+    """
     with redis.Redis.from_url(own_server.url, decode_responses=True) as client:
         names = (
             "maxmemory",

@@ -27,7 +27,9 @@ ssl_options.verify = verify_none
 
 
 class Certificates:
-    """A server's certificate for NAME, its authority's, and one of an authority that has nothing to do with it."""
+    """A server's certificate for NAME, its authority's, and one of an authority that has nothing to
+    do with it.
+    """
 
     def __init__(self, directory: Path) -> None:
         authority = trustme.CA()

@@ -36,7 +36,10 @@ Mood = Literal["takes", "refuses", "hangs"]
 
 @dataclass(frozen=True)
 class Span:
-    """A span as it came in; ids as they are written, times in ns since 1970. ``kind`` and ``status`` are OTLP's numbers."""
+    """A span as it came in; ids as they are written, times in ns since 1970.
+
+    ``kind`` and ``status`` are OTLP's numbers.
+    """
 
     name: str
     trace: str

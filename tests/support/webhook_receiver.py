@@ -1,4 +1,6 @@
-"""A receiver of webhooks, in a thread of this process: it verifies each with the library of the Standard Webhooks."""
+"""A receiver of webhooks, in a thread of this process: it verifies each with the library of the
+Standard Webhooks.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,10 @@ SOLO = ("--pool", "solo")
 
 
 class Fleet:
-    """Two workers that are killed and started again together; remembers when there were none. ``options`` are the workers'."""
+    """Two workers that are killed and started again together; remembers when there were none.
+
+    ``options`` are the workers'.
+    """
 
     def __init__(
         self,
@@ -137,7 +140,8 @@ def kill_groups_and_throw_messages(
             hit = hit_staying = 0
             for kill in range(kills):
                 fleet.start()
-                # Spread the kills over the work: the k-th when k shares of it are committed, at a random moment of a round.
+                # Spread the kills over the work: the k-th when k shares of it are committed, at a
+                # random moment of a round.
                 done = rounds * runs * kill // (kills + 1)
                 until(
                     lambda done=done: committed(client, ids) >= done and to_be_hit(),

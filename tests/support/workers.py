@@ -24,7 +24,10 @@ FLOWS = "tests.support.example_flows.rings"
 
 
 class WorkerProcess:
-    """``celery -A APP worker`` as a user starts it, in ``root``. ``log`` is the file that its output is added to; None for nowhere."""
+    """``celery -A APP worker`` as a user starts it, in ``root``.
+
+    ``log`` is the file that its output is added to; None for nowhere.
+    """
 
     def __init__(
         self,
@@ -142,7 +145,8 @@ def _bare() -> dict[str, str]:
 
 
 POOLS = ("threads", "prefork", "solo")
-#: For what has its own test on each pool elsewhere, or differs little: the default one quickly, the others in the slow suite.
+#: For what has its own test on each pool elsewhere, or differs little: the default one quickly, the
+#: others in the slow suite.
 ONE_AND_SLOWLY_THE_OTHERS = (
     "threads",
     *(pytest.param(pool, marks=pytest.mark.slow) for pool in POOLS[1:]),

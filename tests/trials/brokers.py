@@ -1,4 +1,6 @@
-"""Trials of trees whose messages go over another server: families, signals, stops, and a join whose broker is killed."""
+"""Trials of trees whose messages go over another server: families, signals, stops, and a join whose
+broker is killed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Trials of code that changes while runs are live: a deployment that rolls back and forth, three versions at once."""
+"""Trials of code that changes while runs are live: a deployment that rolls back and forth, three
+versions at once.
+"""
 
 from __future__ import annotations
 

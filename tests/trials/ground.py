@@ -1,4 +1,6 @@
-"""What trials stand on: a server and a client of their own, and workers of which one is killed again and again."""
+"""What trials stand on: a server and a client of their own, and workers of which one is killed
+again and again.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ class Ground:
     def killing(
         self, every: float = 1.0, count: int = 2, modules: str = ",".join(MODULES)
     ) -> Iterator[Kills]:
-        """Keep ``count`` workers alive, kill the oldest every ``every`` seconds, and start the next one early.
+        """Keep ``count`` workers alive, kill the oldest every ``every`` seconds, and start the next
+        one early.
 
         Enters when they are ready. The first kill follows soon, however short the trial is.
         """

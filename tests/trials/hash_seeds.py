@@ -1,4 +1,6 @@
-"""A trial of random workflow programs whose rounds are played by processes with different hash seeds, some of which die."""
+"""A trial of random workflow programs whose rounds are played by processes with different hash
+seeds, some of which die.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def _group(number: int, count: int) -> tuple[int, list[str]]:
 def _played(
     ground: Ground, players: list[Connection], run: Run, random: Random | None
 ) -> tuple[Run, int]:
-    """Play a run to its end, each round by a process that is chosen by chance, and answer its questions."""
+    """Play a run to its end, each round by a process that is chosen by chance, and answer its
+    questions.
+    """
     client, deaths = ground.client, 0
 
     def rests() -> bool:

@@ -1,4 +1,6 @@
-"""Trials of signals: to many runs, to a topic before and behind its run, in the moment of a time-out, and while a run finishes."""
+"""Trials of signals: to many runs, to a topic before and behind its run, in the moment of a
+time-out, and while a run finishes.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,12 @@ from tests.trials.ground import place
 from tests.trials.trees import LONG
 from tests.trials.trial import Figures
 
-#: Seconds before and behind the submission in which signals to the topic are sent, at the full size.
+#: Seconds before and behind the submission in which signals to the topic are sent, at the full
+#: size.
 AROUND = 60.0
 SENDERS = 4
-#: Senders of signals to many runs, and these runs; a trial of fewer signals has a tenth of the runs.
+#: Senders of signals to many runs, and these runs; a trial of fewer signals has a tenth of the
+#: runs.
 MANY_SENDERS, RUNS, MANY = 8, 50, 10_000
 #: Waits that end in the same millisecond as signals come.
 TOGETHER = 50
@@ -138,7 +142,9 @@ class TrialRacer(CircularFlow):
 
 
 def time_outs(size: int) -> Figures:
-    """Send a signal in the millisecond in which its wait times out, and kill the first two attempts behind it."""
+    """Send a signal in the millisecond in which its wait times out, and kill the first two attempts
+    behind it.
+    """
     SAW.clear()
     with place() as ground, driving(ground.settings) as driver:
         for _ in range(0, size, TOGETHER):

@@ -1,4 +1,6 @@
-"""install changes nothing of an app, reads nothing, and its messages have one form whatever the app sets."""
+"""install changes nothing of an app, reads nothing, and its messages have one form whatever the app
+sets.
+"""
 
 from __future__ import annotations
 

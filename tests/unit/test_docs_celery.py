@@ -1,4 +1,6 @@
-"""docs/guides/celery.md, docs/guides/celery-app.md and docs/guides/errors.md: their examples run as they stand there."""
+"""docs/guides/celery.md, docs/guides/celery-app.md and docs/guides/errors.md: their examples run as
+they stand there.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,8 @@ def outbox_stage(stage_server: CrashableServer) -> Iterator[Stage]:
     settings = Settings(redis_url=stage_server.url, broker_url=elsewhere, prefix="points")
     inspector = Store(stage_server.url, "points", outbox=True)
     with pytest.MonkeyPatch.context() as patch:
-        # Not the alias: kombu asks for that once in a process, and another test may have asked before.
+        # Not the alias: kombu asks for that once in a process, and another test may have asked
+        # before.
         patch.setitem(transport._transport_cache, "perdure", Transport)
         yield Stage(settings, make_app(settings), elsewhere, inspector, outbox=True)
     inspector.close()

@@ -1,4 +1,7 @@
-"""Controls: the engine with one rule taken away. Stories of these must break a law, or the laws are blind to it."""
+"""Controls: the engine with one rule taken away.
+
+Stories of these must break a law, or the laws are blind to it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Faults between redis-py and the socket, and at the boundaries of user code: each at one numbered point of a story.
+"""Faults between redis-py and the socket, and at the boundaries of user code: each at one numbered
+point of a story.
 
-A point is one request to the server (a command, or a pipeline, which is sent as one), or one boundary of user code. The
-handshake of a new connection is none: a fault there is one before the request that it was opened for.
+A point is one request to the server (a command, or a pipeline, which is sent as one), or one
+boundary of user code. The handshake of a new connection is none: a fault there is one before the
+request that it was opened for.
 """
 
 from __future__ import annotations
@@ -107,7 +109,8 @@ class Wire:
         """Count the actor's next point; return the kind of fault that strikes there, "" for none.
 
         Raises:
-            Died: the actor dies before it goes on, or is dead already (what cleans up behind it does nothing any more).
+            Died: the actor dies before it goes on, or is dead already (what cleans up behind it
+                does nothing any more).
         """
         if self.actor.dead:
             raise Died(self.actor)
@@ -124,7 +127,9 @@ class Wire:
 
 
 class WiredConnection(redis.UnixDomainSocketConnection):
-    """redis-py's connection, with the wire of the story that is being played between it and the socket."""
+    """redis-py's connection, with the wire of the story that is being played between it and the
+    socket.
+    """
 
     wire: Wire
 

@@ -1,4 +1,6 @@
-"""Figures: plays many stories, prints what came of them (``pytest -s``), and fails where a law was broken."""
+"""Figures: plays many stories, prints what came of them (``pytest -s``), and fails where a law was
+broken.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from perdure.worker.store import Store
     from tests.crash.points.story import Story
 
-#: Where a fault can lose a message that was taken from its list: until its round is claimed, and nowhere else.
+#: Where a fault can lose a message that was taken from its list: until its round is claimed, and
+#: nowhere else.
 TAKEN = ("RPOP", "LMOVE", "delivered", "claim_round")
 #: What may cost a worker its round; a lost answer does not.
 GONE = (DIES_BEFORE, DIES_AFTER, PAUSES_BEFORE, PAUSES_AFTER)
@@ -65,7 +66,8 @@ def at_a_death(story: Story) -> Iterator[Violation]:
                 store.reads.fields(run_id) or {},
                 store.redis.zscore(store.keys.due, run_id),
             )
-            # Where the lease was over and a sweep asked for the run's message (decision 29), it is due again soon.
+            # Where the lease was over and a sweep asked for the run's message (decision 29), it is
+            # due again soon.
             lease_until, asked = int(fields.get("lease_until", 0)), not fields["message"]
             soon = due is not None and lease_until <= story.now and due <= story.now + UNMADE
             if fields["phase"] == "leased" and due != lease_until and not (asked and soon):

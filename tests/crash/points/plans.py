@@ -1,4 +1,7 @@
-"""Plans: which faults are played at which points. All come from counting a story that was played before; none is listed by hand."""
+"""Plans: which faults are played at which points.
+
+All come from counting a story that was played before; none is listed by hand.
+"""
 
 from __future__ import annotations
 

@@ -221,7 +221,8 @@ def value_of(number: int) -> str:
 
 
 class Person:
-    """Who submits the run, answers it, stops it, resumes and retries it; outlives every client process.
+    """Who submits the run, answers it, stops it, resumes and retries it; outlives every client
+    process.
 
     A person acts on the visible state, and repeats an act that got no answer; each call is a
     separate act.
@@ -236,7 +237,9 @@ class Person:
 
     @property
     def wants(self) -> bool:
-        """Whether there is something to do before anything else: the run is not submitted, or a stop was not acknowledged."""
+        """Whether there is something to do before anything else: the run is not submitted, or a
+        stop was not acknowledged.
+        """
         return self.run_id is None or (self.tried_to_stop and self.receipt is None)
 
     def sees_wait(self, phase: str | None, step: str | None) -> bool:

@@ -1,4 +1,6 @@
-"""Process: one process of a story, made of the engine's real parts, on wired connections, with a clock that is set."""
+"""Process: one process of a story, made of the engine's real parts, on wired connections, with a
+clock that is set.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,9 @@ class WiredRounds(RoundTransitions):
 
 
 def wired(client: redis.Redis, resends: int = RESENDS) -> None:
-    """Put the wire into a client that has not connected yet; it sends again as the engine's does, but without waiting."""
+    """Put the wire into a client that has not connected yet; it sends again as the engine's does,
+    but without waiting.
+    """
     pool = client.connection_pool
     pool.connection_class = WiredConnection
     pool.connection_kwargs["retry"] = Retry(NoBackoff(), resends)

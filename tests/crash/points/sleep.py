@@ -1,4 +1,6 @@
-"""Sleepers: worker processes that stand still at a point while others go on, and then wake and know nothing of it."""
+"""Sleepers: worker processes that stand still at a point while others go on, and then wake and know
+nothing of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Story: one run of a plot from the submission to the end, in one thread and without waiting, with faults at chosen points."""
+"""Story: one run of a plot from the submission to the end, in one thread and without waiting, with
+faults at chosen points.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,9 @@ class Story:
     """See the module.
 
     Args:
-        wakes: for a worker that stands still: ``later``, when others have moved the run on, or ``between``, in the middle of
-            the round of the other worker, or ``a round on``, in the middle of the next one.
+        wakes: for a worker that stands still: ``later``, when others have moved the run on, or
+            ``between``, in the middle of the round of the other worker, or ``a round on``, in the
+            middle of the next one.
         sweeps, change, dispatcher, key_of: parts that the controls take away: the sweep, a rule of
             a script, the engine's dispatcher, the engine's idempotency key.
     """

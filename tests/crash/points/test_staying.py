@@ -1,4 +1,6 @@
-"""A run that stays with its worker, struck where it does: before the commit that leases its next round, behind it, and in between."""
+"""A run that stays with its worker, struck where it does: before the commit that leases its next
+round, behind it, and in between.
+"""
 
 from __future__ import annotations
 

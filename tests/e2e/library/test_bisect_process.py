@@ -31,7 +31,8 @@ def shell(
     )
 
 
-#: A hanging test with a child, a grandchild, a child in a process group of its own and one in a session of its own.
+#: A hanging test with a child, a grandchild, a child in a process group of its own and one in a
+#: session of its own.
 HANGING = """
 echo $$ >>pids
 sleep 600 & echo $! >>pids

@@ -1,4 +1,6 @@
-"""What models of other libraries' agents and graphs say is shown as it comes, and changes nothing that is stored."""
+"""What models of other libraries' agents and graphs say is shown as it comes, and changes nothing
+that is stored.
+"""
 
 from __future__ import annotations
 

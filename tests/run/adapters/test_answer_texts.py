@@ -1,4 +1,6 @@
-"""What people see of an answer of data: its text, in threads, chats, and for clients of OpenAI and MCP."""
+"""What people see of an answer of data: its text, in threads, chats, and for clients of OpenAI and
+MCP.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An answer to a question that a graph of other code does not ask any more is never dropped or given to another one."""
+"""An answer to a question that a graph of other code does not ask any more is never dropped or
+given to another one.
+"""
 
 from __future__ import annotations
 

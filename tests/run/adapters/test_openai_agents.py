@@ -1,4 +1,6 @@
-"""Agents of the OpenAI Agents SDK in workflows: requests and calls are steps, and none is made twice."""
+"""Agents of the OpenAI Agents SDK in workflows: requests and calls are steps, and none is made
+twice.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tools with nested models, literals and annotated values as arguments: the schema that a model gets, and the values that the tool gets."""
+"""Tools with nested models, literals and annotated values as arguments: the schema that a model
+gets, and the values that the tool gets.
+"""
 
 from __future__ import annotations
 

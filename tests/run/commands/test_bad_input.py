@@ -1,4 +1,6 @@
-"""Bad input on the command line: one clear sentence, the right exit code, no traceback, nothing stored."""
+"""Bad input on the command line: one clear sentence, the right exit code, no traceback, nothing
+stored.
+"""
 
 from __future__ import annotations
 

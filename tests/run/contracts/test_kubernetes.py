@@ -18,7 +18,8 @@ from tests.support.redis_servers import CrashableServer, server
 
 __all__ = ["scaled"]
 
-#: What KEDA 2.20 asks Redis for the length of a list (its pkg/scalers/redis_scaler.go), shortened to lists.
+#: What KEDA 2.20 asks Redis for the length of a list (its pkg/scalers/redis_scaler.go), shortened
+#: to lists.
 KEDA_ASKS = "if redis.call('type', KEYS[1]).ok == 'zset' then return redis.call('zcard', KEYS[1]) else return redis.call('llen', KEYS[1]) end"
 
 

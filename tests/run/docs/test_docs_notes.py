@@ -1,4 +1,6 @@
-"""docs/guides/notes.md: its flows are played as they stand, and its commands and settings can be given."""
+"""docs/guides/notes.md: its flows are played as they stand, and its commands and settings can be
+given.
+"""
 
 from __future__ import annotations
 

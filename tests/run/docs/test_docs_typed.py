@@ -1,4 +1,6 @@
-"""docs/guides/typed.md: its flows are played, and its tests pass; so do those of FakeModel in testing.md."""
+"""docs/guides/typed.md: its flows are played, and its tests pass; so do those of FakeModel in
+testing.md.
+"""
 
 from __future__ import annotations
 

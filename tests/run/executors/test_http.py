@@ -1,4 +1,6 @@
-"""http_get against servers on loopback, which a test may allow: redirects, bounds, and names that change their minds."""
+"""http_get against servers on loopback, which a test may allow: redirects, bounds, and names that
+change their minds.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +151,10 @@ def test_what_is_no_page_is_said_to_be_none(url: str) -> None:
 def test_a_name_that_changes_its_mind_is_asked_once(
     pages: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DNS rebinding: public when it is checked, private when it is connected to. The address that was checked is the one connected to."""
+    """DNS rebinding: public when it is checked, private when it is connected to.
+
+    The address that was checked is the one connected to.
+    """
     port = int(pages.rpartition(":")[2])
     answers = iter(["127.0.0.1", "10.0.0.1", "10.0.0.1"])
 

@@ -1,4 +1,6 @@
-"""A reply is whole where it says why it ended: a stream that ends in order before that is tried again, whatever it held so far."""
+"""A reply is whole where it says why it ended: a stream that ends in order before that is tried
+again, whatever it held so far.
+"""
 
 from __future__ import annotations
 

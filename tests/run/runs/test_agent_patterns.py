@@ -1,4 +1,6 @@
-"""Patterns of agents that work together, killed in each round: the same answer, and one request more at most."""
+"""Patterns of agents that work together, killed in each round: the same answer, and one request
+more at most.
+"""
 
 from __future__ import annotations
 

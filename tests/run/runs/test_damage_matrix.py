@@ -1,4 +1,6 @@
-"""Every field and key of a run damaged in every way, in every phase: each transition answers with a word, before any write."""
+"""Every field and key of a run damaged in every way, in every phase: each transition answers with a
+word, before any write.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,11 @@ from tests.support.runs import LEASE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-#: How many of the transitions are called for each damage of each field, and of the client's calls; chance says which.
+#: How many of the transitions are called for each damage of each field, and of the client's calls;
+#: chance says which.
 CALLS = 2
-#: The share of the damages that a run is played on with in each of three phases, and that clients meet in each of seven.
+#: The share of the damages that a run is played on with in each of three phases, and that clients
+#: meet in each of seven.
 SHARE = 1 / 5
 #: The answers that a script may give; any other answer is unexpected.
 WORDS = {
@@ -213,7 +217,9 @@ PLAUSIBLE = {RunStatus.STOPPED, RunStatus.ERRORED}
 
 @pytest.mark.parametrize("phase", ["queued", "leased", "waiting"])
 def test_a_damaged_run_ends_right_or_is_quarantined_and_named(lab: Lab, phase: str) -> None:
-    """Whatever the damage: no wrong answer, no endless sending; where it did no harm the run completes, else the doctor names it."""
+    """Whatever the damage: no wrong answer, no endless sending; where it did no harm the run
+    completes, else the doctor names it.
+    """
     chance = random.Random(phase)
     lab.in_phase(phase)
     fields, others = lab.fields(), lab.fields(SOUND)
@@ -312,7 +318,9 @@ def test_every_call_of_a_client_answers_or_raises_an_error_of_ours(lab: Lab, pha
     "how", ["cut short", "a bit flipped", "of another run", "no text", "doubled", "gone"]
 )
 def test_a_damaged_entry_is_an_error_of_ours_and_no_answer(lab: Lab, part: str, how: str) -> None:
-    """An entry of the history quarantines the run when it is played; the events are only told, never played by."""
+    """An entry of the history quarantines the run when it is played; the events are only told,
+    never played by.
+    """
     lab.in_phase("queued")
     key = f"{lab.key()}:{part}"
     if part == "memory":

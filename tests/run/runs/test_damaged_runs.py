@@ -1,4 +1,6 @@
-"""A run whose keys were damaged by hand: ``why`` names the damage, and what can never go on can be removed, with all it left."""
+"""A run whose keys were damaged by hand: ``why`` names the damage, and what can never go on can be
+removed, with all it left.
+"""
 
 from __future__ import annotations
 

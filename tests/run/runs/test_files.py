@@ -1,4 +1,6 @@
-"""Pictures and files: submitted with a goal, returned by commands, seen by models, downloaded from answers."""
+"""Pictures and files: submitted with a goal, returned by commands, seen by models, downloaded from
+answers.
+"""
 
 from __future__ import annotations
 

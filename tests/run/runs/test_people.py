@@ -344,7 +344,9 @@ def test_why_tells_a_count_of_commands_as_a_whole_number(client: Client) -> None
 
 
 def test_an_answer_that_names_its_question_answers_no_other(client: Client) -> None:
-    """ann and bob see the same approval > ann approves > the run asks to approve another command > bob approves."""
+    """ann and bob see the same approval > ann approves > the run asks to approve another command >
+    bob approves.
+    """
     asking(client, "approval")
     [seen] = client.inbox()
     client.resume("r", "approve", interrupt=seen.id)

@@ -1,4 +1,6 @@
-"""Signals by a business key: to the run that holds a topic, from before its submission on, by Python, HTTP and the command line."""
+"""Signals by a business key: to the run that holds a topic, from before its submission on, by
+Python, HTTP and the command line.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Who answered: kept with the run, told to the flow, and refused where the flow wants another person than the submitter."""
+"""Who answered: kept with the run, told to the flow, and refused where the flow wants another
+person than the submitter.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The delivery of prefetched messages: where it is possible, and what happens where it is not. With a real worker: tests/e2e/test_fetching.py."""
+"""The delivery of prefetched messages: where it is possible, and what happens where it is not.
+
+With a real worker: tests/e2e/test_fetching.py.
+"""
 
 from __future__ import annotations
 

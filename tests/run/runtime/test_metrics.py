@@ -1,4 +1,6 @@
-"""What ``/metrics`` tells: of runs, rounds, queues and workers, however many there are and whatever is damaged."""
+"""What ``/metrics`` tells: of runs, rounds, queues and workers, however many there are and whatever
+is damaged.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What requests to models cost: prompts that begin alike, other models, the submitter's choice, and the prompt of a round."""
+"""What requests to models cost: prompts that begin alike, other models, the submitter's choice, and
+the prompt of a round.
+"""
 
 from __future__ import annotations
 

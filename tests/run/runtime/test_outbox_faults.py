@@ -1,4 +1,6 @@
-"""The outbox among what goes wrong: damaged messages, brokers that take connections and say nothing, brokers that are gone."""
+"""The outbox among what goes wrong: damaged messages, brokers that take connections and say
+nothing, brokers that are gone.
+"""
 
 from __future__ import annotations
 

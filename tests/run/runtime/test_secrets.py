@@ -1,4 +1,6 @@
-"""A canary for a password: it goes through everything that speaks, and is nowhere to be read afterwards."""
+"""A canary for a password: it goes through everything that speaks, and is nowhere to be read
+afterwards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Stop, retry and delete by a query line: over the client, HTTP, the command line and the dashboard."""
+"""Stop, retry and delete by a query line: over the client, HTTP, the command line and the
+dashboard.
+"""
 
 from __future__ import annotations
 

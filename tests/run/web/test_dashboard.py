@@ -1,4 +1,6 @@
-"""The table of runs and the page of one, as they are sent: whole, harmless, and of use without JavaScript."""
+"""The table of runs and the page of one, as they are sent: whole, harmless, and of use without
+JavaScript.
+"""
 
 from __future__ import annotations
 

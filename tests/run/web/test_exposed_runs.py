@@ -1,4 +1,6 @@
-"""Which runs clients of MCP and of OpenAI's API see: the run knows it, with and without live workers."""
+"""Which runs clients of MCP and of OpenAI's API see: the run knows it, with and without live
+workers.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,9 @@ def is_described_by(kind: Any, answer: Any) -> None:
 
 @pytest.fixture(scope="module")
 def server_settings() -> Iterator[Settings]:
-    """The settings of one web server, on a server of its own, for all tests that leave the runs of ``runs`` as they are."""
+    """The settings of one web server, on a server of its own, for all tests that leave the runs of
+    ``runs`` as they are.
+    """
     with server_of_its_own(appendfsync="everysec") as mine:
         yield Settings(redis_url=mine.url, flow_modules=MODULES)
 

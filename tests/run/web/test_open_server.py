@@ -1,4 +1,6 @@
-"""A server without tokens: who gets in, under which name, and what other sites can make a browser do there."""
+"""A server without tokens: who gets in, under which name, and what other sites can make a browser
+do there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""RemoteClient: what Client does, over HTTP; whatever the network does, a submission makes one run, and events come once each."""
+"""RemoteClient: what Client does, over HTTP; whatever the network does, a submission makes one run,
+and events come once each.
+"""
 
 from __future__ import annotations
 

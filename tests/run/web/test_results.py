@@ -1,4 +1,6 @@
-"""``result`` of every client: it waits for the end of a run, and returns the answer as a value of its type."""
+"""``result`` of every client: it waits for the end of a run, and returns the answer as a value of
+its type.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Budgets of a tree: what runs below a run spend counts, one question is asked, and more lets all go on."""
+"""Budgets of a tree: what runs below a run spend counts, one question is asked, and more lets all
+go on.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,10 @@ def nothing_sent() -> None:
 
 
 def play(driver: Driver) -> None:
-    """Play all rounds. A process that dies in one is found dead at once, and its round goes on elsewhere."""
+    """Play all rounds.
+
+    A process that dies in one is found dead at once, and its round goes on elsewhere.
+    """
     store = driver.engine.store
     while (message := driver.take()) is not None:
         try:

@@ -68,7 +68,8 @@ class Channel(transports.RedisChannel):
                 return None
             if client.hincrby(f"{self.guard_prefix}:test:delivered", _round_of(text), 1) == 1:
                 for _ in range(COPIES):
-                    # At the consuming end it comes at once, at the far end late: behind newer messages, or after the end.
+                    # At the consuming end it comes at once, at the far end late: behind newer
+                    # messages, or after the end.
                     (client.rpush if _chance.random() < 0.5 else client.lpush)(queue, text)
         return passed
 

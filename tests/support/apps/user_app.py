@@ -42,7 +42,9 @@ def listed(*given: Any) -> list[Any]:
 
 
 class Large(Exception):
-    """An exception that takes its time through the pipe to the worker, unlike a result, of which Celery sends 200 characters."""
+    """An exception that takes its time through the pipe to the worker, unlike a result, of which
+    Celery sends 200 characters.
+    """
 
     def __str__(self) -> str:
         return "large"
@@ -50,7 +52,9 @@ class Large(Exception):
 
 @app.task(ignore_result=True, throws=(Large,))
 def fail_at_large(size: int) -> None:
-    """Fail with ``size`` bytes; break every connection to the server once a part of them is in the pipe to the worker."""
+    """Fail with ``size`` bytes; break every connection to the server once a part of them is in the
+    pipe to the worker.
+    """
     client = redis.Redis.from_url(os.environ["PERDURE_REDIS_URL"])
     part = _written() + size // 10
 

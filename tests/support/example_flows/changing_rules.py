@@ -1,4 +1,6 @@
-"""Flows that ask before each call, by a rule that a test changes while a run waits: a command, calls, steps, three adapters."""
+"""Flows that ask before each call, by a rule that a test changes while a run waits: a command,
+calls, steps, three adapters.
+"""
 
 from __future__ import annotations
 

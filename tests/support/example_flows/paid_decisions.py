@@ -47,7 +47,9 @@ class Paying:
     """Decides by paying."""
 
     def decide(self, context: RoundContext) -> Command | Finish:
-        """Wait once more, for as many rounds as the goal says; every second request may kill its process, or fail."""
+        """Wait once more, for as many rounds as the goal says; every second request may kill its
+        process, or fail.
+        """
         request = Account(context.inputs["account"]).pay()
         if request % 2 == 0:
             die_at("paid")

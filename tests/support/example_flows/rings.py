@@ -1,4 +1,6 @@
-"""Flows for tests, registered in workers by ``PERDURE_FLOW_MODULES=tests.support.example_flows.rings``."""
+"""Flows for tests, registered in workers by
+``PERDURE_FLOW_MODULES=tests.support.example_flows.rings``.
+"""
 
 from __future__ import annotations
 

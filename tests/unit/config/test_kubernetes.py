@@ -32,7 +32,8 @@ __all__ = ["scaled"]
 
 DEFINITIONS = Path(kustomize.__file__).parent / "keda"
 OVERLAYS = ("overlays/example", "overlays/scaled")
-#: The newest release that is known here, and the oldest whose pods can wait in preStop without a shell.
+#: The newest release that is known here, and the oldest whose pods can wait in preStop without a
+#: shell.
 RELEASES = ("newest", pytest.param("1.30", marks=pytest.mark.slow))
 NAME, COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 

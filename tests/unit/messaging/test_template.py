@@ -439,7 +439,8 @@ def test_a_producer_of_somebodys_own_publishes_each_message() -> None:
     assert not is_by_template(engine_of(app).publisher) and sent == [("run", 1, 2)]
 
 
-#: What another version of Celery may do with a message: the header, and a value each time it builds one.
+#: What another version of Celery may do with a message: the header, and a value each time it builds
+#: one.
 OTHER_VERSIONS: dict[str, tuple[str, Callable[[int], Any]]] = {
     "a header that counts": ("sent", lambda number: number),
     "arguments as text otherwise": ("argsrepr", lambda number: "..."),

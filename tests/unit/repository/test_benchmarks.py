@@ -35,7 +35,9 @@ def test_a_measure_without_a_value_is_refused() -> None:
 
 
 def test_a_ratio_is_taken_within_each_pass() -> None:
-    """The machine was three times as slow in the last pass, for both; the ratio of the medians would be 1.82."""
+    """The machine was three times as slow in the last pass, for both; the ratio of the medians
+    would be 1.82.
+    """
     ours, theirs = (
         Measure("ours", "1", (200.0, 220.0, 60.0)),
         Measure("theirs", "1", SLOW_THIRD_PASS),

@@ -1,4 +1,6 @@
-"""The events of a streamed response: numbered by time, replayed alike, and honest about text that was given up."""
+"""The events of a streamed response: numbered by time, replayed alike, and honest about text that
+was given up.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A command in doubt: its worker was lost after the intent, and its policy decides what becomes of it."""
+"""A command in doubt: its worker was lost after the intent, and its policy decides what becomes of
+it.
+"""
 
 from __future__ import annotations
 

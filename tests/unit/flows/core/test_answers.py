@@ -1,4 +1,6 @@
-"""Typed answers: in the schema of ``finish``, checked when the controller finishes, and never changed in between."""
+"""Typed answers: in the schema of ``finish``, checked when the controller finishes, and never
+changed in between.
+"""
 
 from __future__ import annotations
 

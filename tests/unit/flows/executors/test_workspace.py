@@ -201,7 +201,9 @@ def test_who_swaps_a_directory_for_a_link_meanwhile_gets_nobody_out(
 
 
 def test_who_turns_a_link_meanwhile_gets_no_writing_out(root: Path, tmp_path: Path) -> None:
-    """Two hundred writings over a link that leads in, and out, and in: each writes inside, or nothing."""
+    """Two hundred writings over a link that leads in, and out, and in: each writes inside, or
+    nothing.
+    """
     (tmp_path / "b.txt").write_text("canary")
     before = sorted(tmp_path.iterdir())
     (root / "turned").symlink_to("src")

@@ -412,7 +412,9 @@ def test_all_that_is_wrong_is_told_at_once(folder: Path) -> None:
 
 
 def test_the_faults_of_all_stages_are_told_at_once_by_line(folder: Path) -> None:
-    """A wrong shape, key, value, setting, controller, command and node: each is mended at the first reading."""
+    """A wrong shape, key, value, setting, controller, command and node: each is mended at the first
+    reading.
+    """
     text = (
         "flow: controler_executor\ncontroller: nobody\nmax_round: 0\nlease_seconds: -1\n"
         "subflows_config:\n  Executer:\n    subflows_config:\n      test.duble: {in_doubt: never}\n      test.double: 3\n      other: 4\n"

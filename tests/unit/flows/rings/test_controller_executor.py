@@ -1,4 +1,6 @@
-"""ControllerExecutorFlow: decide, carry out, observe; and what becomes of everything that goes wrong."""
+"""ControllerExecutorFlow: decide, carry out, observe; and what becomes of everything that goes
+wrong.
+"""
 
 from __future__ import annotations
 

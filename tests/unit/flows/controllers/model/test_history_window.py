@@ -127,7 +127,8 @@ def test_a_request_begins_as_the_one_before_it_until_the_window_drops_to_half(
             assert seen.left_out == before.left_out
             assert [*seen.first, *seen.last] == [*before.first, *before.last, run.groups[-1]]
             continue
-        # Of two groups, the first is kept as such and the last too: that drop leaves nothing out yet.
+        # Of two groups, the first is kept as such and the last too: that drop leaves nothing out
+        # yet.
         assert seen.left_out > before.left_out or seen.left_out == 0
         fitted = sum(map(len, (*before.first, *before.last))) + size
         assert fitted > tokens or len(before.first) + len(before.last) >= last

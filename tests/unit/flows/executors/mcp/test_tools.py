@@ -1,4 +1,6 @@
-"""What MCP servers tell and answer, as the client library reads it: schemas, and results of every kind."""
+"""What MCP servers tell and answer, as the client library reads it: schemas, and results of every
+kind.
+"""
 
 from __future__ import annotations
 
