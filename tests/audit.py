@@ -16,7 +16,7 @@ from typing import Any
 #: The distribution that is checked out here; it has no advisories of its own.
 OURS = "perdure"
 COMMAND = ["-m", "pip_audit", "--format", "json", "--progress-spinner", "off", "--timeout", "15"]
-#: What pip-audit's stderr holds when its service could not be reached.
+#: Texts of pip-audit's stderr when its service could not be reached.
 UNREACHABLE = ("ConnectionError", "ConnectTimeout", "ReadTimeout", "Max retries exceeded", "Failed to resolve", "Connection refused",
                "ServiceError", "ProxyError", "connection timed out")  # fmt: skip
 

@@ -86,7 +86,7 @@ def headers() -> dict[str, Entry]:
 
 
 def tasks() -> dict[str, Entry]:
-    """Return tasks that are not a round: unknown ones, Celery's own, and remote control of workers."""
+    """Return tasks that are not a round: unknown ones, Celery's, and remote control of workers."""
     builtin = (
         "accumulate",
         "backend_cleanup",

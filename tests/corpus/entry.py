@@ -1,4 +1,4 @@
-"""Entry: one message of the corpus, and what must become of it."""
+"""Entry: one message of the corpus, and its expected fate."""
 
 from __future__ import annotations
 

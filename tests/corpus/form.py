@@ -1,4 +1,4 @@
-"""Form: a broker message in parts, for any transport, so that one corpus is sent over all of them."""
+"""Form: a broker message in parts, for any transport, so that one corpus is sent over all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Form:
     """A message.
 
     Attributes:
-        body: what Celery reads: ``[args, kwargs, embed]`` as JSON.
+        body: the part that Celery reads: ``[args, kwargs, embed]`` as JSON.
         properties: those of kombu's envelope (body encoding, delivery tag, ...); RabbitMQ has no
             such thing.
         raw: the bytes that reach the broker, where they are no envelope at all.

@@ -1,5 +1,5 @@
-"""The corpus: messages that are none of a round, each for a reason of its own, and what must become
-of each.
+"""The corpus: messages that are none of a round, each for another reason, and the expected fate of
+each.
 
 An entry makes its message from a good one. ``why`` is the reason in its dead letter; without it,
 the message has the form of a round's, and is let through: then it names no round that is due, and

@@ -121,7 +121,7 @@ def pushed_again(client: Client, run_id: str) -> list[str]:
 
 
 def submit_and_lose(client: Client) -> str:
-    """Submit a run whose first message never reaches the broker, though it has its place in line."""
+    """Submit a run whose first message never reaches the broker, though it has its place there."""
     dispatcher = client._connection.publisher
     if dispatcher.outbox:
         silenced = Client(settings=client.settings)

@@ -1,4 +1,4 @@
-"""Budgets hold through crashes and retries: the spending of a killed process counts all the same."""
+"""Budgets hold through crashes and retries: a killed process's spending counts as well."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The master dies or stands still under load: workers go on by themselves, and what all replicas
-acknowledged is there.
+"""The master dies or stands still under load: workers go on by themselves, and data that all
+replicas acknowledged is there.
 
 How often, and without which protection how much is lost: ``python -m tests.soak.failover``,
 docs/operations/sentinel.md.

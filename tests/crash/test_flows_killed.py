@@ -113,7 +113,7 @@ def test_a_workflow_is_killed_at_each_point(
 
 @dataclass(frozen=True)
 class Case:
-    """A flow, and what may happen only once.
+    """A flow, and its effects that may happen only once.
 
     Attributes:
         knows: of a command in doubt, its effect and its result.

@@ -20,7 +20,7 @@ from tests.support.redis_servers import until
 from tests.support.workers import ROOT, WorkerProcess
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8
-#: In the example of each guide, what takes the place of "your model".
+#: In the example of each guide, the stand-in for "your model".
 MODELS = {
     "pydantic-ai": ('Agent("test", ', "Agent(album_models.pydantic_model(), "),
     "openai-agents": (

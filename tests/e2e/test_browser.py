@@ -1,5 +1,5 @@
-"""The dashboard in a real browser: what people do with it, live; and every view, by day and by
-night, wide and narrow.
+"""The dashboard in a real browser: people's actions, live; and every view, by day and by night,
+wide and narrow.
 """
 
 from __future__ import annotations

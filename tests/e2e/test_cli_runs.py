@@ -205,7 +205,7 @@ def test_a_demo_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> Non
 def test_ctrl_c_during_an_import_ends_a_command_with_its_exit_code(
     settings: Settings, tmp_path: Path
 ) -> None:
-    """Python would end the process by SIGINT if code that was compiled from a text was interrupted."""
+    """Python would end the process by SIGINT if code compiled from a text was interrupted."""
     (tmp_path / "pressed.py").write_text('exec("raise KeyboardInterrupt")\n')
     perdure = CommandProcess(
         tmp_path,

@@ -1,7 +1,7 @@
 """docker-compose.yml without Docker: each service's exact command, health check and stop signal, as
 processes of this machine.
 
-What stands for the containers: host names become the address of a server of the test, paths in a
+Stand-ins for the containers: host names become the address of a server of the test, paths in a
 volume become the files mounted there, and ``perdure`` is this checkout's.
 """
 

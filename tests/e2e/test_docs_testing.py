@@ -142,7 +142,7 @@ def test_without_pytest_it_is_a_function_and_prints_a_report(project: Path) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_no_server_outlives_its_lab_for_long(project: Path) -> None:
-    """Neither where the process ends by itself, nor, once another lab is made, where it was killed."""
+    """Neither if the process ends by itself, nor, with another lab made, if it was killed."""
     place = Path(tempfile.mkdtemp(prefix="hf-"))
     a_lab = "from perdure.testing import crash_lab; print(crash_lab('countdown', inputs={'rounds': 0}, limit=1))"
     try:

@@ -1,4 +1,4 @@
-"""What workers do about the rows of the doctor, and about apps that are set wrongly: processes.
+"""Workers and the doctor's rows, and workers of misconfigured apps: processes.
 
 The rows are in tests/run/runtime/test_doctor.py.
 """
@@ -158,7 +158,7 @@ def test_dead_letters_and_damaged_runs_are_told(settings: Settings, spoil: redis
     )
 
 
-# What these tests start and ask.
+# The programs and requests of these tests.
 
 
 class _Ended:

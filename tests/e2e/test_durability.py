@@ -1,7 +1,7 @@
 """A server that would lose runs, and the worker of an app: its own tasks run, and no round is
 played.
 
-What others say about such a server is in tests/run/runtime/test_durability.py.
+Reports of others on such a server are in tests/run/runtime/test_durability.py.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def test_nothing_is_found_at_a_glance(seeded: tuple[str, list[str]], tmp_path: P
 def test_nothing_is_found_by_all_that_it_knows(
     seeded: tuple[str, list[str]], tmp_path: Path
 ) -> None:
-    """Every boundary of every field, what violates them, other methods, calls in sequence; another
-    time other ones.
+    """Every boundary of every field, violations of it, other methods, calls in sequence; different
+    ones each time.
     """
     assert requests_made(seeded, tmp_path, ["--max-examples", "25"], 390) > 1_000

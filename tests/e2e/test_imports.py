@@ -100,7 +100,7 @@ def test_reading_a_flow_starts_no_server_and_loads_no_client(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_client_loads_no_sdk_and_nothing_that_traces() -> None:
-    """But for what redis-py loads of OpenTelemetry by itself, where it is there."""
+    """Except the parts of OpenTelemetry that redis-py loads by itself, if it is installed."""
     script = "import sys, redis; before = set(sys.modules); import perdure.app, perdure.worker.client.client, perdure.worker.engine.rounds; print(*set(sys.modules) - before)"
     loaded = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -1,5 +1,5 @@
-"""What instrumentation of Celery sees of a round is the same whether its message was fetched or
-asked for.
+"""Celery's instrumentation sees the same of a round, whether its message was prefetched or
+consumed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.workers import workers
 
 ROUNDS = 25
 MODULES = ("tests.support.example_flows.rings", "tests.support.apps.celery_signal_recorder")
-#: What no two rounds share, and what only a worker whose commits fetch has.
+#: Values that no two rounds share, and values that only a worker with prefetching commits has.
 OWN = (
     "id",
     "root_id",

@@ -1,4 +1,4 @@
-"""Brief rounds of many runs are played in a few slots of a worker, and waiting rounds beside them."""
+"""Brief rounds of many runs are played in a few slots, and waiting rounds beside them."""
 
 from __future__ import annotations
 

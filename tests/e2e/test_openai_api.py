@@ -468,7 +468,7 @@ class _Cutting(httpx2.BaseTransport):
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_run_survives_the_death_of_its_worker(server: CrashableServer, tmp_path: Path) -> None:
-    """The worker is killed while it carries out the approved command, and a client follows the run."""
+    """The worker is killed during the approved command, and a client follows the run."""
     gate = tmp_path / "gate"
     gate.touch()
     inputs = {"inputs": {"target": {"path": "build"}, "gate": str(gate)}}

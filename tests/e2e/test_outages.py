@@ -1,4 +1,4 @@
-"""The state server goes away: a worker's log lines, and the time that it takes to leave meanwhile."""
+"""The state server goes away: a worker's log lines, and the time to leave meanwhile."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Celery's pools: what plays a round, what frees its place, and what happens when a process of the
-pool is killed.
+"""Celery's pools: who plays a round, how its slot becomes free, and the death of a process of the
+pool.
 """
 
 from __future__ import annotations

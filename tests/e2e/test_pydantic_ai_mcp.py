@@ -1,4 +1,4 @@
-"""Agents of Pydantic AI with tools of real MCP servers, over stdio and HTTP, killed at each round."""
+"""Pydantic AI's agents with tools of real MCP servers, over stdio and HTTP, killed in each round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that Sentinels watch over holds the runs and carries their messages, as any other does."""
+"""A server under Sentinels holds the runs and carries their messages, as any other does."""
 
 from __future__ import annotations
 

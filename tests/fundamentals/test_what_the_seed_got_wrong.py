@@ -1,5 +1,5 @@
-"""Behaviour of the system that ExecutionState grew from, and what became of it here: what only the
-whole engine can show.
+"""Behaviour of the system that ExecutionState grew from, and the behaviour here: the part that only
+the whole engine can show.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Pass:
     Attributes:
         verdicts: By node id: ``passed``, ``failed``, ``skipped``, or ``unfinished`` if pytest died
             in the test.
-        texts: What pytest says of a failure, by node id.
+        texts: pytest's text of a failure, by node id.
         pauses: How many pauses were made, by place.
         processes: How many processes made a pause.
         cpu_seconds: CPU time of the processes that kept the cores busy.

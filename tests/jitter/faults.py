@@ -21,7 +21,7 @@ class Fault:
     """Pauses in the processes of a test, load on the machine, another order of the tests, or all.
 
     Attributes:
-        name: What `--faults` calls it.
+        name: Its name for `--faults`.
         about: One line for `--list`.
         pauses: Seconds of one pause, by place (see ``injection/sitecustomize.py``).
         has_load: Whether all cores are kept busy.

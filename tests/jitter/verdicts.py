@@ -1,4 +1,4 @@
-"""A pytest plugin: it writes what becomes of each test, and passes the faults on to all processes.
+"""A pytest plugin: it writes the verdict of each test, and passes the faults on to all processes.
 
 Tests build the environment of their processes by hand. So the plugin adds the variables of the
 faults at the place that all starts go through: ``subprocess.Popen``.

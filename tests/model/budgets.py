@@ -63,7 +63,7 @@ class Child(NamedTuple):
     ``phase``: queued · leased · waits (for the parent's budget) · asks (a person, for it) · stopped
     · done. ``does``, of its process: looks · plays · holds (it is about to commit that the round
     may not begin) · sent (the reply to its commit is lost) · owes (of a mutant: its charge comes in
-    a call of its own). ``saw``: what had been added to the parent's limit when the process looked.
+    a call of its own). ``saw``: the additions to the parent's limit when the process looked.
     ``late``: a process that lost the round before its commit is still there.
     """
 

@@ -19,7 +19,7 @@ BOTH_STOPS = ("stop:graceful", "stop:now")
 
 @dataclass(frozen=True)
 class Config:
-    """What there is, what may happen, and how long things take (in ticks)."""
+    """The things of the world, the possible events, and durations (in ticks)."""
 
     about: str
     # How much there is.
@@ -30,9 +30,9 @@ class Config:
     epochs: int = 1  # how often it may be taken up again
     slots: int = 2  # worker processes in the middle of a round, zombies included
     clients: int = 0  # who have looked, or lost a reply, and not yet sent (again)
-    longest: int = 2  # messages that a list holds; what no longer fits is lost
+    longest: int = 2  # messages that a list holds; further ones are lost
     submissions: int = 2
-    # What may happen.
+    # Possible events.
     starts: tuple[str, ...] = ("queued",)
     kinds: tuple[str, ...] = ("next", "end")
     operations: tuple[str, ...] = ()

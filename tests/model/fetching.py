@@ -50,7 +50,7 @@ def of_slot(config: Any, place: int, slot: Slot) -> list[Move]:
 
 
 def doubles(w: World) -> list[Move]:
-    """Return the moves that put a message in its list once more: of this round, and of rounds past."""
+    """Return the moves that put a message in its list again: of this round, and of rounds past."""
     moves: list[Move] = []
     for place, run in enumerate(w.runs):
         if run is not None and len(w.lists[run.queue]) < w.config.longest:

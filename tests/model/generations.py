@@ -500,7 +500,7 @@ class World:
         else:
             self.change(run, phase="queued")
 
-    # What people do
+    # The moves of people
 
     def stop(self, run: int, only: bool, now: bool, in_round: bool) -> None:
         before = self.runs[run]

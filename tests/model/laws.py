@@ -1,4 +1,4 @@
-"""What always holds: of every state, and of every move from one state to the next.
+"""The laws: of every state, and of every move from one state to the next.
 
 The names are the design's.
 """

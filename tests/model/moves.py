@@ -1,4 +1,4 @@
-"""What can happen: to messages, to workers, to people, and to time.
+"""The possible moves: of messages, of workers, of people, and of time.
 
 A move is a tuple, its name first; ``act`` makes it.
 """

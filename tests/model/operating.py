@@ -1,4 +1,4 @@
-"""What people do: submit, stop, resume, retry, delete; late, and again after a lost reply."""
+"""The moves of people: submit, stop, resume, retry, delete; late, and again after a lost reply."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _acknowledged(run: Run, word: str) -> None:
 
 
 def _right(before: Run, after: Run, client: Client, word: str) -> None:
-    """Stop against finish agrees with the reply, and an operation that is refused changes nothing."""
+    """Stop against finish agrees with the reply, and a refused operation changes nothing."""
     kind = client.kind
     if kind.startswith("stop"):
         expected = (

@@ -30,7 +30,7 @@ class Caller:
 
 
 class Relatives:
-    """What walks do with the children of their parent."""
+    """The work of walks on the children of their parent."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self.store, self.config = store, config

@@ -60,8 +60,8 @@ LIKELY = {
     "listen": 4.0,
 }
 ROLES = ("controller", "executor")
-#: What others write into the hash while a round is played, and no round reads: when it was last
-#: beaten for, the operations remembered.
+#: Fields that others write into the hash while a round is played, and no round reads: the time of
+#: the last heartbeat, the operations remembered.
 UNREAD = ("beat_at", "ops")
 FLOW = "ring"
 TOPIC = "order:1"

@@ -1,4 +1,4 @@
-"""Rounds: what holds of every claim that is granted, and of every commit, by whichever script."""
+"""Rounds: the laws of every granted claim, and of every commit, by any script."""
 
 from __future__ import annotations
 

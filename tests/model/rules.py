@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What transitions and sweep ask before they act; the comment says where the rule is written
-    down.
+    """The checks of transitions and sweep before they act; the comment says where the rule is
+    written down.
     """
 
     # claim_round
@@ -101,7 +101,7 @@ class Rules:
     stay_ends_the_spare: bool = True
     stay_ends_the_intent: bool = True
     stay_ends_the_results: bool = True
-    # record_intent, record_once, and what becomes of both
+    # record_intent, record_once, and their further course
     intent_checks_phase: bool = True  # decision 17
     intent_checks_token: bool = True  # decision 17
     intent_checks_epoch: bool = True

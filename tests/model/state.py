@@ -2,8 +2,8 @@
 can be hashed.
 
 Times are whole ticks, relative to now: 2 is in two ticks, 0 and less has passed. A world is thawed,
-moved, and frozen again; freezing gives equal states equal tuples: what nothing can ever read again
-is dropped, tokens and message numbers are renamed to their ranks.
+moved, and frozen again; freezing gives equal states equal tuples: unreadable values are dropped,
+tokens and message numbers are renamed to their ranks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ GONE = -1
 STALE = (-1, -1)
 #: The hash of a run that has stayed has no message: it is made when a process is to push it.
 UNMADE = (-2, -2)
-#: What an attempt gets past a wait with whose time has passed; signals are numbered from 1.
+#: An attempt's mark for a wait that it passed because its time was over; signals are numbered from
+#: 1.
 OVER = 0
 #: Of a commit: its fetch claimed nothing, or nothing that still stands.
 NOTHING = (-1, 0)
@@ -118,7 +119,7 @@ class Run:
     arrived: int  # the number of the newest signal
     taken: int  # the number of the newest signal that a committed round has taken
     heard: int  # signals known to the claim of a committed round that read all
-    passed: tuple[int, ...]  # with what attempts of this step got past each wait
+    passed: tuple[int, ...]  # the marks with which attempts of this step got past each wait
     generation: int  # how often it was renewed
     spent: int  # the spending of its committed rounds, one each
 
@@ -491,7 +492,7 @@ class World:
 
 
 def server_of(w: World) -> tuple[Any, ...]:
-    """Return the data of the server and the broker, without the knowledge of workers and clients."""
+    """Return the data of the server and the broker, without that of workers and clients."""
     runs = tuple([None if run is None else run.frozen() for run in w.runs])
     return (
         runs,

@@ -1,5 +1,5 @@
-"""The commit by which a run stays: commit_and_continue.lua, and what of it is repeated to whom did
-not hear.
+"""The commit by which a run stays: commit_and_continue.lua, and its repetition for a worker without
+the reply.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def stay(
 ) -> tuple[str, int]:
     """Commit as commit_and_continue.lua does; return ok and the token of the next round, or other.
 
-    ``mine``: what this very claim of it was granted before. ``knows``: the number of signals as of
-    its claim.
+    ``mine``: the token that this very claim got before. ``knows``: the number of signals as of its
+    claim.
     """
     run, rules = w.runs[place], w.rules
     if run is None or (run.phase != "leased" and rules.stay_checks_phase):

@@ -1,4 +1,4 @@
-"""A trace as prose: what happened, a line a move, and where it left the run."""
+"""A trace as prose: the events, a move a line, and the state of the run at its end."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ KEPT = 1
 
 
 class Topic(NamedTuple):
-    """The topic's hash, and behind it the ghosts: what only the laws read."""
+    """The topic's hash, and behind it the ghosts, which only the laws read."""
 
     holder: Holder | None = None
     before: tuple[Holder, ...] = ()
@@ -157,7 +157,7 @@ def _take(w: World, place: int, nonce: int) -> None:
 
 
 def completed(w: World, run: Run) -> None:
-    """Release the topic of a completed run; the topic remembers for a while that the run held it."""
+    """Release the topic of a completed run; the topic remembers its holder for a while."""
     place = _place(w, run)
     if not _holds(w, place):
         return

@@ -1,4 +1,4 @@
-"""What workers do with messages and rounds, and what happens to them."""
+"""The moves of workers with messages and rounds, and their accidents."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def take_apart(w: World, how: str) -> str:
 
 
 def leave(w: World) -> None:
-    """Mark that the last worker that plays the flow left or died, and is no longer taken for alive."""
+    """Mark that the last worker that plays the flow left or died, and no longer counts as alive."""
     w.able = False
 
 

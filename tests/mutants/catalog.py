@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 
 class RottenMutant(Exception):
-    """The statement that a mutant of by_hand.toml changes is not there, or is there more than once."""
+    """The statement that a mutant of by_hand.toml changes is missing, or occurs more than once."""
 
 
 def read(name: str) -> dict[str, Any]:

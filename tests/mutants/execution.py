@@ -38,8 +38,8 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a mutant: the test that failed under it, or ``""`` if it survived; ``output``
-    is pytest's.
+    """The fate of a mutant: the test that failed under it, or ``""`` if it survived; ``output`` is
+    pytest's.
     """
 
     killer: str
@@ -69,7 +69,7 @@ class Witness:
 
 
 def run(mutant: Mutant | None, tests: Sequence[str]) -> Fate:
-    """Run tests of tests/store, in this order, under a mutant, or under the Lua files as they are."""
+    """Run tests of tests/store, in this order, under a mutant, or under the plain Lua files."""
     with tempfile.TemporaryDirectory(prefix="hf-mutant-") as place:
         folder, witness, output = (Path(place) / name for name in ("scripts", "failed", "output"))
         if mutant is not None:

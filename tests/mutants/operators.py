@@ -132,7 +132,7 @@ class Source:
         return text
 
     def changes(self, block: Node, function: str) -> Iterator[tuple[str, str, Change]]:
-        """Return each change within a block: its function, its statement's normal text, and itself."""
+        """Return each change within a block: function, the statement's normal text, and edit."""
         for node in block.parts:
             inner = [part for part in node.parts if part.kind == "block"]
             name = node.label if node.kind == "function" else function

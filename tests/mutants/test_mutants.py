@@ -38,7 +38,7 @@ def test_every_equivalent_mutant_is_one_of_them() -> None:
 
 
 def test_every_mutant_is_lua_that_the_server_takes(server: CrashableServer) -> None:
-    """What does not compile is killed by anything."""
+    """Code that does not compile is killed by anything."""
     with redis.Redis.from_url(server.url) as client:
         for file in FILES:
             assert fault(client, Source(file).text) == ""

@@ -13,7 +13,7 @@ from tests.reference.markdown import anchor, items, page, paragraph, table, text
 
 METHODS = ("get", "post", "put", "patch", "delete")
 Schema = dict[str, Any]
-#: What OpenAPI's words for bounds mean.
+#: The meaning of OpenAPI's words for bounds.
 _BOUNDS = {
     "minimum": "at least", "maximum": "at most", "exclusiveMinimum": "more than",
     "exclusiveMaximum": "less than",

@@ -179,7 +179,7 @@ def class_docstring(cls: type) -> str:
 
 
 def gaps() -> list[str]:
-    """Return what has no description: names, members, and fields that no text mentions."""
+    """Return the undescribed objects: names, members, and fields that no text mentions."""
     found: list[str] = []
     for name, module in exported():
         value = public_value(module, name)

@@ -1,4 +1,4 @@
-"""The directory ``docs/reference/``: all pages, what differs from the code, and writing them."""
+"""The directory ``docs/reference/``: all pages, their differences from the code, and writing them."""
 
 from __future__ import annotations
 

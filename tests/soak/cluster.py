@@ -40,7 +40,7 @@ WORKERS = {
 LAST_WORDS = 60
 #: The log text of a worker that does not start, and its distance from the end of the log.
 REFUSED, LAST_WORDS_OF_REFUSAL = "this worker does not start", 5
-#: What of the tree another version of the code is made of.
+#: The parts of the tree in another version of the code.
 CODE = ("perdure", "tests")
 
 

@@ -54,7 +54,7 @@ class PlainCluster(Cluster):
 
 @dataclass(frozen=True)
 class Plain:
-    """What came of it."""
+    """The results."""
 
     seconds: float
     submitted: list[str]
@@ -92,7 +92,7 @@ def compare(
     rounds: int,
     kinds: dict[str, Sequence[Kind]] | None = None,
 ) -> Plain:
-    """Cause chaos for these seconds, then wait until all runs have ended or no run moves any more."""
+    """Cause chaos for these seconds, then wait until all runs have ended or none moves any more."""
     chance = random.Random(f"{seed} plain")
     with PlainCluster() as cluster, ExitStack() as ending:
         nemesis = Nemesis(cluster, KILLS if kinds is None else kinds, seed, seconds)

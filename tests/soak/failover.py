@@ -1,4 +1,4 @@
-"""What failovers cost: ``python -m tests.soak.failover`` prints one row a way to fail and a
+"""The cost of failovers: ``python -m tests.soak.failover`` prints one row a way to fail and a
 protection (``--help``: how many, which).
 
 Three servers, three Sentinels, two workers, one client that submits without a pause. The figures in
@@ -18,7 +18,7 @@ from perdure import Settings
 from tests.support.failovers import FAULTS, Load, Told
 from tests.support.sentinels import watched
 
-#: What guards against a loss, as settings of Perdure and of the servers.
+#: Guards against a loss, as settings of Perdure and of the servers.
 PROTECTIONS: dict[str, tuple[dict[str, int], dict[str, str]]] = {
     "none": ({}, {}),
     "wait_replicas 1": ({"wait_replicas": 1}, {}),

@@ -280,7 +280,7 @@ def _other_version(cluster: Cluster, chance: random.Random, strike: Strike, vers
         cluster.launch(place)
 
 
-#: What happens to worker processes, and what happens to the ground they stand on.
+#: Faults of worker processes, and faults of the ground they stand on.
 WORKERS: tuple[Fault, ...] = (
     kill_worker,
     kill_child,

@@ -24,8 +24,8 @@ class Call:
         asked, answered: when the call began and when it returned.
         outcome: ``acknowledged`` (it returned a reply), ``refused`` (a typed answer: it changed
             nothing), or ``unknown`` (the connection failed: it may or may not have happened).
-        reply: what matters of the reply: of a stop ``status`` and ``step`` (the committed rounds it
-            speaks of).
+        reply: the relevant part of the reply: of a stop ``status`` and ``step`` (the committed
+            rounds it speaks of).
         key: of a submit, its idempotency key, if it had one; of a signal, its key, which is its
             payload too.
     """
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Read:
-    """One look of a client at a run: what `Client.get` said.
+    """One look of a client at a run: the result of `Client.get`.
 
     ``server`` counts the restarts of the server before it.
     """
@@ -150,7 +150,7 @@ class History:
         asked_faults: the kinds of fault that were to happen; each must have fired, or the soak
             proves nothing of it.
         rounds: the rounds of a run that was not stopped.
-        children: all child runs, found by their hashes, not by what their parents say.
+        children: all child runs, found by their hashes, not by their parents' records.
         left: the server's remaining data of runs that are not at rest, by the name of its set.
     """
 

@@ -2,7 +2,7 @@
 
 Each yields a violation with the fewest records that show it.
 
-The numbers are the invariants of the design (I1 to I15, V1): what can be seen of them from outside.
+The numbers are the invariants of the design (I1 to I15, V1): the part that is visible from outside.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LAWS: dict[str, Law] = {}
 def law(
     name: str,
 ) -> Callable[[Callable[[History], Iterator[tuple[str, str, Sequence[Any]]]]], Law]:
-    """Make a law of a function that yields the run, a sentence and the witness of each violation."""
+    """Make a law of a function that yields run, sentence and witness of each violation."""
 
     def named(finds: Callable[[History], Iterator[tuple[str, str, Sequence[Any]]]]) -> Law:
         def judged(history: History) -> Iterator[Violation]:

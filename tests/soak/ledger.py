@@ -64,7 +64,7 @@ class Ledger:
         return sorted([*tried, *applied], key=lambda effect: effect.at)
 
     def at_work(self, pids: Iterable[int]) -> list[int]:
-        """Return the ``pids`` that have begun a round within the last second, as long as most take."""
+        """Return the ``pids`` that have begun a round within the last second, which most take."""
         if not self._lines.exists():
             return []
         with self._lines.open("rb") as lines:

@@ -14,7 +14,7 @@ from tests.soak.history import Call, Effect, Fault
 #: After a warm shutdown the round in hand is mostly finished, so the recovery is the run's next
 #: try, of any round.
 ANY_ROUND = frozenset({"warm_shutdown"})
-#: What makes a recovery take longer that the lost worker has no part in. (An older worker sends
+#: Faults that make a recovery take longer without a part of the lost worker. (An older worker sends
 #: runs it does not know to wait.)
 DISTURBING = frozenset(kind.__name__ for kind in (*GROUND, older_version))
 #: A fault goes on to be felt for so long after it is mended: leases, and reconnecting.

@@ -17,7 +17,7 @@ from tests.soak.faults import GROUND, WORKERS, Fault, clock_jump
 from tests.soak.history import History
 from tests.soak.nemesis import Nemesis
 
-#: 200 runs of 20 rounds in three minutes: what four workers can do under chaos that leaves them
+#: 200 runs of 20 rounds in three minutes: the capacity of four workers under chaos that leaves them
 #: half of the time.
 RUNS_PER_SECOND = 200 / 180
 QUIET_LOOKS_EVERY = 0.5
@@ -55,7 +55,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it.
+    """The results.
 
     Attributes:
         settled: seconds of quiet until all runs had completed and nothing was left to do.

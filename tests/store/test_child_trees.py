@@ -1,4 +1,4 @@
-"""Child runs when their parent stops, ends, goes on or drops them, and the findings of its walks."""
+"""Child runs when their parent stops, ends, goes on or drops them, and its walks' findings."""
 
 from __future__ import annotations
 

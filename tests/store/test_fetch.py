@@ -87,7 +87,7 @@ def test_a_lone_run_s_commit_brings_its_own_next_round(store: Store) -> None:
 
 
 def test_what_is_fetched_is_leased_as_a_claim_leases_it(store: Store) -> None:
-    """Two runs alike, one claimed and one fetched, differ in their names, tokens and claims alone."""
+    """Two equal runs, claimed and prefetched, differ in their names, tokens and claims alone."""
     for run_id in ("x", "y"):
         waiting_run(store, run_id)
     new_run(store, "z")

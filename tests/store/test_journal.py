@@ -1,4 +1,4 @@
-"""The engine's journal: a round's records reach the next attempt whole, or the run is quarantined."""
+"""The engine's journal: a round's records reach the next attempt, or the run is quarantined."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ PEOPLE = ("op", "look", "send", "resend", "pause", "unpause", "offer")
 #: the time of a heartbeat.
 UNSEEN = ("sweep", "forget", "tick", "op", "look", "send", "beat", "pause", "unpause")
 ENDS = {"completed": ("resumed",), "errored": ("retried",), "stopped": ("resumed",)}
-#: What sweeps count, by its word.
+#: The counts of sweeps, by their word.
 COUNTED_OF_SWEEPS = ("resent", "freed", "delayed", "overran", "answered")
 #: The history events of a commit, a sweep and an operation, by the word of their answer.
 BY_COMMIT = {
@@ -100,7 +100,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         Machine.made += 1
         self.store = Store(self.url, f"{self.prefix}m{Machine.made}", now=START)
-        self.swept: Counter[str] = Counter()  # what sweeps said became of the run
+        self.swept: Counter[str] = Counter()  # the run's results in sweeps
         self.unfinished = 0  # how often it ended with its cycles used up
         self.ticked = False
         self.calls = 0  # operations that have reached the server
@@ -167,7 +167,7 @@ class Machine(RuleBasedStateMachine):
         if there:
             name = data.draw(st.sampled_from(there))
             named = [move for move in moves if move[0] == name]
-            # A round that another one follows is what most stories need more of.
+            # Most stories need more rounds that another one follows.
             self.make(
                 data.draw(st.sampled_from(named + 8 * [move for move in named if "next" in move]))
             )

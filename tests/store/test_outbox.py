@@ -113,8 +113,8 @@ def test_what_a_sweep_queues_is_handed_over(store: Store) -> None:
 
 
 def test_each_push_takes_a_number_of_its_own(store: Store) -> None:
-    """A broker that is not ours takes what comes again at the far end: it is in line there until
-    that number has passed.
+    """A broker that is not ours puts a repeated message at the far end: it waits there until that
+    number has passed.
     """
     for run_id in ("lost", "next"):
         new_run(store, run_id)

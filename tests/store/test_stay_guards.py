@@ -25,7 +25,7 @@ from tests.support.runs import (
     sweep_after,
 )
 
-#: What every leased run has, counts and times.
+#: The counts and times of every leased run.
 COUNTS = (
     "epoch", "step", "token", "attempt", "claimed_at", "lease_until", "lease_granted", "number", "failures", "losses", "grace", "resend",
 )  # fmt: skip

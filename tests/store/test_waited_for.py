@@ -1,4 +1,4 @@
-"""A claim tells what may have ended the wait of its round, which then need not ask for it."""
+"""A claim has the possible ends of its round's wait, which then need not ask for them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def mailbox_of(store: Store, granted: Claim) -> StoreMailbox:
 
 
 def siblings(store: Store, need: tuple[int, int, int] = SETTLED) -> list[str]:
-    """Return the ids of two children, for which their parent waits and whose flow its plan names."""
+    """Return the ids of two children, awaited by their parent, whose plan names their flow."""
     ids = family(store, need)
     store.redis.hset(store.keys.group("r", GROUP), "plan:0", '{"flow":"ring"}')
     return ids

@@ -1,5 +1,5 @@
-"""The connections by which transitions travel: no answer reaches the wrong call, what may be
-repeated is, and none is left behind.
+"""The connections by which transitions travel: no answer reaches the wrong call, repeatable calls
+are repeated, and no connection is left behind.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def test_a_call_that_is_interrupted_leaves_no_answer_for_the_next(store: Store) 
 
 
 class Struck(BaseException):
-    """What another thread throws into this one, as Celery does where a time limit is over: at any
-    instruction.
+    """The exception that another thread throws into this one, as Celery does at the end of a time
+    limit: at any instruction.
     """
 
 

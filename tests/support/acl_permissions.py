@@ -129,7 +129,7 @@ def only(*kinds: str) -> frozenset[str]:
 #: The commands that wait for replicas (``wait_replicas``): a publication on a channel of ours, then
 #: WAIT.
 WAITS = frozenset({"publish", "wait"})
-#: What submit, stop, resume and retry write.
+#: Writes of submit, stop, resume and retry.
 MOVES = {
     OF_A_RUN: "hset hdel xadd persist",
     only("idem"): "get set persist",

@@ -139,7 +139,7 @@ class Play:
         self._lock = threading.Lock()
 
     def next_fault(self, asked: Asked) -> Fault | None:
-        """Keep the request, and say what happens to it."""
+        """Keep the request, and return its fault."""
         with self._lock:
             self.asked.append(asked)
             waiting = self.faults.get(asked.answers)

@@ -43,7 +43,7 @@ def park_on_children(
     group: str | None = None,
     **options: Any,
 ) -> tuple[str, str]:
-    """Park the run until as many of its children have succeeded, failed or ended as ``need`` says."""
+    """Park the run until ``need``'s numbers of its children have succeeded, failed or ended."""
     group = group or f"{granted.fields['step']}.{name}"
     lines = ":{} {} {} {}".format(group, *need)
     return commit(
@@ -63,7 +63,7 @@ def start_children(
     deadline: int | None = None,
     **fields: str,
 ) -> list[str]:
-    """Start children, and return the words of the reply. Their role is another than their parent's."""
+    """Start children, and return the words of the reply. Their role differs from their parent's."""
     nonce = hash_of(store, run_id)["nonce"] if store.reads.fields(run_id) else "gone"
     children = []
     for place in range(first, first + count):

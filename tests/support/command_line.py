@@ -78,7 +78,7 @@ class _Output(io.TextIOWrapper):
 
     @property
     def text(self) -> str:
-        """What has been printed."""
+        """The output so far."""
         self.flush()
         return self._bytes.getvalue().decode(errors="replace")
 

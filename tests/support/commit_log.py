@@ -14,7 +14,7 @@ V1 = 5.0
 
 @dataclass(frozen=True)
 class Gap:
-    """The time between two commits of a run, in seconds since 1970, and what went wrong in it."""
+    """The time between two commits of a run, in seconds since 1970, and its faults."""
 
     run_id: str
     step: int

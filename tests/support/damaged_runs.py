@@ -49,8 +49,8 @@ Held = dict[bytes, Kept]
 
 
 class Lab:
-    """Rounds are played here, in this process, and nothing happens by itself: what changes was
-    changed by a call.
+    """Rounds are played here, in this process, and nothing happens by itself: each change comes
+    from a call.
 
     The store's clock stands still.
     """
@@ -115,7 +115,7 @@ class Lab:
         return None
 
     def claim(self) -> Claim:
-        """Take the run's message from its list, and claim it by a process that plays it for ever."""
+        """Take the run's message from its list, and claim it for a process that plays for ever."""
         seen = self.store.reads.fields(HURT) or {}
         self.store.redis.lrem(seen["queue"], -1, seen["message"])
         granted = self.store.rounds.claim(

@@ -48,7 +48,7 @@ class Container:
     """A service's process and environment.
 
     Args:
-        elsewhere: parts of its command and its check, and what stands for them on this machine;
+        elsewhere: parts of its command and its check, and their stand-ins on this machine;
             with NUL, several words.
     """
 

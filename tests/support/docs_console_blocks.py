@@ -21,7 +21,7 @@ from tests.support.command_line import ROOT
 
 #: A fenced block, also if it is indented inside a list or a tab.
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-#: What differs from one execution to the next, and what stands for it in both texts.
+#: The differences between two executions, and their stand-in in both texts.
 VOLATILE = [
     (re.compile(r"\b\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?\b"), "TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DATE"),
@@ -68,7 +68,7 @@ def steps_of(page: Path) -> list[Step]:
 
 
 def plain(text: str) -> list[str]:
-    """Return the lines of ``text`` without what differs from one execution to the next."""
+    """Return the lines of ``text`` without the differences between executions."""
     for pattern, stands_for in VOLATILE:
         text = pattern.sub(stands_for, text)
     return [line.strip() for line in text.splitlines() if line.strip()]
@@ -133,7 +133,7 @@ class Console:
         }
 
     def play(self, page: Path, skip: re.Pattern[str]) -> list[str]:
-        """Do what ``page`` shows and compare; return the commands that were run.
+        """Run the commands of ``page`` and compare; return the commands that were run.
 
         Args:
             page: Relative to docs/.
@@ -209,7 +209,7 @@ class Console:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """End what stays with SIGTERM, last started first."""
+        """End lasting commands with SIGTERM, last started first."""
         for process, _ in reversed(self._servers):
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)

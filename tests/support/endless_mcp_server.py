@@ -44,7 +44,7 @@ def answer(asked: dict[str, Any]) -> str:
 def endless_service(
     content_type: str = "application/json", **headers: str
 ) -> Iterator[tuple[str, list[int]]]:
-    """Start the same as a service; yield its URL, and the bytes of each piece that it could send."""
+    """Start the same as a service; yield its URL, and the bytes of each piece it sent."""
     sent: list[int] = []
 
     class Endless(BaseHTTPRequestHandler):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 @dataclass
 class Watched:
-    """What came over one connection.
+    """The events of one connection.
 
     Attributes:
         status: of the response. ids: of the events, in order. types: likewise.

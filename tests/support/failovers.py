@@ -1,5 +1,5 @@
 """Failovers under load: runs submitted without a pause, rounds played by workers, the master taken
-away; and what became of it all.
+away; and the losses.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ ROUND_SECONDS = 0.05
 WORKERS = 2
 #: Seconds of submitting before the fault, and after the failover.
 BEFORE, AFTER = 1.5, 0.5
-#: Seconds that the master goes on serving clients while its replicas hear nothing; shorter than
-#: what Sentinels take for its death.
+#: Seconds that the master goes on serving clients without contact to its replicas; shorter than the
+#: Sentinels' limit for its death.
 CUT_OFF = 0.7
 PAUSE = 0.01
 

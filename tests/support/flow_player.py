@@ -109,9 +109,7 @@ def _stored(command: Command | None) -> Command | None:
 
 
 class PlayedRun:
-    """One run of a registered flow; each round gets a fresh flow and only what would have been
-    committed.
-    """
+    """One run of a registered flow; each round gets a fresh flow and only committed data."""
 
     def __init__(self, flow: str, inputs: Mapping[str, Any]) -> None:
         self.flow_name = flow

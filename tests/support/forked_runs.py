@@ -26,7 +26,7 @@ from perdure import (
 from tests.support.flow_registry import own_registry
 from tests.support.round_driver import Driver
 
-#: What commands and steps have done, in this process.
+#: The effects of commands and steps, in this process.
 DONE: Counter[str] = Counter()
 ROUNDS = 4
 

@@ -32,7 +32,7 @@ def runtime_of(client: Client) -> Runtime:
 
 
 def begin_fast_path(engine: Runtime) -> FastRounds:
-    """Return the engine's fast path, with its prefetch begun: pass its handoffs to ``rounds.run``."""
+    """Return the engine's fast path, its prefetch begun: pass its handoffs to ``rounds.run``."""
     fast = fast_rounds(engine)
     fast.prefetcher.begin(engine.store.keys.queue_names, 20, inline=False)
     return fast
@@ -63,7 +63,7 @@ def play(engine: Runtime, run_id: str) -> list[str]:
 
 
 def played(client: Client, *run_ids: str) -> None:
-    """Play the first round of each, in this process, and write its figures as the heartbeat would."""
+    """Play the first round of each, in this process, and write figures as the heartbeat would."""
     for run_id in run_ids:
         runtime_of(client).rounds.run(run_id, 0, 0)
     runtime_of(client).write_stats()

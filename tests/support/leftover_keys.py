@@ -20,7 +20,7 @@ def keys_under(client: Scans, prefix: str) -> list[str]:
 
 
 def keys_outside(client: Scans, prefix: str, allowed: Iterable[str] = ()) -> list[str]:
-    """Return the keys that begin with neither `prefix` nor one of `allowed`, sorted: always empty."""
+    """Return the keys without `prefix` or one of `allowed` in front, sorted: always empty."""
     ours = (prefix, *allowed)
     return [key for key in _keys(client) if not key.startswith(ours)]
 

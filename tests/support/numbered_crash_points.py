@@ -189,8 +189,8 @@ class Tale:
     Attributes:
         at: the point at which its process died, or None.
         stored: names of the steps that were committed or recorded when it died.
-        happened: what had happened when it died.
-        begun: what had begun when it died.
+        happened: its effects when it died.
+        begun: its begun effects when it died.
         open: how many of the effects were neither recorded nor committed when it died.
         asked: the commands about which a person was asked whether they have happened.
     """

@@ -33,8 +33,8 @@ def what_is_described_is_read(ctx: Any, response: Any, case: Any) -> None:
 
 @schemathesis.check
 def every_status_is_named(ctx: Any, response: Any, case: Any) -> None:
-    """Check that each operation names the statuses of its answers; \"default\" is for what should
-    not happen.
+    """Check that each operation names the statuses of its answers; \"default\" is for unexpected
+    ones.
     """
     if case.method.upper() == case.operation.method.upper():
         named = case.operation.definition.raw["responses"]

@@ -20,8 +20,8 @@ PATIENCE = 60.0
 
 @dataclass
 class Form:
-    """A form of a page: where it goes, and what stands in it, hidden fields included; of buttons
-    the names alone.
+    """A form of a page: its target, and its values, hidden fields included; of buttons the names
+    alone.
     """
 
     action: str
@@ -34,12 +34,12 @@ class Page(HTMLParser):
     """A page as it was answered.
 
     Attributes:
-        text: what people read of it, in one line. forms: what can be sent. links: where it leads.
+        text: its readable text, in one line. forms: those to be sent. links: their targets.
         headings: by their words.
         chosen: the ids of the runs on which its form acts.
     """
 
-    #: What stands between their tags is not read, or is read elsewhere.
+    #: Text between these tags is not read, or is read elsewhere.
     UNREAD = ("script", "style", "title", "svg")
 
     def __init__(self, response: httpx2.Response) -> None:

@@ -34,7 +34,7 @@ from perdure.flows.rounds import registry
 from perdure.flows.rounds.lifespans import registered_lifespans
 from perdure.worker import settings
 
-#: Registries of what flows may name, beside that of the flows.
+#: Registries of the names in flows, beside that of the flows.
 NAMES = (
     registered_commands,
     registered_controllers,
@@ -88,7 +88,8 @@ def _own_celery() -> Iterator[None]:
 
     own = [each for each in vars(signals).values() if isinstance(each, Signal)]
     receivers = [each.receivers[:] for each in own]
-    # What adds tasks to each app: Celery's own, and those of tasks that all apps share.
+    # The finalizers that add tasks to each app: Celery's own, and those of tasks that all apps
+    # share.
     tasks = {each for each in _state._on_app_finalizers if each.__module__ == BUILTIN_TASKS}
     with (
         patch.object(_state, "default_app", None),
@@ -168,7 +169,7 @@ def _own_flows() -> Iterator[None]:
         settings.current.cache_clear()
         for (owner, name, _), others in zip(owns, before, strict=True):
             setattr(owner, name, others)
-        # What Perdure's own modules registered stays: they are imported once.
+        # The registrations of Perdure's own modules stay: they are imported once.
         for owner, name, own in owns:
             if name == "_things":
                 getattr(owner, name).update(_of_perdure(own))

@@ -31,7 +31,7 @@ ALPHABET = (
     "step", "once", "fail", "gather", "sleep", "ask", "chance", "child", "loop",
     "records", "policies", "late", "restart",
 )  # fmt: skip
-#: `tasks` are coroutines of two steps, taken from a set or from what asyncio makes one of.
+#: `tasks` are coroutines of two steps, taken from a set or from asyncio's copy of it.
 OF_COROUTINES = ("tasks", "cancelled")
 WAYS = ("wait", "first", "as_completed", "set", "group")
 

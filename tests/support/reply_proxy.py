@@ -1,7 +1,7 @@
 """A wire between a client and a real server on which some of the server's words are changed on
 their way back.
 
-For what no server on this machine would say of itself: an old version, a disk that was too slow.
+For replies that no server on this machine would give: an old version, a disk that was too slow.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def try_claim(
     lease: int = LEASE,
     back: int = 1_000,
 ) -> Claim | ClaimRefused:
-    """Deliver a message; by default of the run's epoch and step, and each time as a new delivery."""
+    """Deliver a message; by default of the run's epoch and step, each time as a new delivery."""
     if epoch is None or step is None:
         now_epoch, now_step = at(store, run_id)
         epoch, step = now_epoch if epoch is None else epoch, now_step if step is None else step
@@ -407,7 +407,7 @@ def stop(store: Store, mode: str = "graceful", op: str = "stop-1", run_id: str =
 def resume(
     store: Store, op: str = "resume-1", run_id: str = "r", epoch: int | None = None, **options: Any
 ) -> list[str]:
-    """Resume as a client does that has just looked: by default with the run's epoch and interrupt."""
+    """Resume as a client does that has just looked: by default with its epoch and interrupt."""
     seen = hash_of(store, run_id)
     epoch = int(seen["epoch"]) if epoch is None else epoch
     options = {"interrupt": seen.get("i_id"), **options}
@@ -461,8 +461,8 @@ def sweep_after(store: Store, ms: int, **options: Any) -> list[tuple[str, str]]:
 
 
 def sweep_and_bring(store: Store, ms: int, **options: Any) -> list[tuple[str, str]]:
-    """Sweep once ``ms`` have passed, and again with the messages that were asked for, as a worker
-    does; what became of these runs.
+    """Sweep once ``ms`` have passed, and again with the requested messages, as a worker does;
+    return the results for these runs.
     """
     asked = [run_id for run_id, word in sweep_after(store, ms, **options) if word == "unmade"]
     assert asked, "no message was asked for"

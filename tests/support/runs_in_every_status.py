@@ -18,7 +18,7 @@ from perdure.worker.app import engine_of, make_app
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.settings import Settings
 
-#: What has to be in ``flow_modules`` for it.
+#: The modules that ``flow_modules`` needs for it.
 MODULES = ("tests.support.runs_in_every_status", "tests.support.example_flows.rings")
 
 

@@ -61,7 +61,7 @@ class Span:
 
 @dataclass
 class Collector:
-    """What came in."""
+    """The received spans."""
 
     spans: list[Span] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Collector:
 
 @contextmanager
 def collector(mood: Mood = "takes") -> Iterator[Collector]:
-    """Start a collector, closed afterwards; ``url`` is the value for OTEL_EXPORTER_OTLP_ENDPOINT."""
+    """Start a collector, closed afterwards; ``url`` is for OTEL_EXPORTER_OTLP_ENDPOINT."""
     found = Collector(mood=mood)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True

@@ -21,7 +21,7 @@ SECRET = "whsec_" + base64.b64encode(b"a secret of 32 bytes for tests..").decode
 
 @dataclass
 class Receiver:
-    """What came, and how it is answered."""
+    """The received webhooks, and the replies to them."""
 
     secret: str = SECRET
     #: The status of each reply, in their order; the last one is kept.

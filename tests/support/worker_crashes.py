@@ -112,8 +112,8 @@ def kill_groups_and_throw_messages(
     seconds: float = ROUND_SECONDS,
     share: str = THROWN_SHARE,
 ) -> None:
-    """Submit, kill, see that every log is exact, and that each gap in it is within what V1 allows
-    for the faults that hit it.
+    """Submit, kill, check that every log is exact, and that each gap in it is within V1's limit for
+    the faults that hit it.
 
     Args:
         settings: of servers that live on, under a prefix of this test alone.

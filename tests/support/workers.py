@@ -145,8 +145,8 @@ def _bare() -> dict[str, str]:
 
 
 POOLS = ("threads", "prefork", "solo")
-#: For what has its own test on each pool elsewhere, or differs little: the default one quickly, the
-#: others in the slow suite.
+#: For behaviour with a test on each pool elsewhere, or little difference: the default pool quickly,
+#: the others in the slow suite.
 ONE_AND_SLOWLY_THE_OTHERS = (
     "threads",
     *(pytest.param(pool, marks=pytest.mark.slow) for pool in POOLS[1:]),

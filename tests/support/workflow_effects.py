@@ -16,7 +16,7 @@ from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving
 from tests.support.waits import WORK
 
-#: What steps have done, and how often their functions were begun.
+#: The effects of steps, and how often their functions were begun.
 DONE: Counter[str] = Counter()
 BEGUN: Counter[str] = Counter()
 #: Names of the steps in which the process dies, with how often.
@@ -73,7 +73,7 @@ async def live_order(steps: AsyncSteps, item: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def nothing_done() -> None:
-    """Forget what earlier tests have done."""
+    """Forget the effects of earlier tests."""
     for each in (DONE, BEGUN, DEADLY, FAILING):
         each.clear()
 

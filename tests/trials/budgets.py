@@ -1,4 +1,4 @@
-"""A trial of a tree's budget: children of a model whose workers are killed in every second request."""
+"""A trial of a tree's budget: model children whose workers are killed in every second request."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SLOTS = 3
 PERIOD, LIVE = 6.0, 60
 ROUNDS = 6
 FLOWS = ("rolled_workflow", "rolled_controller", "rolled_ring")
-#: No version fits what another one has begun: steps, decided commands and nodes have its name.
+#: No version fits the runs of another: steps, decided commands and nodes have its name.
 CODE = '''
 from perdure import CircularFlow, Command, ControllerExecutorFlow, Finish, Node, Steps, command
 from perdure import register, workflow

@@ -1,5 +1,5 @@
-"""What trials stand on: a server and a client of their own, and workers of which one is killed
-again and again.
+"""The ground of trials: a separate server and client, and workers of which one is killed again and
+again.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _played(
 
 
 def programs(size: int) -> Figures:
-    """Play ``size`` random programs undisturbed, and under deaths by processes of other hash seeds."""
+    """Play ``size`` random programs undisturbed, and under deaths with other hash seeds."""
     with ThreadPoolExecutor(GROUPS) as pool:
         found = list(pool.map(_group, range(GROUPS), [size // GROUPS] * GROUPS))
     deaths = sum(died for died, _ in found)

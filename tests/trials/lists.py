@@ -161,7 +161,7 @@ def _take(number: int, context: RoundContext) -> list[int]:
 
 @workflow("trial_takers")
 def takers_workflow(steps: Steps, steps_at_once: int) -> list[list[int]]:
-    """Wait until all signals are sent; then steps at once, each of which takes up to three of them."""
+    """Wait until all signals are sent; then steps at once, each of which takes up to three."""
     steps.wait_for("begin")
     return steps.gather(
         Step(_take, number, name=f"take-{number}", idempotent=True)

@@ -75,7 +75,7 @@ def _answer(client: Client, question: Any) -> str:
 
 
 def programs(size: int) -> Figures:
-    """Play random programs, each with deaths by chance and without: the same answers and journals."""
+    """Play random programs, each with random deaths and without: the same answers and journals."""
     with (
         place() as ground,
         driving(ground.settings) as driver,

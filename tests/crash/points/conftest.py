@@ -1,4 +1,4 @@
-"""What stories are played on: a server of its own for each file, and an engine that does not wait."""
+"""The stage of stories: a separate server for each file, and an engine that does not wait."""
 
 from __future__ import annotations
 

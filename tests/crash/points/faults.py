@@ -109,7 +109,7 @@ class Wire:
         """Count the actor's next point; return the kind of fault that strikes there, "" for none.
 
         Raises:
-            Died: the actor dies before it goes on, or is dead already (what cleans up behind it
+            Died: the actor dies before it goes on, or is dead already (its cleanup
                 does nothing any more).
         """
         if self.actor.dead:

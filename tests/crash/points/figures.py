@@ -1,6 +1,4 @@
-"""Figures: plays many stories, prints what came of them (``pytest -s``), and fails where a law was
-broken.
-"""
+"""Figures: plays many stories, prints the results (``pytest -s``), and fails if a law was broken."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from tests.crash.points.story import Story
 
 
 def shown(what: str, stage: Stage, plot: Plot, plans: Iterable[Plan]) -> Tally:
-    """Play the plans, print what came of them, and fail where a law was broken."""
+    """Play the plans, print the results, and fail if a law was broken."""
     return play(what, lambda faults: Story(stage, plot, faults).play(), plot, plans)
 
 

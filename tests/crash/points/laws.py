@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Where a fault can lose a message that was taken from its list: until its round is claimed, and
 #: nowhere else.
 TAKEN = ("RPOP", "LMOVE", "delivered", "claim_round")
-#: What may cost a worker its round; a lost answer does not.
+#: Faults that may cost a worker its round; a lost answer does not.
 GONE = (DIES_BEFORE, DIES_AFTER, PAUSES_BEFORE, PAUSES_AFTER)
 #: When a run is looked at again whose message is to be made (sweep_due.lua), in ms.
 UNMADE = 1_000
@@ -254,7 +254,7 @@ def _content(story: Story, run_id: str, fields: dict[str, str]) -> Iterator[tupl
 
 
 def _renewal(effect: int, plot: Plot, record: Record) -> Iterator[tuple[str, str]]:
-    """Check for one generation more, its cycles counted from 0, and no value of the rounds before."""
+    """Check for one generation more, its cycles counted from 0, and no earlier value."""
     counts = tuple(map(record.count, (GENERATION, EARLIER_CYCLES)))
     own = {name: value for name, value in record.values.items() if name.startswith("of effect")}
     expected = {value_of(number): number for number in range(effect, plot.effects)}

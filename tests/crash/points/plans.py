@@ -33,7 +33,7 @@ LOOKS = {"HGETALL", "HMGET", "TIME", "HKEYS", "ZRANGE", "LLEN", "SCRIPT LOAD"}
 
 @dataclass
 class Tally:
-    """What came of many stories."""
+    """The results of many stories."""
 
     stories: int = 0
     fired: int = 0

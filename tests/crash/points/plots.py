@@ -31,7 +31,7 @@ BREEDS = Plot("breeds", effects=2, bears=0, naps=1, halts=1)
 #: It has two children, then a round that uses a signal also renews it, which removes a turn and a
 #: value.
 RENEWS = Plot("renews", effects=2, bears=0, awaits=1, renews=1)
-#: Two rounds' worth of nothing special: for what depends on the hand-over alone.
+#: Two plain rounds: for tests of the hand-over alone.
 PLAIN = Plot("plain", effects=1)
 
 

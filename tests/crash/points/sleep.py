@@ -74,7 +74,7 @@ class Sleepers:
         sleeper.woken.wait()
 
     def in_a_round(self) -> None:
-        """Wake the other workers if this is their moment: a worker is in the middle of its round."""
+        """Wake the other workers if this is their moment: in the middle of a round."""
         if self._wakes == "between":
             self.wake_all()
         elif self._wakes == "a round on":

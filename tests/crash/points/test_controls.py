@@ -151,8 +151,8 @@ def test_without_its_fence_a_stay_takes_the_round_that_another_has(stage: Stage)
 
 @staying
 def test_a_stay_that_forgets_its_answer_robs_the_worker_that_made_it(stage: Stage) -> None:
-    """Where the commit before it fetched nothing: else commit_round may know the claim by what that
-    one fetched.
+    """With a commit before it that prefetched nothing: else commit_round may know the claim by that
+    prefetch.
     """
     change, plot = without(STAY_ANSWERED, "commit_and_continue"), replace(STAYS, doubled=False)
     assert "V5" in laws_broken(

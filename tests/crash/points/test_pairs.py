@@ -1,4 +1,4 @@
-"""Crash again during the recovery: whatever dies wherever, and whatever dies wherever after that."""
+"""Crash again during the recovery: a death at any point, and another at any later one."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ OURS = {
     "perdure.worker.tracing.run_spans": "traces",
     "perdure.worker.web": "web",
 }
-#: What follows the name of each command, in this order. A command that runs on shows its help.
+#: The arguments behind the name of each command, in this order. A command that runs on shows its
+#: help.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "demo": ("--help",),
     "up": ("--help",),

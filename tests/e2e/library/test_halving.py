@@ -1,4 +1,4 @@
-"""The commit to test next, compared with what git itself does on generated histories."""
+"""The commit to test next, compared with git's own choice on generated histories."""
 
 from __future__ import annotations
 

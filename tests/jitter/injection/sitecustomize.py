@@ -89,7 +89,7 @@ def commit_later(commit):
 
 
 def look_late(name):
-    """Return what makes a module's function, which polls its first argument, look late."""
+    """Return the wrapper that makes a module's function, which polls its first argument, look late."""
 
     def wrap(module):
         poll = getattr(module, name)

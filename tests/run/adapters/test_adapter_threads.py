@@ -1,4 +1,4 @@
-"""Agents of other libraries in a thread: they get its earlier messages, and the files of their run."""
+"""Agents of other libraries in a thread: they get earlier messages, and the files of their run."""
 
 from __future__ import annotations
 

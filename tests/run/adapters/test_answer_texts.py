@@ -1,4 +1,4 @@
-"""What people see of an answer of data: its text, in threads, chats, and for clients of OpenAI and
+"""People's view of an answer of data: its text, in threads, chats, and for clients of OpenAI and
 MCP.
 """
 

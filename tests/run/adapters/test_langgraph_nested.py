@@ -1,4 +1,4 @@
-"""Graphs that a node of a LangGraph graph invokes: finished nodes stay finished when a worker dies."""
+"""Graphs that a node of a LangGraph graph invokes: finished nodes outlive a worker's death."""
 
 from __future__ import annotations
 

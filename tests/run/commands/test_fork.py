@@ -1,4 +1,4 @@
-"""The command ``perdure fork``, as a process, against the state server and against an HTTP server."""
+"""The command ``perdure fork``, as a process, against the state server and an HTTP server."""
 
 from __future__ import annotations
 

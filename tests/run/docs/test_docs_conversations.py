@@ -1,4 +1,4 @@
-"""docs/guides/conversations.md: its example is played as it stands, and its commands can be given."""
+"""docs/guides/conversations.md: its example is played as printed, and its commands are accepted."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def body_of(
 
 
 def marks(body: dict[str, Any], name: str = "cache_control") -> list[str]:
-    """Return the marked parts of a request: the end of the tools, of the system prompt, of a text."""
+    """Return the marked parts of a request: the ends of tools, system prompt and texts."""
     found = []
     if name in json.dumps(body.get("tools", [])):
         found.append("tools")

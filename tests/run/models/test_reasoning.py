@@ -1,4 +1,4 @@
-"""A model's thoughts are sent back to it as its provider wants them, and shown to no other model."""
+"""A model's thoughts are sent back to it as its provider wants them, and shown to no other."""
 
 from __future__ import annotations
 

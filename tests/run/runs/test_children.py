@@ -1,4 +1,4 @@
-"""Child runs: started once, their answers delivered once, stopped and continued with their parent."""
+"""Child runs: started once, answers delivered once, stopped and continued with their parent."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def of_the_other(lab: Lab, held: Held) -> tuple[Any, ...]:
 
 
 def judge(lab: Lab, name: str, call: Any, known: set[bytes], case: str, failures: list[str]) -> str:
-    """Call it; its word. What should hold and does not is added to ``failures``."""
+    """Call it; return its word. Broken expectations are added to ``failures``."""
     if name == "sweep":
         lab.store.now = lab.start + LEASE
         if (

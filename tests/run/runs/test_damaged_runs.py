@@ -1,5 +1,5 @@
-"""A run whose keys were damaged by hand: ``why`` names the damage, and what can never go on can be
-removed, with all it left.
+"""A run whose keys were damaged by hand: ``why`` names the damage, and a run that can never go on
+can be removed, with all its keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How runs end: at a node that is gone, at their last cycle, after a pause behind their last node."""
+"""How runs end: at a missing node, at their last cycle, after a pause behind their last node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live text: what rounds show before they are over, as those get it who watch the run."""
+"""Live text: the text of rounds before they are over, as watchers of the run get it."""
 
 from __future__ import annotations
 

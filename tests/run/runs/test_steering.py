@@ -105,7 +105,7 @@ def test_words_for_a_flow_without_a_controller_are_told_at_once_and_when_the_run
         monkeypatch.setenv(f"PERDURE_{name.upper()}", str(seconds))
     deaf, hears = client.submit("asked_ring", "g"), client.submit("steered", "g")
     with driving(settings) as worker:
-        worker.sweeper_of_a_worker().announce()  # The command reads what workers announce.
+        worker.sweeper_of_a_worker().announce()  # The command reads the announcements of workers.
     assert perdure(["say", deaf.id, "hello"]) == 0
     said = capsys.readouterr()
     assert "flow 'asked_ring' has no controller" in said.err and "hears it" not in said.out

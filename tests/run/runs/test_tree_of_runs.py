@@ -21,7 +21,7 @@ pytestmark = pytest.mark.settings(flow_modules=MODULES)
 
 
 def wide(client: Client, driver: Driver) -> Run:
-    """Return a parent that waits for one child of 16, beside 12 that completed and 3 that failed."""
+    """Return a parent that waits for one of 16 children; 12 have completed, and 3 failed."""
     children = [{}] * 12 + [{"fail": True}] * 3 + [{"wait": True}]
     run = client.submit("fan", "g", {"children": children, "options": {"wait": "settled"}})
     driver.play()

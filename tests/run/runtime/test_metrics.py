@@ -1,6 +1,4 @@
-"""What ``/metrics`` tells: of runs, rounds, queues and workers, however many there are and whatever
-is damaged.
-"""
+"""The content of ``/metrics``: runs, rounds, queues and workers, in any number and with any damage."""
 
 from __future__ import annotations
 

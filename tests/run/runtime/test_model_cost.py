@@ -1,5 +1,5 @@
-"""What requests to models cost: prompts that begin alike, other models, the submitter's choice, and
-the prompt of a round.
+"""The cost of requests to models: prompts that begin alike, other models, the submitter's choice,
+and the prompt of a round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def ended(driver: Driver, **options: Any) -> str:
 
 
 def beginnings(play: Play) -> list[str]:
-    """Return the messages of each request as they went over the wire, without the end of the list."""
+    """Return each request's messages as they went over the wire, without the list's end."""
     return [json.dumps(asked.body["messages"])[:-1] for asked in play.asked]
 
 

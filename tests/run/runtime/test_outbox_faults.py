@@ -1,5 +1,5 @@
-"""The outbox among what goes wrong: damaged messages, brokers that take connections and say
-nothing, brokers that are gone.
+"""The outbox among faults: damaged messages, brokers that take connections and say nothing, brokers
+that are gone.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def test_a_worker_notifies_an_administrator_sends_again_and_a_reader_looks(
     assert refused(locked) == set()
 
 
-#: What only an administrator does with notes.
+#: An administrator's own rights on notes.
 OF_NOTES = ("read notes", "put a note", "forget notes")
 
 

@@ -1,4 +1,4 @@
-"""Who may do what: every route, with each scope and without, on one's own run, another's and none.
+"""The rights on every route: with each scope and without, on one's own run, another's and none.
 
 The table is ROWS; ``expected`` is how it is read. A route without a row fails.
 """
@@ -94,7 +94,7 @@ def api(call: str, *rest: Any, **given: Any) -> Row:
     return row(f"{method} {API}{path}", *rest, **given)
 
 
-#: What an MCP client sends to list the tools.
+#: An MCP client's request to list the tools.
 LIST_TOOLS = {
     "jsonrpc": "2.0",
     "id": 1,

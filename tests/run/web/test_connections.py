@@ -82,7 +82,7 @@ def connected(port: int) -> socket.socket:
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Return whether the server closes it, reading to its end; raise TimeoutError if it does not."""
+    """Return whether the server closes it, reading to the end; raise TimeoutError if not."""
     try:
         while connection.recv(1 << 20):
             pass

@@ -1,4 +1,4 @@
-"""Hooks: a service that holds no token posts a signal to one run, by an address that only it knows."""
+"""Hooks: a service that holds no token posts a signal to one run, by an address only it knows."""
 
 from __future__ import annotations
 

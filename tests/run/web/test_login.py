@@ -242,7 +242,7 @@ def test_a_form_that_is_too_large_is_not_read_to_its_end(site: Site) -> None:
     assert answer.status_code == 413
 
 
-# What another site can make a browser do.
+# Requests of a browser made by another site.
 
 
 def change(browser: TestClient, csrf: str | None = None, **headers: str) -> int:

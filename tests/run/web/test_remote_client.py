@@ -1,5 +1,5 @@
-"""RemoteClient: what Client does, over HTTP; whatever the network does, a submission makes one run,
-and events come once each.
+"""RemoteClient: Client's methods, over HTTP; under any fault of the network, a submission makes one
+run, and events come once each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What callers learn of a state server that does not answer: only an admin reads its address."""
+"""Errors for callers about a state server that does not answer: only an admin reads its address."""
 
 from __future__ import annotations
 

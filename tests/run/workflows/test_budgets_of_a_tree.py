@@ -1,4 +1,4 @@
-"""Budgets of a tree: what runs below a run spend counts, one question is asked, and more lets all
+"""Budgets of a tree: spending of runs below a run counts, one question is asked, and more lets all
 go on.
 """
 

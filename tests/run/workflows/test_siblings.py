@@ -1,4 +1,4 @@
-"""What belongs to a step is the step's, also beside others: records, signals, files, limits."""
+"""Everything of a step belongs to it alone, also beside others: records, signals, files, limits."""
 
 from __future__ import annotations
 

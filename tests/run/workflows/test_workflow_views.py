@@ -1,4 +1,4 @@
-"""A workflow for people: each of its steps is a round with its name, its duration and its attempts."""
+"""A workflow for people: each step is a round with its name, its duration and its attempts."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from perdure.flows.executors.files import read_artifact
 
 
 class Player(Controller):
-    """Decides what ``inputs["replies"]`` says, in order, then finishes with all observations.
+    """Decides by ``inputs["replies"]``, in order, then finishes with all observations.
 
     A reply is ``[name, args]``, or a list of them, as of a model that calls several tools at once.
     """

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from perdure import Child, CircularFlow, FatalError, Interrupt, Node, RoundContext, register
 
-#: What keeps children from failing any more.
+#: Names of children that no longer fail.
 MENDED: list[str] = []
 
 
@@ -128,7 +128,7 @@ class Strict(Chore):
         a: int
 
 
-#: What ``careless`` wants to start.
+#: The children that ``careless`` wants to start.
 WANTED: dict[str, Any] = {}
 
 

@@ -1,4 +1,4 @@
-"""What people are shown of runs that wait for them, and of what runs think and cost: readable at
+"""People's view of runs that wait for them, and of the thoughts and costs of runs: readable at
 every width, exact where it matters.
 """
 

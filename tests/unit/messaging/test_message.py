@@ -1,5 +1,5 @@
-"""The guard's judgement of every message of the corpus, and of what chance makes of them: refused
-in a few words, or safe for Celery.
+"""The guard's verdict on every message of the corpus, and on random changes of them: refused in a
+few words, or safe for Celery.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A message of a known shape is read as the guard sifts it, whatever is done to it; what has no
-shape takes the long way.
+"""A message of a known shape is read as the guard validates it, under any change; a message without
+a shape takes the long way.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ ROUNDS = [
     ("order:4711@shop_7.eu-west", 12, 10_000),
     ("x" * 200, 2**53 - 1, 2**53 - 1),
 ]
-#: What every message has for itself.
+#: Values that are unique to every message.
 IDS = ("id", "root_id", "correlation_id", "delivery_tag")
 
 
@@ -439,8 +439,8 @@ def test_a_producer_of_somebodys_own_publishes_each_message() -> None:
     assert not is_by_template(engine_of(app).publisher) and sent == [("run", 1, 2)]
 
 
-#: What another version of Celery may do with a message: the header, and a value each time it builds
-#: one.
+#: Changes that another version of Celery may make to a message: the header, and a value each time
+#: it builds one.
 OTHER_VERSIONS: dict[str, tuple[str, Callable[[int], Any]]] = {
     "a header that counts": ("sent", lambda number: number),
     "arguments as text otherwise": ("argsrepr", lambda number: "..."),

@@ -1,4 +1,4 @@
-"""What Celery's own machinery sees of the round tasks, and flows that an app names wrongly."""
+"""Celery's own view of the round tasks, and flows that an app names wrongly."""
 
 from __future__ import annotations
 

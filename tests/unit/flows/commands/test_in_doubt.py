@@ -1,6 +1,4 @@
-"""A command in doubt: its worker was lost after the intent, and its policy decides what becomes of
-it.
-"""
+"""A command in doubt: its worker was lost after the intent, and its policy decides the next move."""
 
 from __future__ import annotations
 
@@ -246,7 +244,7 @@ def test_a_command_in_doubt_is_not_approved_twice_and_keeps_the_arguments_a_pers
 
 
 def test_who_answers_a_doubt_is_not_said_to_have_changed_the_arguments() -> None:
-    """carol changes the arguments > the worker dies > eve says what came of it."""
+    """carol changes the arguments > the worker dies > eve reports the result."""
 
     @command(approval="always", in_doubt="ask")
     def pay(amount: int) -> int:

@@ -1,4 +1,4 @@
-"""Flows written in YAML: the allowed keys of a file, the refused ones, and the form of its errors."""
+"""Flows written in YAML: a file's allowed keys, the refused ones, and the form of errors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ subflows_config:
 
 @pytest.fixture(autouse=True)
 def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    registered()  # what ships is imported once a process, so it must not be forgotten with the rest
+    registered()  # shipped modules are imported once a process: they must stay
     monkeypatch.setattr(registry, "_definitions", dict(registry._definitions))
     monkeypatch.setattr(registry, "_failures", {})
     monkeypatch.setattr(sources, "_directories", Directories())
@@ -712,7 +712,7 @@ def test_what_makes_no_controller_is_told(
     assert words in fault
 
 
-# What ships for them.
+# The modules that ship for them.
 
 
 def test_the_memory_is_bounded() -> None:

@@ -1,4 +1,4 @@
-"""What people say to a run, as its controller hears it: turns, questions, ends that are put off."""
+"""People's messages to a run, as its controller gets them: turns, questions, ends that are put off."""
 
 from __future__ import annotations
 

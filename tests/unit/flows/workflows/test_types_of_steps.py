@@ -31,7 +31,7 @@ def maybe() -> str | None: return None
 async def later() -> float: return 1.0
 async def later_order() -> Order: return Order(item="")
 """
-#: A call, and the type of its result. What JSON does not keep is Any, never the type of the
+#: A call, and the type of its result. A type that JSON does not keep is Any, never the type of the
 #: function.
 PLAIN = {
     'step(text, 1, name="x", idempotent=True)': "str",

@@ -1,4 +1,4 @@
-"""What of a history a model is shown: the window, and the messages made of it."""
+"""A model's view of a history: the window, and the messages made of it."""
 
 from __future__ import annotations
 
