@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import Any
 
-#: The distribution that is checked out here; it has no advisories of its own.
+#: The distribution that is checked out here; it has no advisories.
 OURS = "perdure"
 COMMAND = ["-m", "pip_audit", "--format", "json", "--progress-spinner", "off", "--timeout", "15"]
 #: Texts of pip-audit's stderr when its service could not be reached.

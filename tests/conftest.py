@@ -44,7 +44,7 @@ pytest_plugins = [
     "tests.support.wait_report",
 ]
 
-#: kombu keeps the bindings of queues under names of its own.
+#: kombu keeps the bindings of queues under names with this beginning.
 KOMBU = "_kombu."
 #: Each prefix of this session, and the test that had it.
 PREFIXES: dict[str, str] = {}
@@ -234,7 +234,7 @@ class StartsWorkers(Protocol):
 
 @pytest.fixture
 def worker_process(settings: Settings) -> Iterator[Callable[..., WorkerProcess]]:
-    """Starts ``celery -A perdure.app worker`` in a process group of its own, which is killed after
+    """Starts ``celery -A perdure.app worker`` in a separate process group, which is killed after
     the test.
     """
     from tests.support.workers import WorkerProcess

@@ -23,8 +23,7 @@ class Form:
 
     Attributes:
         body: the part that Celery reads: ``[args, kwargs, embed]`` as JSON.
-        properties: those of kombu's envelope (body encoding, delivery tag, ...); RabbitMQ has no
-            such thing.
+        properties: kombu's envelope (body encoding, delivery tag, ...); RabbitMQ has no such thing.
         raw: the bytes that reach the broker, where they are no envelope at all.
         envelope: entries of the envelope beside the usual ones.
         table: RabbitMQ's table of headers, byte by byte, where no writer would write it.

@@ -62,7 +62,7 @@ def test_an_unknown_part_is_refused_and_the_known_ones_are_named() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_cpu_time_is_that_of_a_process_and_of_all_that_it_started() -> None:
-    """The child makes a session of its own, as PostgreSQL's do, and computes; its parent sleeps."""
+    """The child makes a new session, as PostgreSQL's do, and computes; its parent sleeps."""
     # Longer than the wait: each of the four figures that are added up is given in whole hundredths.
     child = "import os, time\nos.setsid()\nwhile time.process_time() < 0.5: pass\ntime.sleep(60)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"

@@ -46,7 +46,7 @@ LETTER_BYTES = 4 * KEPT_CHARACTERS
     ],
 )
 def living(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """One worker for all that follows: whatever one test sends, it has to live through the next."""
+    """One worker for all tests here: it has to live through each test's messages."""
     with stage(*request.param, request) as made:
         yield made
 
@@ -200,7 +200,7 @@ def test_what_cannot_be_put_aside_ends_no_worker(on: Stage) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_fuzzed_corpus_ends_no_worker(on: Stage) -> None:
-    """Bits flipped, cut short, parts swapped: whatever comes out, the worker lives and plays."""
+    """Bits flipped, cut short, parts swapped: the worker lives and plays in any case."""
     names = st.sampled_from(
         [name for name in carried_by(on.post.transport) if "megabyte" not in name]
     )

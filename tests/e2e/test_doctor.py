@@ -102,7 +102,7 @@ def test_an_app_whose_workers_could_take_no_round_is_refused(
         settings, app="tests.support.apps.misconfigured_app", APP_SETS=name, APP_IS="own"
     )
     assert ended.code == 1 and check in ended.err, ended
-    # Another app goes on with its own tasks, and its worker logs why it plays no rounds.
+    # Another app goes on with its tasks, and its worker logs why it plays no rounds.
     with _worker(
         settings, "tests.support.apps.misconfigured_app", APP_SETS=name, APP_IS="theirs"
     ) as process:

@@ -1,4 +1,4 @@
-"""A server that would lose runs, and the worker of an app: its own tasks run, and no round is
+"""A server that would lose runs, and the worker of an app: the app's tasks run, and no round is
 played.
 
 Reports of others on such a server are in tests/run/runtime/test_durability.py.

@@ -69,7 +69,7 @@ def client(settings: Settings) -> Iterator[Client]:
 def celery(
     settings: Settings, broker: str, tmp_path: Path
 ) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """``celery(*arguments, cwd=..., VARIABLE=...)``: the command in a process of its own, killed
+    """``celery(*arguments, cwd=..., VARIABLE=...)``: the command in a separate process, killed
     afterwards.
     """
     with ExitStack() as running:
@@ -263,7 +263,7 @@ def test_a_worker_consumes_what_it_is_told_and_else_both(
             "the worker",
             30,
         )
-    # Beside the queues of roles stand those of workers that play the same flows (decision 38).
+    # Beside the queues of roles stand the queues of workers that play the same flows (decision 38).
     names = [queue["name"] for queue in told["one@here"] if ".flows-" not in queue["name"]]
     assert sorted(names) == sorted(name.format(settings.prefix) for name in consumed)
     # A worker of the app's own queues alone has nothing to do with rounds; the others announce

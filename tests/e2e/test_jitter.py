@@ -43,7 +43,7 @@ def test_leaves_something():
 def test_relies_on_it():
     assert SEEN
 """
-#: A test whose process has an environment of its own. It plays more rounds than the faults disturb.
+#: A test whose process has a separate environment. It plays more rounds than the faults disturb.
 #: Another test is about rounds in pytest's own process: pytest's finder must not come first there.
 PROCESS = """
 import os, subprocess, sys

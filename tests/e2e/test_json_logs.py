@@ -132,7 +132,7 @@ def test_celery_on_the_shipped_app_logs_the_same_way(settings: Settings, client:
         process.ready()
         client.wait(
             client.submit("countdown", "x", {"rounds": 1}).id, 30
-        )  # so Celery has told that it received a task
+        )  # so Celery has logged that it received a task
         process.process.send_signal(signal.SIGTERM)
         _, said = process.process.communicate(timeout=30)
     spoken = [json.loads(line) for line in said.decode().splitlines() if line.startswith("{")]

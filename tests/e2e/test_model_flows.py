@@ -451,7 +451,7 @@ def test_the_thousandth_round_writes_no_more_than_the_tenth(
     with sizes_of_commits(asking._store) as sizes:
         run = asking.wait(asking.submit("patient_adding", "go on and on", max_rounds=501).id, 120)
     assert (run.status, run.output["status"]) == (RunStatus.COMPLETED, "unfinished"), run.error
-    # Even rounds are the controller's, odd ones those of commands. The least of many: a commit that
+    # Even rounds are the controller's, odd ones the commands'. The least of many: a commit that
     # also ends a stay writes the message whole, a few hundred bytes more in the third round as in
     # the thousandth.
     early, late = sizes[2:102], sizes[900:1000]

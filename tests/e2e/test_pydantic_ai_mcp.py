@@ -1,4 +1,4 @@
-"""Pydantic AI's agents with tools of real MCP servers, over stdio and HTTP, killed in each round."""
+"""Pydantic AI's agents with tools of real MCP servers, over stdio and HTTP, killed every round."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_a_lone_run_keeps_to_one_thread(client: Client, settings: Settings) -> N
 def test_others_get_their_turn_beside_a_run_without_end(
     client: Client, settings: Settings, pool: tuple[str, ...]
 ) -> None:
-    """One place, one run that would keep it for ever: another one is played through meanwhile."""
+    """One slot, one run that would keep it for ever: another run is played through meanwhile."""
     with workers(1, settings, *pool):
         endless = client.submit("threads", "for ever", {"rounds": MANY}).id
         under_way(client, endless)

@@ -1,4 +1,4 @@
-"""Commands in doubt after a graceful stop: those of an interrupted round, unless all of them are
+"""Commands in doubt after a graceful stop: commands of an interrupted round, unless all are
 idempotent.
 """
 

@@ -1,5 +1,5 @@
-"""Celery's events of workers and rounds: off, unless they are asked for; then one each of every
-round, however its message came.
+"""Celery's events of workers and rounds: off by default; else one each for every round, by any way
+of its message.
 """
 
 from __future__ import annotations

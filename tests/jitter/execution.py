@@ -63,7 +63,7 @@ def play(
     """Play tests once under a fault.
 
     Args:
-        arguments: Those of pytest.
+        arguments: pytest's arguments.
         show: Is called with a line of progress every few seconds.
         number: The seed of a random order.
 

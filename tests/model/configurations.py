@@ -42,7 +42,7 @@ class Config:
     doubles: bool = False  # messages stand in their list twice
     fetches: bool = False  # commits fetch the next message, and claim its run
     stays: bool = False  # commits may be such that the run stays with its worker
-    unheard: bool = False  # replies of commits that fetch, or by which a run stays, are lost; those of other requests need not be
+    unheard: bool = False  # replies of prefetching or staying commits are lost; others may arrive
     beats: bool = False
     forfeits: bool = False
     hurries: bool = False  # where a process has died, queued runs are looked at before they are due
@@ -65,7 +65,7 @@ class Config:
         0  # signals to the topic, each with a key; with any, runs are submitted with the topic
     )
     listens: bool = False  # rounds take the topic for their run, as often as they like
-    callers: int = 1  # who look after a family at a time, those who are late included
+    callers: int = 1  # callers that look after a family at a time, late ones included
     grown: bool = False  # the first round's message was sent again, in a line too long to be searched: it is looked at less often
     deletes: bool = False
     kept: int = 0  # the number of first runs that are never deleted, and exist from the start

@@ -5,8 +5,8 @@ run.
 
 A child is none, live (asked for nothing), asked (in a round, and asked to stop with its tree), tree
 (stopped with its tree), stopped (by a person), own (taken up by a person while its parent wants
-nothing of it), ok or bad (ended). A caller is a process that a script or a sweep has told of the
-follow-up. It either looks at one child at a time, or starts the next one; ``fresh`` is false where
+nothing of it), ok or bad (ended). A caller is a process that got the follow-up from a script or a
+sweep. It either looks at one child at a time, or starts the next one; ``fresh`` is false where
 another walk was asked for since it began to look.
 """
 
@@ -19,7 +19,7 @@ from tests.model.moving import due_at, fresh_message, push
 from tests.model.state import Family, World
 
 Move = tuple[Any, ...]
-#: The states in which a child can still be stopped, and those in which it has not ended.
+#: The states in which a child can still be stopped, and the states before its end.
 LIVE, UNENDED = ("live",), ("live", "asked", "own")
 ENDS = ("ok", "bad")
 

@@ -137,7 +137,7 @@ SHAPES = {
 
 
 class Group(NamedTuple):
-    """A group. ``state``: none · open · dropped · gone. ``ends``: of each place "", ok or bad."""
+    """A group. ``state``: none · open · dropped · gone. ``ends``: per place: "", ok or bad."""
 
     state: str = "none"
     started: int = 0

@@ -434,8 +434,8 @@ class World:
                 run for run in self.runs if run is not None and run.queue == queue and run.number
             ]
             cursor, stays = self.cursor[queue], self.config.stays
-            # A run that stays has the number that the list is at: there an entry of its line may be
-            # of a number that is its own again.
+            # A run that stays has the number that the list is at: there an entry of its line may
+            # have that very number.
             if self.lines[queue] and not stays:
                 live = {
                     (run.number, place)

@@ -34,7 +34,7 @@ def rules() -> dict[str, dict[str, list[str]]]:
 
 
 def guards(file: str) -> list[str]:
-    """Return the test files that guard a Lua file, those of most rules first."""
+    """Return the test files that guard a Lua file, files with most rules first."""
     return list(rules()[file])
 
 

@@ -1,5 +1,5 @@
-"""Run the guards of a Lua file under its mutants: each mutant in a process of its own, against a
-server of its own.
+"""Run the guards of a Lua file under its mutants: each mutant in a separate process, against a
+separate server.
 
 The process reads a copy of the Lua files, so the tree stays as it is. It ends at the first failure.
 """

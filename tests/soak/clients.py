@@ -119,9 +119,7 @@ class Clients:
             thread.start()
 
     def submitted(self) -> None:
-        """Wait until all runs have been submitted and signalled, however long the server's outages
-        make that.
-        """
+        """Wait until all runs have been submitted and signalled, through all outages of the server."""
         for thread in self._threads[:3]:
             thread.join()
         self._tell()
@@ -132,7 +130,7 @@ class Clients:
         self._tell()
 
     def abort(self) -> None:
-        """End all, whatever is still to be done."""
+        """End all, before all is done."""
         self._stopping.set()
         for thread in self._threads:
             if thread.is_alive():

@@ -53,7 +53,7 @@ class Lane(threading.Thread):
     def run(self) -> None:
         try:
             self._strike_on()
-        except BaseException as error:  # told by `Nemesis.finish`, in the thread that waits for it
+        except BaseException as error:  # `Nemesis.finish` raises it, in its caller's thread
             self.error = error
 
     def abort(self) -> None:

@@ -19,8 +19,8 @@ LONGEST_DELAY = 1.5
 
 
 class Proxy:
-    """Listens on a port of loopback of its own and passes on to the server's Unix socket, or port;
-    runs in a thread of its own.
+    """Listens on a port of loopback and passes on to the server's Unix socket, or port; runs in a
+    separate thread.
     """
 
     def __init__(self, server: Path | int) -> None:

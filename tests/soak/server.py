@@ -48,7 +48,7 @@ class SoakServer(CrashableServer):
 
     @property
     def process(self) -> int:
-        """Its process id as it told it at its start: a frozen server answers no questions."""
+        """Its process id as of its start: a frozen server answers no questions."""
         assert self._confirmed is not None, "the server was never started"
         return self._confirmed
 

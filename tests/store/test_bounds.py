@@ -1,5 +1,5 @@
-"""Bounded histories and renewals, by the scripts alone: the turns that a commit drops, and those
-that it must keep.
+"""Bounded histories and renewals, by the scripts alone: the turns that a commit drops, and the
+turns that it must keep.
 """
 
 from __future__ import annotations

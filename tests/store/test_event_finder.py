@@ -1,5 +1,5 @@
-"""The search for events to notify of: each is found once, whatever is looked at twice, and none is
-of the time before the rule.
+"""The search for events to notify of: each is found once, even if looked at twice, and none is of
+the time before the rule.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def test_a_lease_without_its_end_is_damaged_and_nothing_is_written(
     assert everything(store) == before
 
 
-#: The fields that run.lua checks as times, and those that it checks as other numbers.
+#: The fields that run.lua checks as times, and the fields that it checks as other numbers.
 TIMES = (
     "created_at", "updated_at", "started_at", "queued_at", "not_before", "waiting_until", "wait_until", "claimed_at", "beat_at",
     "lease_until", "round_until", "held_until", "deadline", "i_until", "stop_asked_at", "stop_seen_at", "stopped_at", "ended_at",

@@ -1,6 +1,4 @@
-"""A run in line is let be, and looked at as soon as its line has gone past it, however long it had
-waited.
-"""
+"""A waiting run is left alone, and looked at as soon as the queue has gone past it, after any wait."""
 
 from __future__ import annotations
 

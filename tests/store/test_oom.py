@@ -60,7 +60,7 @@ RUNS = (
 
 @pytest.fixture(params=["valkey", "redis"])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """On a server of its own: it is filled up."""
+    """On a separate server: it is filled up."""
     if request.param not in available_binaries() and "CI" not in os.environ:
         pytest.skip(f"this machine has no {request.param}-server")
     with server(request.param, "no") as running:

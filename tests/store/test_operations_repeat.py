@@ -1,5 +1,4 @@
-"""I13: any operation repeated with its id changes nothing, in whatever state the repeat finds the
-run.
+"""I13: any operation repeated with its id changes nothing, in any state of the run.
 
 Each story is a list of moves. Every move is sent twice in a row, and once more after each later
 move: as a client library does that never saw the reply.

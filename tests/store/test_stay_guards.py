@@ -1,5 +1,5 @@
-"""commit_and_continue refuses whatever is not plain: the answer is `other`, and nothing is written.
-commit_round knows.
+"""commit_and_continue refuses every special case: the answer is `other`, and nothing is written.
+commit_round knows them.
 """
 
 from __future__ import annotations

@@ -251,4 +251,4 @@ def test_no_connection_looks_through_what_is_installed(
     told = store.redis.client_info()
     assert (
         told.get("lib-ver", redis.__version__) == redis.__version__
-    )  # Redis 7.0 gets the option, and has no effect
+    )  # Redis 7.0 does not report it

@@ -44,7 +44,7 @@ def password(user: str) -> str:
 
 
 def users() -> str:
-    """Return the file as an operator completes it: all users but ``default`` on, with a password."""
+    """Return the file as an operator completes it: all but ``default`` on, with a password."""
     lines = [line for line in ACL.read_text().splitlines() if line]
     return "\n".join(
         line.replace(" off resetpass", f" on >{password(line.split()[1])}")

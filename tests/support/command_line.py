@@ -1,4 +1,4 @@
-"""The command line without the settings of the user: in this process, and as one of its own."""
+"""The command line without the settings of the user: in this process, and as a new one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Done:
 def run_here(
     entry: Callable[[], object], words: list[str], directory: Path, environment: Mapping[str, str]
 ) -> Done:
-    """Run a program by its entry in this process, as if it were a process of its own."""
+    """Run a program by its entry in this process, as if it were a new process."""
     for name, value in environment.items():
         assert not name.startswith(READ_ONCE) or value == AT_START.get(name), (
             f"{name} counts only in a process that starts with it: use CommandProcess"
@@ -84,7 +84,7 @@ class _Output(io.TextIOWrapper):
 
 
 class CommandLine:
-    """``perdure`` in a directory of its own, without the user's settings.
+    """``perdure`` in a new directory, without the user's settings.
 
     A call runs the command in this process. `running` and `worker` start a process.
 

@@ -40,7 +40,7 @@ VOLATILE = [
 PYTHON = os.environ.get("DOCS_PYTHON", sys.executable)
 #: Seconds for which a command that only reads is repeated.
 PATIENCE = 20.0
-#: Commands that stay until Ctrl-C. A page shows each in a terminal of its own.
+#: Commands that stay until Ctrl-C. A page shows each in a separate terminal.
 STAYS = re.compile(r"^(perdure (up|worker|server)|celery .* worker)\b(?!.*--alive)(?!s)")
 
 

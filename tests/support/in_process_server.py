@@ -26,7 +26,7 @@ HERE = "http://localhost"
 
 @contextmanager
 def site_on(server: CrashableServer, **settings: Any) -> Iterator[Site]:
-    """Yield a site for the tests of a module, on a prefix of its own."""
+    """Yield a site for the tests of a module, on a new prefix."""
     client = Client(
         settings=Settings(redis_url=server.url, prefix=f"site{uuid4().hex[:8]}", **settings)
     )

@@ -26,7 +26,7 @@ def what_is_described_is_read(ctx: Any, response: Any, case: Any) -> None:
     if case.meta is None or not case.meta.generation.mode.is_positive or response.status_code < 400:
         return
     if "/hooks/" in case.operation.path and response.status_code == 404:
-        return  # whatever is wrong with the address of a hook is no such path
+        return  # an invalid address of a hook is no such path
     kind = response.json()["type"].removeprefix("urn:perdure:")
     assert kind not in NOT_AS_DESCRIBED, f"a request as described is {kind}"
 

@@ -88,7 +88,7 @@ def _own_celery() -> Iterator[None]:
 
     own = [each for each in vars(signals).values() if isinstance(each, Signal)]
     receivers = [each.receivers[:] for each in own]
-    # The finalizers that add tasks to each app: Celery's own, and those of tasks that all apps
+    # The finalizers that add tasks to each app: Celery's, and the finalizers of tasks that all apps
     # share.
     tasks = {each for each in _state._on_app_finalizers if each.__module__ == BUILTIN_TASKS}
     with (

@@ -93,7 +93,7 @@ def submit(
     **options: Any,
 ) -> tuple[str, str]:
     """Submit a run; ``fields`` are added to its hash, ``fetchable``: with messages like Celery's;
-    the other options are those of store.runs.submit.
+    other options go to store.runs.submit.
     """
     extra = dict(options.pop("fields", {}))
     epoch, step = 0, options.get("step", 0)
@@ -192,7 +192,7 @@ def by_token_alone(granted: Claim) -> Claim:
 
 
 def commit(store: Store | Fetches, granted: Claim, kind: str, **options: Any) -> tuple[str, str]:
-    """Commit the round that was granted, whatever has become of the run meanwhile."""
+    """Commit the granted round, in any present state of the run."""
     fields = granted.fields
     if kind in ("give_back", "park") and not fields["message"]:
         options["own"] = _message(granted, 0, 0)
@@ -528,7 +528,7 @@ def everything(store: Store) -> dict[str, Any]:
     behind.
     """
     keys = sorted(key for key in store.redis.keys("*") if not key.startswith("_kombu."))
-    # Three exchanges, however many keys there are: tests call this thousands of times.
+    # Three exchanges for any number of keys: tests call this thousands of times.
     with store.redis.pipeline(transaction=False) as pipe:
         read: dict[str, Callable[[str], Any]] = {
             "hash": pipe.hgetall,
@@ -548,7 +548,7 @@ def everything(store: Store) -> dict[str, Any]:
 
 
 def assert_lawful(store: Store, run_id: str = "r") -> None:
-    """Check the laws of every run at every moment: I1, I2, the promise of the due set, the index."""
+    """Check the laws of every run at every moment: I1, I2, the due set's promise, the index."""
     fields = hash_of(store, run_id)
     log = [int(entry["step"]) for entry in events(store, run_id, "committed")]
     where = {name: fields.get(name) for name in ("phase", "epoch", "step", "token")}

@@ -30,8 +30,8 @@ class Watched:
     Args:
         password: the servers'; None for none.
         servers, sentinels: how many; without Sentinels the first server is the master for ever.
-        settings: of every server, beside those of a durable one on loopback. A ``_`` in a name
-            stands for ``-``.
+        settings: of every server, beside the defaults of a durable one on loopback. A ``_`` in a
+            name stands for ``-``.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class ServerProcess:
         return self.process.wait(seconds)
 
     def close(self) -> None:
-        """End it however it is."""
+        """End it in any state."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(10)

@@ -101,7 +101,7 @@ def file_of(item: pytest.Item) -> str:
 
 
 def by_length(items: Sequence[pytest.Item]) -> Callable[[pytest.Item], int]:
-    """Return a sort key: files with long tests come first, then those with slow tests."""
+    """Return a sort key: files with long tests come first, then files with slow tests."""
     ranks: dict[str, int] = {}
     for item in items:
         marks = [item.get_closest_marker(name) is not None for name in ("long", "slow")]

@@ -116,7 +116,7 @@ class WorkerProcess:
             self.process.send_signal(signal.SIGTERM)
 
     def close(self) -> None:
-        """End it however it is, and its connections."""
+        """End it in any state, with its connections."""
         self.kill()
         if self.process.stderr is not None:
             self.process.stderr.close()

@@ -35,7 +35,7 @@ class Killed(ProcessEnd):
 
 
 def effect(name: str) -> str:
-    """Cause an effect; die behind it if so told."""
+    """Cause an effect; die behind it on the test's order."""
     DONE[name] += 1
     if DEADLY[name]:
         DEADLY[name] -= 1

@@ -1,4 +1,4 @@
-"""The flows that trials play, beside those of tests/support/example_flows."""
+"""The flows that trials play, beside tests/support/example_flows."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ FIRST_KILL = 0.2
 
 @dataclass
 class Ground:
-    """A place of its own: its settings, a client, and the broker if that is another server."""
+    """A separate place: its settings, a client, and the broker if that is another server."""
 
     settings: Settings
     client: Client
@@ -65,7 +65,7 @@ class Ground:
         """Keep ``count`` workers alive, kill the oldest every ``every`` seconds, and start the next
         one early.
 
-        Enters when they are ready. The first kill follows soon, however short the trial is.
+        Enters when they are ready. The first kill follows soon, even in a short trial.
         """
         kills = Kills()
         ready, done = threading.Event(), threading.Event()
@@ -137,7 +137,7 @@ def place(handover: str = "fused", **options: object) -> Iterator[Ground]:
     """Start separate servers.
 
     Args:
-        handover: `fused` for one server, `redis` or `rabbit` for a broker of its own.
+        handover: `fused` for one server, `redis` or `rabbit` for a separate broker.
         options: settings, beside the pace.
     """
     told = {"flow_modules": MODULES, **PACE, **options}

@@ -22,7 +22,7 @@ from tests.support.workflow_effects import Killed, journal, let_time_pass, play_
 from tests.trials.ground import Ground, place
 from tests.trials.trial import Figures
 
-#: Processes that play the rounds of one program, each with a hash seed of its own.
+#: Processes that play the rounds of one program, each with another hash seed.
 PLAYERS = 4
 #: Programs that are played at once.
 GROUPS = 2
@@ -30,7 +30,7 @@ FIRST_SEED = 20_000
 
 
 def _play(settings: Settings, orders: Connection) -> None:
-    """Play one round for each order, in a process of its own; some die in it."""
+    """Play one round for each order, in a separate process; some die in it."""
     logging.getLogger("perdure").setLevel(logging.CRITICAL)  # steps fail by chance
     with driving(settings) as driver:
         while (order := orders.recv()) is not None:

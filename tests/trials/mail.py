@@ -198,7 +198,7 @@ def _play_all(driver: Any, ids: list[str]) -> None:
 
 
 def says(size: int) -> Figures:
-    """Send messages to a run that plays many rounds a second: the next controller round reads it."""
+    """Send messages to a run of many rounds a second: its next controller round reads it."""
     with place() as ground, ground.workers(1):
         run = ground.client.submit("steered", "g", {"rounds": 1_000_000})
         until(lambda: ground.client.get(run.id).state.step > 20, "rounds under way", 30)

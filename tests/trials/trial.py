@@ -20,7 +20,7 @@ class Trial:
 
     Args:
         promise: The promise, in a sentence.
-        size: How many of whatever the trial plays make the promise's own size.
+        size: The number of plays at the promise's own size.
         small: A size for seeing in some seconds that the trial works.
         play: Plays it at a size.
     """

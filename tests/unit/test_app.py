@@ -1,5 +1,5 @@
-"""install changes nothing of an app, reads nothing, and its messages have one form whatever the app
-sets.
+"""install changes nothing of an app, reads nothing, and its messages have one form under any
+settings of the app.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Sleepers:
             self.wake_those_left_behind()
 
     def wake_those_left_behind(self) -> None:
-        """Wake those without whom the run has gone on."""
+        """Wake the workers without whom the run has gone on."""
         for sleeper in list(self.asleep):
             if self._where() != sleeper.where:
                 self._wake(sleeper)

@@ -1,4 +1,4 @@
-"""Each command once as a process of its own, in its plain form, on a real server.
+"""Each command once as a separate process, in its plain form, on a real server.
 
 Processes are the subject: the entry, the streams, the exit code, and the signals that end a lasting
 command. The work of the commands is tested in tests/run/commands.

@@ -152,7 +152,7 @@ def wrap_loader(loader):
 
 
 def lead():
-    """Put the finder before those of others, who may have installed theirs since."""
+    """Put the finder before other finders, which may have been installed since."""
     if FINDER in sys.meta_path:
         sys.meta_path.remove(FINDER)
         sys.meta_path.insert(0, FINDER)

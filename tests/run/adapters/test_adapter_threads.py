@@ -317,7 +317,7 @@ def test_words_said_before_the_first_request_are_part_of_it(
 def test_each_request_sends_the_same_words_on_each_worker(
     client: Client, settings: Settings, flow: str
 ) -> None:
-    """Words before each request, and each round on another worker, which runs the function again."""
+    """Words before each request, each round on another worker, which runs the function again."""
     run = client.get(client.send("ada", "look up who I am", flow=flow).run_id)
     MEANWHILE[:] = [
         lambda: client.send("ada", "I have a hat"),

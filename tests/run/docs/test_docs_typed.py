@@ -1,4 +1,4 @@
-"""docs/guides/typed.md: its flows are played, and its tests pass; so do those of FakeModel in
+"""docs/guides/typed.md: its flows are played, and its tests pass; so do the FakeModel tests in
 testing.md.
 """
 

@@ -199,7 +199,7 @@ def test_a_name_that_changes_its_mind_at_a_redirect_is_refused(
     ],
 )
 def test_the_host_that_is_judged_is_the_one_that_is_asked(url: str, host: str | None) -> None:
-    """Whatever stands around it: a user, a fragment, a backslash, a line's end."""
+    """With anything around it: a user, a fragment, a backslash, a line's end."""
     if host is None:
         with pytest.raises(NotFetched):
             _checked(url)

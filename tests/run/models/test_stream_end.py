@@ -1,5 +1,5 @@
-"""A reply is whole where it says why it ended: a stream that ends in order before that is tried
-again, whatever it held so far.
+"""A reply is whole if it has the reason of its end: a stream that ends in order before that is
+tried again, with any content so far.
 """
 
 from __future__ import annotations

@@ -217,8 +217,8 @@ PLAUSIBLE = {RunStatus.STOPPED, RunStatus.ERRORED}
 
 @pytest.mark.parametrize("phase", ["queued", "leased", "waiting"])
 def test_a_damaged_run_ends_right_or_is_quarantined_and_named(lab: Lab, phase: str) -> None:
-    """Whatever the damage: no wrong answer, no endless sending; where it did no harm the run
-    completes, else the doctor names it.
+    """Under any damage: no wrong answer, no endless sending; without harm the run completes, else
+    the doctor names it.
     """
     chance = random.Random(phase)
     lab.in_phase(phase)
@@ -318,7 +318,7 @@ def test_every_call_of_a_client_answers_or_raises_an_error_of_ours(lab: Lab, pha
     "how", ["cut short", "a bit flipped", "of another run", "no text", "doubled", "gone"]
 )
 def test_a_damaged_entry_is_an_error_of_ours_and_no_answer(lab: Lab, part: str, how: str) -> None:
-    """An entry of the history quarantines the run when it is played; the events are only told,
+    """An entry of the history quarantines the run when it is played; the events are only shown,
     never played by.
     """
     lab.in_phase("queued")

@@ -324,7 +324,7 @@ def test_a_flow_without_a_history_is_refused(client: Client, driver: Driver) -> 
 def test_rounds_whose_events_do_not_tell_their_turns_are_refused(
     client: Client, driver: Driver
 ) -> None:
-    """As those of an earlier release."""
+    """Like events of an earlier release."""
     old = played(client, driver, "adder")
     store = driver.engine.store
     key = store.keys.events(old)

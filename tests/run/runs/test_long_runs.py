@@ -390,7 +390,7 @@ def test_a_child_that_goes_on_is_joined_by_the_next_generation(
 
 @register("renewing_waiter")
 class Waiter(CircularFlow):
-    """Asks a person, then renews until it has been told to end."""
+    """Asks a person, then renews until it is asked to end."""
 
     topology = (Node("Ask", "ask"),)
 

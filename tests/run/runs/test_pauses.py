@@ -1,5 +1,5 @@
-"""Pauses before and behind nodes: the operations that resume them, and those that count as an
-answer.
+"""Pauses before and behind nodes: the operations that resume them, and the operations that count as
+an answer.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Who answered: kept with the run, told to the flow, and refused where the flow wants another
-person than the submitter.
+"""Who answered: kept with the run, passed to the flow, and refused if the flow wants another person
+than the submitter.
 """
 
 from __future__ import annotations

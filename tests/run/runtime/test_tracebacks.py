@@ -1,4 +1,4 @@
-"""The traceback of a failed round: kept with the run, told wherever the run is shown, and without
+"""The traceback of a failed round: kept with the run, shown everywhere with the run, and without
 secrets.
 """
 

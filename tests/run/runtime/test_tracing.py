@@ -522,8 +522,8 @@ def test_each_of_several_steps_in_turn_has_a_span_which_is_that_of_its_round(
 def test_a_round_is_in_no_other_trace_than_its_runs(
     client: Client, engine: Runtime, collected: Collector, kept: str | None
 ) -> None:
-    """Where Celery is instrumented too, a task has a span of its own, in the trace of the task that
-    sent it.
+    """If Celery is instrumented too, a task has a separate span, in the trace of the task that sent
+    it.
     """
     run = client.submit("ledger", "g", {"rounds": 2})
     if kept is not None:

@@ -44,7 +44,7 @@ def is_described_by(kind: Any, answer: Any) -> None:
 
 @pytest.fixture(scope="module")
 def server_settings() -> Iterator[Settings]:
-    """The settings of one web server, on a server of its own, for all tests that leave the runs of
+    """The settings of one web server, on a separate server, for all tests that leave the runs of
     ``runs`` as they are.
     """
     with server_of_its_own(appendfsync="everysec") as mine:

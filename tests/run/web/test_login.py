@@ -308,7 +308,7 @@ def test_a_page_of_another_site_changes_nothing_even_if_it_knew_everything(site:
 
 
 def test_a_proxys_own_login_does_not_open_a_way_round_what_forms_carry(site: Site) -> None:
-    """A browser sends Basic credentials on its own, wherever the form came from."""
+    """A browser sends Basic credentials by itself, from any form."""
     browser = site.signed_in(site.token("ann", "read"))
     assert change(browser, authorization="Basic YW5uOng=") == 403
     assert change(browser, csrf_of(browser, "/runs"), authorization="Basic YW5uOng=") == 303

@@ -361,8 +361,8 @@ def test_the_watchers_of_a_run_that_is_deleted_are_told_so(
 def test_a_damaged_stream_ends_for_its_own_watchers_alone(
     settings: Settings, real_time: Store
 ) -> None:
-    """One key that holds something else makes Redis refuse the read of all; an entry that is no
-    event is met by those who read it.
+    """One key of a wrong type makes Redis refuse the read of all; only readers of a broken entry
+    meet it.
     """
     for name in ("well", "torn", "odd"):
         play.new_run(real_time, name)

@@ -205,7 +205,7 @@ def test_an_idempotent_step_is_tried_again_and_then_fails(
 
 @register("asks_whether_it_may_retry")
 class RetryAsker(CircularFlow):
-    """Fails each time, and keeps what ``may_retry`` said of each of its errors before."""
+    """Fails each time, and keeps the answers of ``may_retry`` to each of its errors before."""
 
     topology = (Node("Executor", "attempt"),)
 

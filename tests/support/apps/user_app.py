@@ -1,4 +1,4 @@
-"""A user's Celery app with tasks of its own, on which Perdure is installed.
+"""A user's Celery app with several tasks, on which Perdure is installed.
 
 THEIRS_SETS (JSON) adds settings. THEIRS_HAS_PERDURE=0 leaves Perdure out.
 """

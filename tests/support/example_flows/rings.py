@@ -27,7 +27,7 @@ def _pause(context: RoundContext) -> None:
     if seconds:
         context.progress(
             0, 1, "writes"
-        )  # told with the next beat: the round is under way, not merely claimed
+        )  # reported by the next beat: the round is under way, not merely claimed
     if seconds and context.cancelled.wait(seconds):
         context.raise_if_stopped()
 

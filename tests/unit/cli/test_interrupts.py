@@ -1,4 +1,4 @@
-"""A signal that ends a command is never lost, wherever it comes."""
+"""A signal that ends a command is never lost, at any place of the code."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_the_options_of_pytest_reach_the_table(
         "def even(number):\n    assert number % 2 == 0\n"
         "def test_table(each_case):\n    each_case(cases_of(range(5)), even)\n"
     )
-    # A time limit of its own would replace that of this test.
+    # A separate time limit would replace this test's.
     quiet = ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     options = ["-c", str(PYPROJECT), "--timeout", "0", "-p", "tests.support.cases", *quiet]
     code = pytest.main([*options, *option, str(tmp_path)])

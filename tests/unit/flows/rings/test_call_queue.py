@@ -1,4 +1,4 @@
-"""Several calls in one reply: each is carried out in a round of its own, in order, and each is
+"""Several calls in one reply: each is carried out in a separate round, in order, and each is
 answered.
 """
 
