@@ -20,7 +20,7 @@ class Trial:
 
     Args:
         promise: The promise, in a sentence.
-        size: The number of plays at the promise's own size.
+        size: The promise's own size, in units of the trial.
         small: A size for seeing in some seconds that the trial works.
         play: Plays it at a size.
     """

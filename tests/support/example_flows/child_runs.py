@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from perdure import Child, CircularFlow, FatalError, Interrupt, Node, RoundContext, register
 
-#: Names of children that no longer fail.
+#: With an entry here, no child fails any more.
 MENDED: list[str] = []
 
 
