@@ -21,8 +21,9 @@ from tests.trials.trial import Figures
 
 
 def effects(size: int) -> Figures:
-    """Run ten steps each, with a worker killed every second; a person who knows the effects answers
-    doubts.
+    """Run workflows of ten steps while a worker is killed every second.
+
+    A person who knows the effects answers doubts.
     """
     with ExitStack() as running:
         receiver = running.enter_context(server("valkey", "no"))

@@ -12,7 +12,7 @@ from perdure import End, Flow, Outcome, RoundContext, register
 
 
 class Unheard(BaseException):
-    """Of a library that has one of its own."""
+    """The BaseException of another library."""
 
 
 ERRORS: dict[str, BaseException] = {
