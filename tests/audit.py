@@ -1,4 +1,4 @@
-"""What `make audit` runs: pip-audit on what is installed here, and an honest word where nobody could be asked.
+"""`make audit`: pip-audit on the installed packages, and a clear message if no service answered.
 
 pip-audit says "No known vulnerabilities found", exit code 0, also when its service knew none of the packages (an index of
 one's own that has no advisories, say), so the packages that were looked up are counted here.
@@ -13,16 +13,16 @@ import subprocess
 import sys
 from typing import Any
 
-#: The distribution that is checked out here; it has no advisories of its own.
+#: The distribution that is checked out here; it has no advisories.
 OURS = "perdure"
 COMMAND = ["-m", "pip_audit", "--format", "json", "--progress-spinner", "off", "--timeout", "15"]
-#: What pip-audit's stderr holds when its service could not be reached.
+#: Texts of pip-audit's stderr when its service could not be reached.
 UNREACHABLE = ("ConnectionError", "ConnectTimeout", "ReadTimeout", "Max retries exceeded", "Failed to resolve", "Connection refused",
                "ServiceError", "ProxyError", "connection timed out")  # fmt: skip
 
 
 def verdict(code: int, out: str, err: str, strict: bool = False) -> tuple[int, str]:
-    """What pip-audit's answer comes to: the exit code of the check, and what to say."""
+    """Return the exit code of the check and its message, from pip-audit's answer."""
     try:
         found: list[dict[str, Any]] = json.loads(out)["dependencies"]
     except (ValueError, LookupError, TypeError):

@@ -1,7 +1,8 @@
-"""What all tests share: servers of the session, a prefix a test, and what is made on them.
+"""Fixtures of all tests: servers of the session, a prefix a test, and clients on them.
 
-Every process of pytest imports this module. A fixture that few tests use therefore imports by
-itself what it needs of Perdure: the client, Celery and the runtime cost as much as pytest does.
+Every process of pytest imports this module. A fixture that few tests use therefore imports the
+parts of Perdure that it needs in its body: the client, Celery and the runtime cost as much as
+pytest does.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ pytest_plugins = [
     "tests.support.wait_report",
 ]
 
-#: kombu keeps the bindings of queues under names of its own.
+#: kombu keeps the bindings of queues under names with this beginning.
 KOMBU = "_kombu."
 #: Each prefix of this session, and the test that had it.
 PREFIXES: dict[str, str] = {}
@@ -56,7 +57,7 @@ def pytest_configure() -> None:
 
 @contextmanager
 def session_server(binary: str) -> Iterator[CrashableServer]:
-    """A server for the session; durable enough for all that do not kill it."""
+    """Start a server for the session; durable enough for all that do not kill it."""
     from tests.support.redis_servers import available_binaries
     from tests.support.redis_servers import server as server_of_its_own
 
@@ -68,14 +69,17 @@ def session_server(binary: str) -> Iterator[CrashableServer]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[CrashableServer]:
-    """The session's Valkey server: shared, never killed. A test that kills one makes its own (tests.support.redis_servers)."""
+    """The session's Valkey server: shared, never killed.
+
+    A test that kills one makes its own (tests.support.redis_servers).
+    """
     with session_server("valkey") as running:
         yield running
 
 
 @pytest.fixture(scope="session", params=["valkey", pytest.param("redis", marks=pytest.mark.slow)])
 def any_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
-    """Each kind of server that Perdure runs on, in turn."""
+    """Each kind of server for Perdure, in turn."""
     if request.param == "valkey":
         yield request.getfixturevalue("server")
     else:
@@ -85,7 +89,10 @@ def any_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
 
 @pytest.fixture(scope="session")
 def rabbit() -> Iterator[RabbitServer]:
-    """The session's RabbitMQ: shared, never killed nor frozen. A test that does so makes its own (tests.support.rabbitmq)."""
+    """The session's RabbitMQ: shared, never killed nor frozen.
+
+    A test that does so makes its own (tests.support.rabbitmq).
+    """
     from tests.support.rabbitmq import rabbit_binary, rabbit_server
 
     if rabbit_binary() is None and "CI" not in os.environ:
@@ -111,7 +118,9 @@ def prefix() -> str:
 
 @pytest.fixture(autouse=True)
 def nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After a test with a prefix on a shared server: nothing was written outside the prefix, and what is inside goes."""
+    """After a test with a prefix on a shared server: check that all keys have the prefix, and
+    delete them.
+    """
     used = [name for name in ("any_server", "server") if name in request.fixturenames]
     if not used or "prefix" not in request.fixturenames:
         yield
@@ -135,7 +144,7 @@ def nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_queue_stays(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After a test with a prefix on the session's RabbitMQ: its queues go."""
+    """Delete the test's queues on the session's RabbitMQ."""
     if not {"rabbit", "prefix"} <= set(request.fixturenames):
         yield
         return
@@ -185,7 +194,7 @@ def store(server: CrashableServer, prefix: str) -> Iterator[Store]:
 
 @pytest.fixture
 def settings(request: pytest.FixtureRequest, server: CrashableServer, prefix: str) -> Settings:
-    """The defaults, on the session's server under the test's prefix.
+    """Defaults, on the session's server under the test's prefix.
 
     ``pytestmark = pytest.mark.settings(flow_modules=("shop",))`` changes some of them.
     """
@@ -225,7 +234,9 @@ class StartsWorkers(Protocol):
 
 @pytest.fixture
 def worker_process(settings: Settings) -> Iterator[Callable[..., WorkerProcess]]:
-    """Starts ``celery -A perdure.app worker`` in a process group of its own, which is killed after the test."""
+    """Starts ``celery -A perdure.app worker`` in a separate process group, which is killed after
+    the test.
+    """
     from tests.support.workers import WorkerProcess
 
     with ExitStack() as running:

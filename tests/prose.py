@@ -5,7 +5,8 @@
 - ``--long`` also prints each docstring sentence of more than 25 words.
 
 Banned phrases are searched in docstrings, comments and texts of Python, in Markdown outside blocks
-of code, and in all of other files. Long sentences are counted and never fail.
+of code, and in all of other files. Relative noun clauses are counted per 1,000 words of a root.
+Long sentences are counted and never fail.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import tokenize
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,17 @@ DATA = Path(__file__).with_suffix(".toml")
 LONGEST = 25
 #: Directories whose class names must differ.
 NAMED = ("worker", "flows")
+#: Where three rules do not fit. Texts are data there: what a test sends, and what it expects. A
+#: test is named, and described, by the rule that it proves: "A late commit is refused". A module of
+#: tests is named for the feature, which may be an activity: ``test_draining``.
+TESTS = "tests/"
+#: Decorators of a flow's parts. In tests their docstrings are data too: a model reads them, and
+#: tests compare them.
+OFFERED = {"command", "workflow", "node", "interface", "tool", "function_tool"}
+#: A relative clause that stands for a noun: "what it has carried out" for "the finished steps".
+CLAUSE = re.compile(r"\bwhat\s+(?:it|was|is|they|he|a|the|each|its)\b", re.IGNORECASE)
+#: How a sentence ends: a mark behind its last word, a blank line, a cell's edge, or the text's end.
+SENTENCE_END = re.compile(r"([.?!])[\"'*_`)]*(?=\s|$)|\n\s*\n|\||\Z")
 #: Between two words of a phrase: space, or the beginning of the next line of a comment.
 GAP = r"(?:\s|(?<=\n)[ \t]*(?:#:?|--+)(?=\s))+"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -44,7 +56,8 @@ class Rules(NamedTuple):
         properties: decorators whose functions are described by a noun phrase, or elsewhere.
         verbs: imperative verbs with which a function's docstring may begin, in lower case.
         ing_allowed: module names in *-ing* that are nouns.
-        exempt: paths that are not rewritten yet. Their faults are only counted.
+        exempt: paths that are not rewritten. Their faults are only counted.
+        clauses: for each root, the most relative noun clauses per 1,000 words.
     """
 
     roots: tuple[str, ...]
@@ -55,10 +68,11 @@ class Rules(NamedTuple):
     verbs: tuple[str, ...]
     ing_allowed: tuple[str, ...]
     exempt: tuple[str, ...]
+    clauses: Mapping[str, float]
 
 
 class Fault(NamedTuple):
-    """A place that breaks a rule."""
+    """A place that breaks a rule. Line 0 is the whole path."""
 
     path: str
     line: int
@@ -66,13 +80,15 @@ class Fault(NamedTuple):
     about: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.rule}: {self.about}"
+        place = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{place}: {self.rule}: {self.about}"
 
 
 def load_rules() -> Rules:
     """Return the rules of this repository."""
     data = tomllib.loads(DATA.read_text("utf-8"))
-    return Rules(**{name: tuple(data[name]) for name in Rules._fields})
+    lists = {name: tuple(data[name]) for name in Rules._fields if name != "clauses"}
+    return Rules(**lists, clauses=data["clauses"])
 
 
 def faults(root: Path, rules: Rules) -> list[Fault]:
@@ -95,7 +111,7 @@ def faults(root: Path, rules: Rules) -> list[Fault]:
         found += [
             place for place in places if len(places) > 1 and (len(own) != 1 or place not in own)
         ]
-    return sorted(found)
+    return sorted([*found, *_relative_clauses(root, rules)])
 
 
 def long_sentences(root: Path, rules: Rules) -> list[Fault]:
@@ -166,7 +182,7 @@ def _exemption(path: str, rules: Rules) -> str:
 def _passages(path: str, source: str) -> Iterator[tuple[int, str]]:
     """Yield the first line and the text of each part in which phrases are searched."""
     if path.endswith(".py"):
-        yield from _python_passages(source)
+        yield from _python_passages(source, texts=not path.startswith(TESTS))
     elif path.endswith(".md"):
         line = 1
         for number, part in enumerate(re.split(r"(?m)^(\s*```.*)$", source)):
@@ -178,7 +194,19 @@ def _passages(path: str, source: str) -> Iterator[tuple[int, str]]:
         yield 1, source
 
 
-def _python_passages(source: str) -> Iterator[tuple[int, str]]:
+def _python_passages(source: str, *, texts: bool) -> Iterator[tuple[int, str]]:
+    """Yield comments and texts; without ``texts``, only comments, docstrings and attribute docs."""
+    tree = ast.parse(source)
+    offered = {
+        node.body[0].lineno
+        for node in ast.walk(tree)
+        if isinstance(node, Function) and _decorators(node) & OFFERED
+    }
+    prose = {
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    } - offered
     comment: list[str] = []
     first = last = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -190,7 +218,9 @@ def _python_passages(source: str) -> Iterator[tuple[int, str]]:
             first = token.start[0] if not comment else first
             last = token.start[0]
             comment.append(token.string)
-        elif name in ("STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"):
+        elif name in ("STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE") and (
+            texts or token.start[0] in prose
+        ):
             yield token.start[0], token.string
     yield first, "\n".join(comment)
 
@@ -213,6 +243,47 @@ def _phrases(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-])(?:{alternatives})(?![\w-])", re.IGNORECASE)
 
 
+def _relative_clauses(root: Path, rules: Rules) -> Iterator[Fault]:
+    """Yield a fault for each root with more relative noun clauses than its limit."""
+    words: Counter[str] = Counter()
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for path, source in _sources(root, rules):
+        name = path.partition("/")[0]
+        if name in rules.clauses and not _exemption(path, rules):
+            for text in _prose(path, source):
+                words[name] += len(text.split())
+                counts[name][path] += sum(1 for _ in clauses(text))
+    for name, most in rules.clauses.items():
+        total = counts[name].total()
+        rate = 1000 * total / max(1, words[name])
+        if rate > most:
+            worst = ", ".join(
+                f"{path} {many}" for path, many in counts[name].most_common(5) if many
+            )
+            about = f"{total} in {words[name]} words = {rate:.2f} per 1,000, limit {most}: {worst}"
+            yield Fault(name, 0, "relative clauses", about)
+
+
+def clauses(text: str) -> Iterator[str]:
+    """Yield the beginning of each relative noun clause. A question is none."""
+    for phrase in CLAUSE.finditer(text):
+        end = SENTENCE_END.search(text, phrase.end())
+        if end is None or end[1] != "?":
+            yield phrase[0]
+
+
+def _prose(path: str, source: str) -> Iterator[str]:
+    """Yield the docstrings and comments of code, and whole pages."""
+    if path.endswith(".py"):
+        yield from (docstring for _, docstring in _docstrings(ast.parse(source)))
+        comments = (each for _, each in _python_passages(source, texts=False) if each[:1] == "#")
+        yield from (re.sub(r"(?m)^#:? ?", "", each) for each in comments)
+    elif path.endswith(".lua"):
+        yield "\n".join(re.findall(r"(?m)--+ ?(.*)$", source))
+    elif path.endswith(".md"):
+        yield source
+
+
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | Function):
@@ -225,8 +296,10 @@ def _verbless(path: str, tree: ast.Module, rules: Rules) -> Iterator[Fault]:
     for node in ast.walk(tree):
         if not isinstance(node, Function):
             continue
-        decorators = {ast.unparse(each).partition("(")[0] for each in node.decorator_list}
-        if any(each.rpartition(".")[2] in rules.properties for each in decorators):
+        decorators = _decorators(node)
+        if decorators & set(rules.properties):
+            continue
+        if path.startswith(TESTS) and (node.name.startswith("test_") or decorators & OFFERED):
             continue
         docstring = ast.get_docstring(node)
         word = re.match(r"[A-Za-z-]+(?![\w'])", docstring or "")
@@ -236,8 +309,16 @@ def _verbless(path: str, tree: ast.Module, rules: Rules) -> Iterator[Fault]:
             yield Fault(path, node.body[0].lineno, "imperative", about)
 
 
+def _decorators(node: Function) -> set[str]:
+    """Return the last names of a function's decorators."""
+    names = (ast.unparse(each).partition("(")[0] for each in node.decorator_list)
+    return {each.rpartition(".")[2] for each in names}
+
+
 def _module_name(path: str, rules: Rules) -> Iterator[Fault]:
     name = Path(path).stem
+    if path.startswith(TESTS):
+        return
     if name.endswith("ing") and name not in rules.ing_allowed:
         yield Fault(path, 1, "module name", f"{name!r} names an activity; use a noun")
 

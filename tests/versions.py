@@ -1,6 +1,8 @@
-"""The ends of what is supported: the least versions that pyproject.toml declares, and the newest Python of this machine.
+"""The ends of the supported range: the least versions that pyproject.toml declares, and the newest
+Python of this machine.
 
-`python -m tests.versions minimums` prints constraints for pip; `python -m tests.versions newest` a path.
+`python -m tests.versions minimums` prints constraints for pip; `python -m tests.versions newest` a
+path.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ DECLARED = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)(\[[^\]]*\])?>=(?P<least>[0-9.]
 
 
 def minimums() -> list[str]:
-    """Return ``name==version`` for each requirement of the package and its extras that names a least version."""
+    """Return ``name==version`` for each requirement of the package and its extras that names a
+    least version.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     requirements = [
         *project["dependencies"],
@@ -37,7 +41,9 @@ def minimums() -> list[str]:
 
 
 def newest() -> str:
-    """Return the newest Python that can make a virtual environment: of PATH, or of pyenv, which hides some from PATH."""
+    """Return the newest Python that can make a virtual environment: of PATH, or of pyenv, which
+    hides some from PATH.
+    """
     pyenv = shutil.which("pyenv")
     root = _said(pyenv, "root") if pyenv else None
     for name in NAMES:
@@ -53,7 +59,9 @@ def newest() -> str:
 
 
 def _said(*command: str) -> str | None:
-    """Return what a program prints, or None where it is missing or fails: a name on PATH may be a placeholder."""
+    """Return a program's output, or None if it is missing or fails: a name on PATH may be a
+    placeholder.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):

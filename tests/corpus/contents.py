@@ -22,7 +22,7 @@ def _deep(depth: int) -> Any:
 
 
 def _table(depth: int) -> bytes:
-    """A table in a table in a table, as RabbitMQ's clients write it."""
+    """Return nested tables, as RabbitMQ's clients write them."""
     content = b""
     for _ in range(depth):
         content = b"\1a" + b"F" + struct.pack(">I", len(content)) + content
@@ -30,7 +30,7 @@ def _table(depth: int) -> bytes:
 
 
 def headers() -> dict[str, Entry]:
-    """Headers that are missing, and values that Celery would choke on or obey."""
+    """Return cases with missing headers, and with values that Celery would choke on or obey."""
     unwanted: dict[str, tuple[dict[str, Any], str]] = {
         "task of a number": ({"task": 1}, "'task'"),
         "task of an object": ({"task": {"a": 1}}, "'task'"),
@@ -70,7 +70,8 @@ def headers() -> dict[str, Entry]:
         entries[f"no header {' nor '.join(names)}"] = Entry(
             lambda good, names=names: good.without_headers(*names), "no header"
         )
-    # Where the reader of JSON gives up, and where what it read can no longer be shown: nobody knows where in between a worker is.
+    # At one depth the JSON reader gives up, at another its value can no longer be shown. The depth
+    # of a worker's stack in between is unknown.
     for depth in range(880, 1000, 5):
         entries[f"a task nested {depth} deep"] = Entry(
             lambda good, depth=depth: good.with_(
@@ -85,7 +86,7 @@ def headers() -> dict[str, Entry]:
 
 
 def tasks() -> dict[str, Entry]:
-    """Tasks that are not a round: unknown ones, Celery's own, and the messages by which workers are controlled."""
+    """Return tasks that are not a round: unknown ones, Celery's, and remote control of workers."""
     builtin = (
         "accumulate",
         "backend_cleanup",
@@ -173,7 +174,7 @@ def tasks() -> dict[str, Entry]:
 
 
 def arguments() -> dict[str, Entry]:
-    """Arguments that are not a run, an epoch and a step."""
+    """Return arguments that are not a run, an epoch and a step."""
     unwanted: dict[str, tuple[tuple[Any, ...], str]] = {
         "no arguments": ((), "arguments"),
         "too few arguments": (("nobody",), "arguments"),
@@ -219,7 +220,7 @@ def arguments() -> dict[str, Entry]:
 
 
 def tables() -> dict[str, Entry]:
-    """What only RabbitMQ's tables can say."""
+    """Return values that only RabbitMQ's tables can express."""
     tables = frozenset({AMQP})
     values: dict[str, tuple[dict[str, Any], str]] = {
         "id of bytes that are no text": ({"id": b"\xff\xfe"}, "'id'"),
@@ -230,7 +231,7 @@ def tables() -> dict[str, Entry]:
         name: Entry(lambda good, changed=changed: good.with_headers(**changed), why, tables)
         for name, (changed, why) in values.items()
     }
-    forged = {  # RabbitMQ passes these on; what it cannot read itself (an unknown kind of value, a false length) it refuses
+    forged = {  # RabbitMQ passes these on; it refuses unreadable ones
         "table deep": _table(NESTED),
         "timestamp beyond the years": b"\1aT" + struct.pack(">Q", 2**63),
     }

@@ -1,4 +1,4 @@
-"""Entry: one message of the corpus, and what must become of it."""
+"""Entry: one message of the corpus, and its expected fate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class Entry:
 
     Attributes:
         make: it, from a good one of no run in particular.
-        why: a part of what is said of it (a regular expression); None where it is let through.
+        why: a regular expression for a part of the stated reason; None if the message is let
+            through.
         on: the transports that can carry it.
     """
 

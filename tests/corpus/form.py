@@ -1,4 +1,4 @@
-"""Form: a broker message in parts, whatever the transport, so that one corpus is sent over all of them."""
+"""Form: a broker message in parts, for any transport, so that one corpus is sent over all."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Form:
     """A message.
 
     Attributes:
-        body: what Celery reads: ``[args, kwargs, embed]`` as JSON.
-        properties: those of kombu's envelope (body encoding, delivery tag, ...); RabbitMQ has no such thing.
+        body: the part that Celery reads: ``[args, kwargs, embed]`` as JSON.
+        properties: kombu's envelope (body encoding, delivery tag, ...); RabbitMQ has no such thing.
         raw: the bytes that reach the broker, where they are no envelope at all.
         envelope: entries of the envelope beside the usual ones.
         table: RabbitMQ's table of headers, byte by byte, where no writer would write it.
@@ -66,14 +66,17 @@ class Form:
         )
 
     def with_args(self, *args: Any) -> Form:
-        """The same with other arguments; what JSON cannot say is written as Python's json does."""
+        """Return a copy with other arguments.
+
+        Values that JSON lacks are written as Python's json does.
+        """
         return self.with_content(list(args), *self.content[1:])
 
     def with_content(self, *content: Any) -> Form:
         return replace(self, body=json.dumps(list(content)).encode())
 
     def listed(self) -> bytes:
-        """As an entry of a broker's list (Redis)."""
+        """Return the message as a broker's list entry (Redis)."""
         if self.raw is not None:
             return self.raw
         parts = {
@@ -92,11 +95,11 @@ class Form:
         ).encode()
 
     def listed_body(self) -> Any:
-        """The body as the envelope holds it."""
+        """Return the body as the envelope holds it."""
         return base64.b64encode(self.body).decode() if isinstance(self.body, bytes) else self.body
 
     def published(self) -> amqp.Message:
-        """As a message for RabbitMQ."""
+        """Return the message for RabbitMQ."""
         body = (
             self.raw
             if self.raw is not None
@@ -119,7 +122,7 @@ class Form:
 
 
 class _Forged(amqp.Message):  # type: ignore[misc]
-    """A message whose table of headers is written byte by byte."""
+    """A message with a hand-written table of headers, in bytes."""
 
     def __init__(self, body: bytes, table: bytes) -> None:
         super().__init__(body)
@@ -130,7 +133,7 @@ class _Forged(amqp.Message):  # type: ignore[misc]
 
 
 def form_of(text: str) -> Form:
-    """A message as Celery built it, in parts."""
+    """Split a message that Celery built into its parts."""
     read = json.loads(text)
     return Form(
         base64.b64decode(read["body"]),
@@ -148,5 +151,5 @@ def good(
     step: int = 0,
     role: str = "controller",
 ) -> Form:
-    """The message of a round."""
+    """Return the message of a round."""
     return form_of(dispatcher.message(role, run_id, epoch, step).text)

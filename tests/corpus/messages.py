@@ -1,7 +1,9 @@
-"""The corpus: messages that are none of a round, each for a reason of its own, and what must become of each.
+"""The corpus: messages that are none of a round, each for another reason, and the expected fate of
+each.
 
-An entry makes its message from a good one. ``why`` is what the dead letter says of it; without, the message has the form of
-a round's, and is let through: then it names no round that is due, and changes nothing.
+An entry makes its message from a good one. ``why`` is the reason in its dead letter; without it,
+the message has the form of a round's, and is let through: then it names no round that is due, and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ __all__ = ["AMQP", "BOTH", "LIST", "MESSAGES", "Entry", "carried_by"]
 
 
 def hints() -> dict[str, Entry]:
-    """Messages in a round's form that name nothing which is due."""
+    """Return messages of a round's form without a due round."""
     return {
         "no such run": Entry(lambda good: good),
         "no such run, far on": Entry(lambda good: good.with_args("nobody", 2**53 - 1, 2**53 - 1)),
@@ -50,7 +52,7 @@ def hints() -> dict[str, Entry]:
     }
 
 
-#: All of them, by name.
+#: All messages, by name.
 MESSAGES: dict[str, Entry] = {
     **envelopes(),
     **parts(),
@@ -64,5 +66,5 @@ MESSAGES: dict[str, Entry] = {
 
 
 def carried_by(transport: str) -> dict[str, Entry]:
-    """Those that this transport can carry."""
+    """Return the messages that this transport can carry."""
     return {name: entry for name, entry in MESSAGES.items() if transport in entry.on}

@@ -19,7 +19,7 @@ SEP = "\x06\x16"
 
 
 class Post(Protocol):
-    """A broker, seen by whoever can write to it."""
+    """A broker, for a program that writes to it."""
 
     #: Which entries of the corpus it carries.
     transport: str
@@ -29,7 +29,7 @@ class Post(Protocol):
     def waiting(self, queue: str) -> int: ...
 
     def keys(self) -> set[str]:
-        """What the broker holds by name; empty where it has no keys."""
+        """Return the names of the broker's keys; empty if it has no keys."""
         ...
 
 
@@ -43,7 +43,9 @@ class ListPost:
         self._put = 0
 
     def put(self, queue: str, form: Form) -> None:
-        """Every eighth goes to a list of another priority, which workers look at as well."""
+        """Push the message; every eighth goes to a list of another priority, which workers look at
+        as well.
+        """
         self._put += 1
         self._client.lpush(f"{queue}{SEP}6" if self._put % 8 == 0 else queue, form.listed())
 
@@ -74,7 +76,7 @@ class RabbitPost:
 
 @contextmanager
 def post_to(url: str, queues: list[str], rabbit: RabbitServer | None = None) -> Iterator[Post]:
-    """A post at the broker with this URL, once a worker consumes from its queues.
+    """Yield a post at the broker with this URL, once a worker consumes from its queues.
 
     Args:
         url: of the server whose lists are written to. rabbit: the broker, where it is a RabbitMQ.

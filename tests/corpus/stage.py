@@ -1,4 +1,4 @@
-"""Stage: one living worker on a ground, and what a stranger can do to it."""
+"""Stage: one living worker on a ground, and the attacks of a stranger on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FOREIGN = ("_kombu.",)
 
 
 class Stage:
-    """One living worker, and what a stranger can do to it."""
+    """One living worker, and a stranger's attacks on it."""
 
     def __init__(self, settings: Settings, post: Post, worker: WorkerProcess) -> None:
         self.settings = settings
@@ -59,7 +59,9 @@ class Stage:
         return self.client._store.fleet.dead_letters(KEPT)
 
     def put(self, name: str, form: Form, refused: bool, queue: str) -> None:
-        """Send it, and wait until the worker has taken it, and put it aside where it is to be refused."""
+        """Send it, and wait until the worker has taken it, and put it aside where it is to be
+        refused.
+        """
         there = int(self.client._store.redis.llen(self.client._store.keys.dead_letters))
         self.post.put(queue, form)
         until(
@@ -76,7 +78,7 @@ class Stage:
         self.lives(name)
 
     def plays(self) -> None:
-        """Good messages still run."""
+        """Check that good messages still run."""
         run = self.client.submit("ledger", "g", {"rounds": 4})
         assert self.client.wait(run.id, 30).answer == [0, 1, 2, 3]
 
@@ -87,7 +89,9 @@ class Stage:
         return {key for key in keys if not key.startswith((self.settings.prefix, *FOREIGN))}
 
     def unharmed(self) -> None:
-        """The same processes, not much greater; nothing written elsewhere."""
+        """Check that the processes are the same and hardly greater, and that no foreign key was
+        written.
+        """
         self.lives("all")
         assert children(self.worker.process.pid) == self.children, "a process of the pool was lost"
         assert self.foreign_keys() == self.before
@@ -105,7 +109,7 @@ def children(pid: int) -> set[str]:
 
 
 def resident(pid: int) -> int:
-    """MiB of memory."""
+    """Return the resident memory of a process, in MiB."""
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return int(found[1]) // 1024
@@ -115,7 +119,9 @@ def resident(pid: int) -> int:
 def ground(
     handover: str, request: pytest.FixtureRequest
 ) -> Iterator[tuple[str, str | None, RabbitServer | None]]:
-    """The URL of the server that holds the runs, that of the broker where it is another, and the RabbitMQ that this is."""
+    """Yield the state server's URL, the broker's URL if it is another, and the RabbitMQ if that is
+    the broker.
+    """
     state: CrashableServer = request.getfixturevalue("server")
     if handover == "redis":
         with server("redis" if "redis" in available_binaries() else "valkey", "everysec") as other:
@@ -131,7 +137,7 @@ def ground(
 
 
 def lists_of(url: str) -> str:
-    """The server whose lists are written to: where Sentinels are named, the master that they name."""
+    """Return the server whose lists are written to; behind Sentinels, the master that they name."""
     if not url.startswith("redis+sentinel"):
         return url
     found = re.search(r"@?([\d.]+):(\d+)[,/]", url)

@@ -10,7 +10,9 @@ from tests.corpus.form import ABSENT
 
 
 def _raw(data: bytes, why: str, amqp_why: str = "") -> dict[str, Entry]:
-    """On a list it is the whole message, on RabbitMQ the body of a good one."""
+    """Return entries of raw data: the whole message on a list, the body of a good message on
+    RabbitMQ.
+    """
     return {
         "": Entry(lambda good: good.with_(raw=data), why, frozenset({LIST})),
         ", as a body": Entry(lambda good: good.with_(body=data), amqp_why or why),
@@ -18,7 +20,7 @@ def _raw(data: bytes, why: str, amqp_why: str = "") -> dict[str, Entry]:
 
 
 def envelopes() -> dict[str, Entry]:
-    """What is no message at all."""
+    """Return data that is no message at all."""
     whole = {
         "empty": (b"", "not JSON"),
         "white space": (b" \n\t ", "not JSON"),
@@ -64,7 +66,7 @@ def envelopes() -> dict[str, Entry]:
 
 
 def parts() -> dict[str, Entry]:
-    """Parts that are missing, or are of another kind than they should be."""
+    """Return messages with parts that are missing or of a wrong kind."""
     lists = frozenset({LIST})
     odd: dict[str, Any] = {
         "null": None,
@@ -131,7 +133,7 @@ def parts() -> dict[str, Entry]:
 
 
 def content_types() -> dict[str, Entry]:
-    """Serializers and encodings that are not JSON in UTF-8."""
+    """Return messages with serializers and encodings that are not JSON in UTF-8."""
     types = (
         "application/x-python-serialize",
         "application/x-yaml",

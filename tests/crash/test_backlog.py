@@ -1,4 +1,6 @@
-"""A backlog is not a loss: runs that stand in line are let be, and one that is lost from the line is still found."""
+"""A backlog is not a loss: runs waiting in the queue are left alone, and a run that is lost from it
+is still found.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def test_runs_in_line_without_a_worker_are_sent_once_and_the_lost_one_is_found(
 
 
 def let_a_line_wait(settings: Settings, runs: int) -> float:
-    """Seconds until the lost run is sent again once its line has passed it."""
+    """Return the seconds until the lost run is sent again, once the queue has passed it."""
     client = Client(settings=settings)
     line = client._store.keys.queue("controller")
     redis = client._store.redis
@@ -110,7 +112,7 @@ def let_a_line_wait(settings: Settings, runs: int) -> float:
 
 
 def pushed_again(client: Client, run_id: str) -> list[str]:
-    """The events of a run that go with a push of its stored message, beside the first."""
+    """Return the events of a run that go with a later push of its stored message."""
     return [
         entry["type"]
         for _, entry in client._store.events.read(run_id)
@@ -119,7 +121,7 @@ def pushed_again(client: Client, run_id: str) -> list[str]:
 
 
 def submit_and_lose(client: Client) -> str:
-    """A run whose first message never reaches the broker, though it has its place in line."""
+    """Submit a run whose first message never reaches the broker, though it has its place there."""
     dispatcher = client._connection.publisher
     if dispatcher.outbox:
         silenced = Client(settings=client.settings)

@@ -1,4 +1,6 @@
-"""The broker is away, or was: where it is another server than the runs', that costs time and nothing else."""
+"""The broker is away, or was: where it is another server than the runs', that costs time and
+nothing else.
+"""
 
 from __future__ import annotations
 

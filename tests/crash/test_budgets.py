@@ -1,4 +1,4 @@
-"""Budgets hold through crashes and retries: what a killed process spent is paid for all the same."""
+"""Budgets hold through crashes and retries: a killed process's spending counts as well."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def player(settings: Settings) -> Iterator[Player]:
 def played_on(
     client: Client, store: Store, player: Player, run: Run, point: str = ""
 ) -> tuple[Run, int]:
-    """Play until the run rests, with a new process for each that dies; the run then, and how many have died."""
+    """Play until the run rests, with a new process for each that dies; the run then, and how many
+    have died.
+    """
     deaths = 0
     while True:
         process, killed = player.play(run.id, point)
@@ -57,7 +59,7 @@ def test_a_budget_with_a_kill_in_every_second_request_is_exceeded_by_at_most_one
     assert 10_000 - 2 * TOKENS < account.requests * TOKENS <= 10_000 + TOKENS
     assert after.details["spent"]["tokens"] >= account.requests * TOKENS, "no request is forgotten"
 
-    # More is granted, and it goes on; nothing of what was spent is forgotten by that.
+    # With a higher limit it goes on; the earlier spending still counts.
     paid = account.requests
     client.resume(run.id, add={"tokens": 3_000})
     again, _ = played_on(client, store, player, run, "paid")
@@ -140,7 +142,9 @@ def test_a_run_within_its_budget_ends_and_tells_what_it_cost(
 def test_a_fetched_round_that_is_not_begun_costs_nothing(
     client: Client, settings: Settings, tmp_path: Path
 ) -> None:
-    """A worker that leaves returns the claim: the next attempt must not be charged for one that made no request."""
+    """A worker that leaves returns the claim: the next attempt must not be charged for an attempt
+    without a request.
+    """
     account = Account(str(tmp_path / "account"))
     run = client.submit("payer", "3", {"account": str(account.path)}, budgets={"tokens": 10_000})
     store, rounds = client._store, runtime_of(client).rounds

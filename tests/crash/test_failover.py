@@ -1,6 +1,8 @@
-"""The master dies or stands still under load: workers go on by themselves, and what all replicas acknowledged is there.
+"""The master dies or stands still under load: workers go on by themselves, and data that all
+replicas acknowledged is there.
 
-How often, and without which protection how much is lost: ``python -m tests.soak.failover``, docs/operations/sentinel.md.
+How often, and without which protection how much is lost: ``python -m tests.soak.failover``,
+docs/operations/sentinel.md.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ FAULTS = {"cut off, then killed": cut_off_and_killed, "frozen": frozen}
 
 
 def failed_over(room: Path, faults: Sequence[str], **options: Any) -> Told:
-    """One failover after the other, then quiet: the log of every run that survived is exact, no worker ended, and a new run is played."""
+    """Cause one failover after the other, then quiet.
+
+    Every surviving run's log is exact, no worker ended, and a new run is played.
+    """
     with watched() as service:
         settings = Settings(
             redis_url=service.url,
@@ -70,7 +75,9 @@ def test_without_waiting_a_master_whose_replicas_were_cut_off_takes_acknowledged
 
 
 class Forgetful(Client):
-    """Its server fails over between the submit and the look at what became of it, to a replica that had heard of nothing."""
+    """Its server fails over between the submit and the check of its result, to a replica without
+    the run.
+    """
 
     def get(self, run_id: str) -> Any:
         redis = self._store.redis
@@ -79,7 +86,10 @@ class Forgetful(Client):
 
 
 def test_a_submit_that_the_server_forgot_at_once_is_not_acknowledged(settings: Settings) -> None:
-    """Where it has to look: the run is an earlier submission's. What a submission itself made, it is told in the same answer."""
+    """If it has to check, the run is an earlier submission's.
+
+    A submission that makes the run learns so from the same answer.
+    """
     client = Forgetful(settings=settings)
     client.submit("countdown", "g", {"rounds": 2}, idempotency_key="one")
     with pytest.raises(StoreUnavailable, match=r"no longer has it.*Submit it again"):

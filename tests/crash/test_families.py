@@ -1,4 +1,6 @@
-"""Parents and their children while workers are killed as a group and messages are thrown away: each child is started once, and heard once."""
+"""Parents and their children while workers are killed as a group and messages are thrown away: each
+child starts once, and its answer arrives once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Workflows, agents and graphs whose process is killed with SIGKILL at each of its points: nothing happens twice unasked."""
+"""Workflows, agents and graphs whose process is killed with SIGKILL at each of its points: nothing
+happens twice unasked.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def killed_at_each_point(
     deaths = 0
     for point in range(1, calm.points + 1, each):
         tale = tell(point)
-        # The threads of siblings pass their points in any order, and the last ones need not be there.
+        # The threads of siblings pass their points in any order, and the last ones need not be
+        # there.
         assert tale.at or point > calm.points - 5
         deaths += tale.at is not None
         check(tale, calm)
@@ -110,14 +113,15 @@ def test_a_workflow_is_killed_at_each_point(
 
 @dataclass(frozen=True)
 class Case:
-    """A flow, and what may happen only once.
+    """A flow, and its effects that may happen only once.
 
     Attributes:
         knows: of a command in doubt, its effect and its result.
-        once: the effects of what is not idempotent.
-        holds: what the answers contain, if they need not be equal.
+        once: the effects that are not idempotent.
+        holds: texts that the answers contain, if they need not be equal.
         at_once: requests to models that are in hand at the same time.
-        each: of how many points the quick test dies at one, and the slow one. With 1 it dies at each.
+        each: of how many points the quick test dies at one, and the slow one. With 1 it dies at
+            each.
     """
 
     module: str
@@ -145,7 +149,7 @@ class Case:
 
 
 def is_request(name: str) -> bool:
-    """Whether an effect is a request to a model: its name ends with a number."""
+    """Return whether an effect is a request to a model: its name ends with a number."""
     return name.rpartition(" ")[2].isdecimal() and not name.startswith(("pay", "part"))
 
 
@@ -179,7 +183,7 @@ CASES = [
     Case(PYDANTIC, "pydantic_farmer", bought, BOTH),
     Case(TILLS, "pydantic_till_stdio", of_till, frozenset({"pay"}), TILL, each=(15, 5)),
     Case(TILLS, "pydantic_till_http", of_till, frozenset({"pay"}), TILL, each=(15, 3)),
-    # Three parallel nodes, interrupts in two of them, one in a subgraph, 50 of Send, tools.
+    # Three parallel nodes, interrupts in two, one in a subgraph, 50 of Send, tools.
     Case(GRAPHS, "graph_strict_fan", of_node, frozenset({"a", "c", "last"})),
     Case(GRAPHS, "graph_asks", of_node, frozenset({"buy", "sell", "beside"})),
     Case(GRAPHS, "graph_outer"),

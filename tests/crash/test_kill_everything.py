@@ -1,4 +1,6 @@
-"""Workers killed as a group, messages thrown away, the server killed: every run still ends with an exact log."""
+"""Workers killed as a group, messages thrown away, the server killed: every run still ends with an
+exact log.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_runs_survive_kills_of_the_whole_group_and_messages_thrown_away(
 def test_runs_that_stay_survive_kills_of_the_whole_group_and_messages_thrown_away(
     settings: Settings, options: tuple[str, ...]
 ) -> None:
-    """Rounds so short that a run stays for several; as each that is thrown away costs a lease, fewer are."""
+    """Rounds so short that a run stays for several; as each that is thrown away costs a lease,
+    fewer are.
+    """
     kill_groups_and_throw_messages(
         settings, runs=8, kills=5, options=options, rounds=60, seconds=0.02, share="0.03"
     )
@@ -80,7 +84,9 @@ def test_on_the_other_pools_runs_survive_kills_of_the_whole_group_and_messages_t
 def test_runs_survive_kills_of_all_children_that_play_rounds_while_their_parents_live(
     own_server: CrashableServer,
 ) -> None:
-    """Leases are long: each run goes on because the parents tell of the deaths, or because a lost message is sent again."""
+    """Leases are long: each run goes on because the parents tell of the deaths, or because a lost
+    message is sent again.
+    """
     settings = Settings(
         redis_url=own_server.url,
         prefix="children",

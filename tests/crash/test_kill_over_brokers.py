@@ -1,4 +1,6 @@
-"""The kill tests where the broker is another server than the runs': on every pool, with three of ten publishes lost."""
+"""The kill tests where the broker is another server than the runs': on every pool, with three of
+ten publishes lost.
+"""
 
 from __future__ import annotations
 

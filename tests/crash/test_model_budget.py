@@ -1,4 +1,6 @@
-"""A budget of tokens with a kill in every second request of a model is exceeded by at most one request."""
+"""A budget of tokens with a kill in every second request of a model is exceeded by at most one
+request.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tests.support.redis_servers import until
 from tests.support.workers import WorkerProcess
 
 LIMIT = 10_000
-#: What the provider says of each request: much more than its few words would make one expect.
+#: Tokens that the provider reports for each request: many more than its few words would suggest.
 READ, WROTE = 900, 100
 
 

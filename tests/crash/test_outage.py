@@ -1,4 +1,6 @@
-"""An outage is not a death: when the server was away, no live worker loses its rounds, and a dead one is replaced."""
+"""An outage is not a death: when the server was away, no live worker loses its rounds, and a dead
+one is replaced.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.support.workers import workers
 RUNS = 20
 ROUNDS = 2
 WORKERS = 3
-#: Places for all rounds on each pair of workers, so that those of a dead one find room at once.
+#: Slots for all rounds on each pair of workers, so that those of a dead worker can start at once.
 CONCURRENCY = "20"
 
 
@@ -124,7 +126,8 @@ def endure(
             ),
             "all rounds in flight",
         )
-        # The first sweep ever has no earlier one to measure a silence by (tests/store/test_silence.py).
+        # The first sweep ever has no earlier one to measure a silence by
+        # (tests/store/test_silence.py).
         until(
             lambda: client._store.redis.hexists(client._store.keys.queues, "swept_at"),
             "the first sweep",
@@ -134,7 +137,7 @@ def endure(
             for run_id, fields in zip(ids, client._store.reads.records(ids), strict=True)
         }
         names = {worker.name: worker for worker in fleet}
-        # The one that holds the most, so that its death is felt.
+        # The worker with the most runs, so that its death is felt.
         victim = max(names, key=lambda name: list(owners.values()).count(name or ""))
         bereft = {run_id for run_id, owner in owners.items() if worker_dies and owner == victim}
         assert bereft or not worker_dies

@@ -1,4 +1,6 @@
-"""A run whose round kills its worker takes none of its neighbours along, and ends with an error that says so."""
+"""A run whose round kills its worker takes none of its neighbours along, and ends with an error
+that says so.
+"""
 
 from __future__ import annotations
 

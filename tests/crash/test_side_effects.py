@@ -1,4 +1,6 @@
-"""Honest side effects: killed anywhere between a command's intent and its commit, nothing outside happens twice without a word."""
+"""Honest side effects: killed anywhere between a command's intent and its commit, nothing outside
+happens twice without a word.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def player(settings: Settings) -> Iterator[Player]:
 
 
 def killed_once(client: Client, store: Store, player: Player, run: Run, point: str) -> Run:
-    """Play the run, killed at the point, and go on with another process; what the run is then."""
+    """Play the run, killed at the point, and go on with another process; return the run."""
     process, killed = player.play(run.id, point)
     assert killed, f"nobody died at {point}"
     dead = client.get(run.id)

@@ -1,4 +1,5 @@
-"""The conversations of the guides: five messages and a picture, over three deaths of the worker, with agents of three libraries.
+"""The conversations of the guides: five messages and a picture, over three deaths of the worker,
+with agents of three libraries.
 
 They need worker processes, since these are killed while a model answers.
 """
@@ -19,7 +20,7 @@ from tests.support.redis_servers import until
 from tests.support.workers import ROOT, WorkerProcess
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8
-#: In the example of each guide, what takes the place of "your model".
+#: In the example of each guide, the stand-in for "your model".
 MODELS = {
     "pydantic-ai": ('Agent("test", ', "Agent(album_models.pydantic_model(), "),
     "openai-agents": (
@@ -34,7 +35,7 @@ MODELS = {
 
 
 def examples(guide: str) -> tuple[str, str]:
-    """The module of an album in a guide, and the code that converses with it."""
+    """Return the module of an album in a guide, and the code that converses with it."""
     text = (ROOT / f"docs/guides/{guide}.md").read_text("utf-8")
     module, talk = re.findall(
         r"```python\n# album\.py\n(.*?)```\n\n```python\n(.*?)```", text, re.S

@@ -1,4 +1,6 @@
-"""The flows of somebody's Celery app: named to install, found in its packages, and beside it in the working directory."""
+"""The flows of a user's Celery app: named to install, found in its packages, and beside it in the
+working directory.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def app_of(name: str, flows: str = "[]", imports: str = "", include: tuple[str, 
     return APP.format(name=name, flows=flows, imports=imports, include=include)
 
 
-#: How an app's flow is found: its files, and what the environment says.
+#: How an app's flow is found: its files, and its environment.
 FOUND: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "a module named to install": (
         {"shop.py": app_of("shop", "['deeds']"), "deeds.py": flow("made")},

@@ -1,4 +1,4 @@
-"""AsyncClient: what Client does, awaited; many waits at once need no threads of their own."""
+"""AsyncClient: Client's methods, awaited; many waits at once need no further threads."""
 
 from __future__ import annotations
 

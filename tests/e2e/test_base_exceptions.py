@@ -1,4 +1,6 @@
-"""What is no Exception and leaves a round fails it: the worker goes on, and the round's place is free again."""
+"""A BaseException that leaves a round fails it: the worker goes on, and the round's slot is free
+again.
+"""
 
 from __future__ import annotations
 

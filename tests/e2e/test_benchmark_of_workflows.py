@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def measured(into: Path, *only: str) -> tuple[dict[str, float], dict[str, Any]]:
-    """The medians by name, and all that is stored."""
+    """Run the benchmark; return the medians by name, and all that is stored."""
     command = [sys.executable, "-m", "benchmarks", "workflows", "--quick", "--into", str(into)]
     command += [part for name in only for part in ("--only", name)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,4 +1,6 @@
-"""The benchmarks run: one short pass of our side and of plain Celery, and the processes that they start."""
+"""The benchmarks run: one short pass of our side and of plain Celery, and the processes that they
+start.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from benchmarks.sides.registry import BASE
 ROOT = Path(__file__).parents[2]
 OURS = "Perdure, threads, without fetch"
 
-pytestmark = pytest.mark.slow  # what nobody's run depends on
+pytestmark = pytest.mark.slow  # no run depends on it
 
 
 @pytest.mark.timeout(180)
@@ -60,8 +62,8 @@ def test_an_unknown_part_is_refused_and_the_known_ones_are_named() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_cpu_time_is_that_of_a_process_and_of_all_that_it_started() -> None:
-    """The child makes a session of its own, as PostgreSQL's do, and computes; its parent sleeps."""
-    # More than is waited for: each of the four figures that are added up is told in whole hundredths.
+    """The child makes a new session, as PostgreSQL's do, and computes; its parent sleeps."""
+    # Longer than the wait: each of the four figures that are added up is given in whole hundredths.
     child = "import os, time\nos.setsid()\nwhile time.process_time() < 0.5: pass\ntime.sleep(60)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     with process(python("-c", parent)) as running:

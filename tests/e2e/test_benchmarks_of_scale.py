@@ -1,4 +1,7 @@
-"""The benchmarks of how cost grows run, each in a short pass. Times mean nothing here; counts and bytes do."""
+"""The benchmarks of how cost grows run, each in a short pass.
+
+Times mean nothing here; counts and bytes do.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 def measured(part: str, into: Path, *options: str) -> dict[str, float]:
-    """The medians by name."""
+    """Run the benchmark; return the medians by name."""
     command = [sys.executable, "-m", "benchmarks", part, "--quick", "--into", str(into), *options]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr

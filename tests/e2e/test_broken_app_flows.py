@@ -1,4 +1,6 @@
-"""A module ``perdure_flows`` that cannot be imported: the app's own tasks run, and the worker says why no rounds are played."""
+"""A module ``perdure_flows`` that cannot be imported: the app's own tasks run, and the worker says
+why no rounds are played.
+"""
 
 from __future__ import annotations
 

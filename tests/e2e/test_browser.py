@@ -1,4 +1,6 @@
-"""The dashboard in a real browser: what people do with it, live; and every view, by day and by night, wide and narrow."""
+"""The dashboard in a real browser: people's actions, live; and every view, by day and by night,
+wide and narrow.
+"""
 
 from __future__ import annotations
 
@@ -62,14 +64,14 @@ def client(own_server: CrashableServer) -> Iterator[Client]:
 
 
 class Fleet:
-    """One worker at a time; the one that was killed is replaced."""
+    """One worker at a time, replaced after a kill."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.worker = self._begin()
 
     def replace(self) -> None:
-        """SIGKILL it, and begin another."""
+        """Kill the worker with SIGKILL, and start another."""
         self.worker.kill()
         self.worker.close()
         self.worker = self._begin()
@@ -95,7 +97,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> GeneratedRepository:
 
 
 def _just_begun(client: Client, run_id: str, after: int) -> bool:
-    """Whether an execution of a step behind ``after`` is in flight."""
+    """Return whether an execution of a step behind ``after`` is in flight."""
     run = client.get(run_id)
     return run.phase == "leased" and run.state.current_node == "Executor" and run.state.step > after
 
@@ -107,7 +109,7 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
 
 
 def stays(page: Page) -> None:
-    """Mark the document: were it loaded anew, the mark would be gone."""
+    """Mark the document: a reload would lose the mark."""
     page.evaluate("document.staysTheSame = true")
 
 

@@ -1,4 +1,4 @@
-"""``celery`` as a process: it finds the commands of Perdure by their entry point, and stays quick."""
+"""``celery`` as a process: it finds Perdure's commands by their entry point, and stays quick."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def celery(settings: Settings, *arguments: str) -> str:
-    """Return what ``celery`` prints."""
+    """Return the output of ``celery``."""
     return subprocess.check_output(
         [sys.executable, *arguments], cwd=ROOT, env=CeleryCommand(settings).environment, text=True
     )

@@ -61,7 +61,7 @@ def test_sigterm_drains_the_round_and_not_the_run(
     _, said = worker.communicate(timeout=30)
     assert worker.returncode == 0 and "Traceback" not in said, said
     left = client.get("long")
-    assert not left.status.ended and left.phase == "queued"  # nobody has to wait for a lease
+    assert not left.status.ended and left.phase == "queued"  # no run has to wait for a lease
     assert [found["alive"] for found in client.workers()] == []
 
 
@@ -164,7 +164,8 @@ def test_the_worker_of_an_up_that_is_killed_leaves_by_itself(tmp_path: Path) -> 
         up.kill()
         up.wait(20)
         until(lambda: not Path(f"/proc/{worker['pid']}").exists(), "the worker's end")
-    # The server stays, as a daemon, with what was acknowledged; the next one to start it takes it over, and ends it.
+    # The server stays, as a daemon, with the acknowledged run; the next process to start it takes
+    # it over, and ends it.
     with EmbeddedServer(tmp_path / "state" / "perdure") as server:
         assert server.owned
         assert perdure("list").code == 0
@@ -204,7 +205,7 @@ def test_a_demo_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> Non
 def test_ctrl_c_during_an_import_ends_a_command_with_its_exit_code(
     settings: Settings, tmp_path: Path
 ) -> None:
-    """Python would end the process by SIGINT if code that was compiled from a text was interrupted."""
+    """Python would end the process by SIGINT if code compiled from a text was interrupted."""
     (tmp_path / "pressed.py").write_text('exec("raise KeyboardInterrupt")\n')
     perdure = CommandProcess(
         tmp_path,

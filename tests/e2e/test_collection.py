@@ -1,4 +1,4 @@
-"""What pytest imports to collect a tier: only what most of its tests need.
+"""The imports of pytest to collect a tier: only modules that most of its tests need.
 
 A new process collects each tier, because this one has imported everything already.
 """

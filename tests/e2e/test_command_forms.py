@@ -1,4 +1,4 @@
-"""A command in the test's process does what it does as a process, and leaves nothing behind."""
+"""A command in the test's process acts as it does in a process, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.flow_registry import own_registry
 from tests.support.leftover_keys import keys_under
 from tests.support.process_state import like_a_new_process
 
-#: A module in the working directory that says at its import what a module can say.
+#: A module in the working directory that prints at its import everything that a module can print.
 FLOWS = """
 import logging, signal, sys, warnings
 from perdure import CircularFlow, Finish, Node, node, register
@@ -46,7 +46,7 @@ def twice(state, context):
 class Twice(CircularFlow):
     topology = (Node("Only", twice),)
 """
-#: What is run in this order, by both forms, on an empty server.
+#: The commands, run in this order by both forms on an empty server.
 COMMANDS: dict[str, tuple[str | bytes, ...]] = {
     "a submission": ("submit", "countdown", "x", "--id", "one", "--label", "team=a", "--json"),
     "its flow from the directory": ("submit", "twice", "x", "--id", "two"),
@@ -79,7 +79,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def report(form: type[CommandLine], directory: Path, settings: Settings) -> dict[str, Done]:
-    """Run all commands on an empty server; return what they said."""
+    """Run all commands on an empty server; return outputs."""
     perdure = form(directory, settings, PERDURE_FLOW_MODULES="my_flows")
     done = {name: perdure(*arguments) for name, arguments in COMMANDS.items()}
     for name, variables in SETTINGS.items():
@@ -93,13 +93,13 @@ def report(form: type[CommandLine], directory: Path, settings: Settings) -> dict
 
 
 def without_times(text: str) -> str:
-    """Return a text with a T for each time and duration."""
+    """Replace each time and duration in a text by T."""
     text = re.sub(r"(\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(\.\d+)?(\+\d\d:\d\d)?", "T", text)
     return re.sub(r"\b\d+(\.\d+)? (ms|s|min|milliseconds)\b", "T", text)
 
 
 def state() -> dict[str, Any]:
-    """Return what a command could change in this process."""
+    """Return the process state that a command could change."""
     return {
         "environment": dict(os.environ),
         "directory": os.getcwd(),

@@ -1,4 +1,4 @@
-"""The control room in a browser: live text in its round, a page on which nothing jumps, the fleet."""
+"""The dashboard in a browser: live text in its round, a page on which nothing jumps, the fleet."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ class Writer:
 
 
 def shifted(page: Any) -> list[Any]:
-    """What moved by itself on the page so far; empty if that is next to nothing."""
+    """Return the elements of the page that moved by themselves so far; empty if that is next to
+    nothing.
+    """
     found = page.evaluate("[window.shifted, window.shifts]")
     return [] if found[0] < MOST_SHIFTED else [json.dumps(found)]
 
@@ -81,7 +83,7 @@ def test_the_round_in_flight_fills_with_text_and_nothing_jumps(
         expect(box).to_contain_text("line 39")
         assert box.bounding_box()["height"] == high["height"]  # type: ignore[index]
         assert grave_findings(page) == []
-        # A tab that comes back listens anew, and has the same text once.
+        # A tab that comes back subscribes again, and has the same text once.
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         first.write("the end")
         expect(box).to_contain_text("the end")

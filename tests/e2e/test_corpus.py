@@ -1,4 +1,6 @@
-"""A worker that no message can kill: all of the corpus, on every broker and pool, before one living worker each."""
+"""A worker that no message can kill: all of the corpus, on every broker and pool, before one living
+worker each.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from tests.support.workers import workers
 
 #: The one ground and pool that the quick suite stands on.
 QUICK = ("fused", "threads")
-#: A letter is the beginning of a message and a few words.
+#: A dead letter is the beginning of a message and a few words.
 LETTER_BYTES = 4 * KEPT_CHARACTERS
 
 
@@ -44,14 +46,14 @@ LETTER_BYTES = 4 * KEPT_CHARACTERS
     ],
 )
 def living(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """One worker for all that follows: whatever one test sends, it has to live through the next."""
+    """One worker for all tests here: it has to live through each test's messages."""
     with stage(*request.param, request) as made:
         yield made
 
 
 @pytest.fixture
 def on(living: Stage) -> Stage:
-    """The worker, no letter of an earlier test beside it."""
+    """The worker, without dead letters of an earlier test."""
     living.client._store.redis.delete(living.client._store.keys.dead_letters)
     return living
 
@@ -76,9 +78,12 @@ def test_no_message_of_the_corpus_ends_a_worker(on: Stage) -> None:
     on.unharmed()
 
 
-#: What a run looks like that a replayed or forged message must leave alone; each is made by a sentence of `bystanders`.
+#: The runs that a replayed or forged message must leave alone; each is made by a sentence of
+#: `bystanders`.
 def bystanders(client: Client) -> list[str]:
-    """Runs at rest in every way: completed, errored, stopped, interrupted, and one whose time has not come."""
+    """Make runs at rest in every way: completed, errored, stopped, interrupted, and one whose time
+    has not come.
+    """
     rounds = {"rounds": 2}
     completed = client.submit("ledger", "g", rounds).id
     errored = client.submit("trouble", "g", {"kind": "fatal"}).id
@@ -158,7 +163,9 @@ def test_a_flood_of_messages_leaves_a_bounded_list(on: Stage) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_broadcasts_reach_no_worker(on: Stage) -> None:
-    """Remote control is off: whoever reaches the broker can send ``shutdown``, and nobody listens."""
+    """Remote control is off: any program at the broker can send ``shutdown``, and no worker
+    listens.
+    """
     control = make_app(on.settings).control
     for command, arguments in {
         "shutdown": {},
@@ -178,7 +185,9 @@ def test_broadcasts_reach_no_worker(on: Stage) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_what_cannot_be_put_aside_ends_no_worker(on: Stage) -> None:
-    """The key of the letters holds something else: the message is gone, and said so in the log alone."""
+    """The key of the dead letters holds something else: the message is lost, and only the log
+    reports it.
+    """
     on.client._store.redis.set(on.client._store.keys.dead_letters, "not what it was")
     for place in range(20):
         on.post.put(on.queues[place % 2], on.good().without_headers("id"))
@@ -191,7 +200,7 @@ def test_what_cannot_be_put_aside_ends_no_worker(on: Stage) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_fuzzed_corpus_ends_no_worker(on: Stage) -> None:
-    """Bits flipped, cut short, parts swapped: whatever comes out, the worker lives and plays."""
+    """Bits flipped, cut short, parts swapped: the worker lives and plays in any case."""
     names = st.sampled_from(
         [name for name in carried_by(on.post.transport) if "megabyte" not in name]
     )
@@ -230,7 +239,7 @@ def test_a_fuzzed_corpus_ends_no_worker(on: Stage) -> None:
 
 
 def bent(data: bytes, at: int, bits: bytes) -> bytes:
-    """Some bytes changed from there on; cut there where none are to be."""
+    """Change some bytes from an offset on; without bits, cut the data there."""
     at %= max(1, len(data))
     if not bits:
         return data[:at]
@@ -246,7 +255,9 @@ def bent(data: bytes, at: int, bits: bytes) -> bytes:
 def test_on_an_app_of_ones_own_the_guard_stands_before_the_queues_of_rounds_alone(
     prefix: str,
 ) -> None:
-    """What comes on the app's own queue is the app's business: Celery discards what it does not know, and plays what it knows."""
+    """Messages on the app's own queue are the app's business: Celery discards unknown tasks, and
+    plays known ones.
+    """
     sets = {
         "broker_transport_options": {"guard_prefix": prefix}
     }  # the URL of a socket names the guard itself

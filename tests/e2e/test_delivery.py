@@ -1,4 +1,7 @@
-"""Messages may be doubled, late or out of order, or lie: the log stays exact. What is no message of a round: test_corpus.py."""
+"""Messages may be doubled, late or out of order, or lie: the log stays exact.
+
+Messages that are no round: test_corpus.py.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ def test_every_message_delivered_five_times_out_of_order_and_after_the_end_leave
 
 
 def delivered(client: Client) -> dict[str, int]:
-    """How often each round's message reached a worker."""
+    """Count how often each round's message reached a worker."""
     return {
         key: int(count)
         for key, count in client._store.redis.hgetall("delivery:test:delivered").items()
@@ -90,7 +93,7 @@ def test_with_the_broker_on_another_redis_the_dead_letters_are_kept_beside_the_s
 
 
 def test_a_header_that_celery_would_obey_is_taken_off(client: Client, settings: Settings) -> None:
-    """``timelimit`` once killed a worker; a header nobody knows is not passed on either."""
+    """``timelimit`` once killed a worker; an unknown header is not passed on either."""
     run = client.submit("ledger", "g", {"rounds": 1})
     redis = client._store.redis
     queue = client._store.keys.queue("controller")

@@ -1,7 +1,8 @@
-"""docker-compose.yml without Docker: each service's exact command, health check and stop signal, as processes of this machine.
+"""docker-compose.yml without Docker: each service's exact command, health check and stop signal, as
+processes of this machine.
 
-What stands for the containers: host names become the address of a server of the test, paths in a volume become the files mounted
-there, and ``perdure`` is this checkout's.
+Stand-ins for the containers: host names become the address of a server of the test, paths in a
+volume become the files mounted there, and ``perdure`` is this checkout's.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def directory(tmp_path: Path) -> Path:
 
 @contextmanager
 def containers(directory: Path, settings: Settings) -> Iterator[Mapping[str, Container]]:
-    """The workers of the compose file, healthy."""
+    """Start the workers of the compose file, and wait until they are healthy."""
     assert settings.redis_url is not None
     started = {
         name: Container(name, directory, settings.redis_url, settings.prefix) for name in WORKERS
@@ -113,7 +114,9 @@ def _submit(directory: Path, settings: Settings, container: Container) -> str:
 
 
 def _draining(client: Client, container: Container) -> bool:
-    """Whether it consumes no more: a warm shutdown has begun (it withdraws only at the end)."""
+    """Return whether it has stopped consuming: a warm shutdown has begun (it withdraws only at the
+    end).
+    """
     try:
         status = Path(f"/proc/{container.process.pid}/status").read_text()
     except FileNotFoundError:

@@ -1,4 +1,6 @@
-"""The server and Prometheus of docker-compose.yml, without Docker: their exact commands and checks, as processes of this machine."""
+"""The server and Prometheus of docker-compose.yml, without Docker: their exact commands and checks,
+as processes of this machine.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def free_port() -> str:
 
 
 def get(url: str, token: str = "") -> tuple[int, str]:
-    """A status and what came with it; 0 where nothing answers."""
+    """Return the status and body of an answer; 0 without an answer."""
     request = urllib.request.Request(
         url, headers={"Authorization": f"Bearer {token}"} if token else {}
     )
@@ -48,13 +50,16 @@ def get(url: str, token: str = "") -> tuple[int, str]:
 
 
 def has_one_result(url: str) -> bool:
-    """Whether a query of Prometheus has one result. It refuses queries for a while after its start."""
+    """Return whether a query of Prometheus has one result.
+
+    It refuses queries for a while after its start.
+    """
     status, text = get(url)
     return status == 200 and len(json.loads(text)["data"]["result"]) == 1
 
 
 def exec_in(container: Container, *words: str) -> str:
-    """``docker compose exec``; what it prints on standard output."""
+    """Run ``docker compose exec`` and a command; return its output."""
     done = subprocess.run(
         program(list(words)),
         cwd=container.directory,
@@ -88,7 +93,11 @@ def directory(tmp_path: Path) -> Path:
 
 @contextmanager
 def server_at(port: str, directory: Path, settings: Settings) -> Iterator[Container]:
-    """The server with its command; a container's network is its own, so that there it may listen on all of it, and always at one port."""
+    """Start the server with its command.
+
+    A container has a separate network, so there it may listen on all addresses, and always at one
+    port.
+    """
     command = SERVICES["server"]["command"]
     assert command == ["server", "--host", "0.0.0.0"] and SERVICES["server"]["ports"] == [
         "127.0.0.1:8787:8787"
@@ -182,7 +191,7 @@ def test_prometheus_scrapes_the_server_and_knows_what_keda_will_ask_it(
 
 
 def keda_queries() -> list[str]:
-    """What the scaling of config/kubernetes/ asks of Prometheus."""
+    """Return the queries to Prometheus by which config/kubernetes/ scales."""
     scalers = [
         each
         for each in kustomize.build(ROOT / "config/kubernetes/overlays/scaled")

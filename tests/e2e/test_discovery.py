@@ -1,4 +1,6 @@
-"""One discovery of the server: the command line, the clients and Celery's worker find the server of `perdure up`."""
+"""One discovery of the server: the command line, the clients and Celery's worker find the server of
+`perdure up`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ SNIPPET = re.search(r"```python\n(from perdure import Client\n.*?)```", README, 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[CommandProcess]:
-    """README's greeter, and README's `up`, in a directory of their own."""
+    """README's greeter, and README's `up`, in a separate directory."""
     assert GREETER is not None
     (tmp_path / "greetings.py").write_text(GREETER[1])
     perdure = CommandProcess(

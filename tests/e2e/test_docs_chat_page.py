@@ -37,7 +37,7 @@ pytestmark = pytest.mark.settings(flow_modules=(MODULE,))
 
 @pytest.fixture
 def app(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
-    """The app of the guide, for the flow of the tests."""
+    """The guide's app, for the flow of the tests."""
     (tmp_path / "chat.html").write_text(PAGE.replace('"assistant"', '"chatting"'), "utf-8")
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"SETTINGS": settings, "__name__": "chat_app"}
@@ -107,7 +107,9 @@ def test_a_person_chats_approves_and_sees_a_lost_attempt_taken_back(
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_page_talks_to_the_agent_of_the_guide_of_types(tmp_path: Path) -> None:
-    """As a new user would: the files of both guides, ``perdure up`` and the app, and only the name of the flow is another."""
+    """As a new user would: the files of both guides, ``perdure up`` and the app, and only the name
+    of the flow is another.
+    """
     from playwright.sync_api import expect
 
     typed = (Path(__file__).parents[2] / "docs/guides/typed.md").read_text("utf-8")
@@ -147,7 +149,7 @@ def test_the_page_talks_to_the_agent_of_the_guide_of_types(tmp_path: Path) -> No
 
 
 def is_open(port: int) -> bool:
-    """Return whether a server listens on this port of loopback."""
+    """Return whether a server listens on this loopback port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -1,4 +1,6 @@
-"""docs/quickstart.md: every command is run as it stands there, by real processes, and prints what is shown."""
+"""docs/quickstart.md: every command is run as printed, by real processes, and prints the shown
+output.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sandbox of your own in docs/guides/sandbox.md runs a program."""
+"""The sandbox class in docs/guides/sandbox.md runs a program."""
 
 from __future__ import annotations
 

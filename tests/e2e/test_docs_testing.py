@@ -1,4 +1,4 @@
-"""The examples of docs/guides/testing.md run as they stand there, and say what is said there that they say."""
+"""The examples of docs/guides/testing.md run as printed, with the output that the page shows."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.support.redis_servers import CrashableServer
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "guides" / "testing.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"```python\n# ([^\n]+)\n(.*?)```", TEXT, re.DOTALL))
-#: What the lab prints: of the naive shop, and without pytest.
+#: The output of the lab: of the naive shop, and without pytest.
 FOUND, REPORT = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
 
 
 def mended(naive: str) -> str:
-    """The shop with its last line as the page has it in the end."""
+    """Return the shop with its last line as the page has it in the end."""
     lines = naive.rstrip().splitlines()
     assert lines[-1].strip() == "return bank.charge(amount)"
     return "\n".join([*lines[:-1], EXAMPLES["the corrected line"]])
@@ -55,7 +55,9 @@ def lab(server: CrashableServer) -> Iterator[Lab]:
 
 @contextmanager
 def imported(project: Path) -> Iterator[Any]:
-    """The example's test module, which leaves nothing behind: other pages have a ``shop`` too."""
+    """Import the example's test module without leaving anything behind: other pages have a ``shop``
+    too.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(project)
         patch.setattr(sys, "dont_write_bytecode", True)
@@ -81,7 +83,7 @@ def test_the_naive_shop_is_found_and_the_mended_one_is_not(
 
 
 def run(project: Path, *command: str, **environment: str) -> str:
-    """What a command says, started in the project as its author would."""
+    """Run a command in the project as its author would; return its output."""
     clean = {
         name: value
         for name, value in os.environ.items()
@@ -140,7 +142,7 @@ def test_without_pytest_it_is_a_function_and_prints_a_report(project: Path) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_no_server_outlives_its_lab_for_long(project: Path) -> None:
-    """Neither where the process ends by itself, nor, once another lab is made, where it was killed."""
+    """Neither if the process ends by itself, nor, with another lab made, if it was killed."""
     place = Path(tempfile.mkdtemp(prefix="hf-"))
     a_lab = "from perdure.testing import crash_lab; print(crash_lab('countdown', inputs={'rounds': 0}, limit=1))"
     try:
@@ -151,14 +153,14 @@ def test_no_server_outlives_its_lab_for_long(project: Path) -> None:
         server = EmbeddedServer(left)
         assert server.alive()
         assert "nothing found" in run(project, "-c", a_lab, TMPDIR=str(place))
-        assert server.alive()  # it could be one that is just being made
+        assert server.alive()  # it could be a server that is just being made
         os.utime(left, (0, 0))
         assert "nothing found" in run(project, "-c", a_lab, TMPDIR=str(place))
         assert not server.alive() and list(place.iterdir()) == []
     finally:
         for left in place.iterdir():
             with EmbeddedServer(left):
-                """Whoever starts it owns it, and ends it."""
+                """The process that starts it owns it, and ends it."""
         shutil.rmtree(place)
 
 

@@ -1,4 +1,6 @@
-"""docs/tutorials/: their commands are run as they stand there, by real processes, and print what is shown."""
+"""docs/tutorials/: their commands are run as printed, by real processes, and print the shown
+output.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from tests.support.chat_server import Says, chat_server
 from tests.support.docs_console_blocks import console
 from tests.support.redis_servers import server
 
-#: What the environment of the tests has already.
+#: Steps that the environment of the tests has done already.
 PREPARES = re.compile(r"pip install|redis-server |curl |open ")
 
 
@@ -34,7 +36,9 @@ def test_the_tutorial_for_operators(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(240)
 def test_the_tutorial_for_builders_of_agents(tmp_path: Path) -> None:
-    """A server that speaks OpenAI's protocol stands for the model: it says what the page shows."""
+    """A server that speaks OpenAI's protocol stands for the model: it gives the answers of the
+    page.
+    """
     script = [
         Says("I compare the prices.", [("price", {"city": "Rome"})]),
         Says("", [("price", {"city": "Oslo"})]),

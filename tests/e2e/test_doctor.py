@@ -1,4 +1,4 @@
-"""What workers do about the rows of the doctor, and about apps that are set wrongly: processes.
+"""Workers and the doctor's rows, and workers of misconfigured apps: processes.
 
 The rows are in tests/run/runtime/test_doctor.py.
 """
@@ -102,7 +102,7 @@ def test_an_app_whose_workers_could_take_no_round_is_refused(
         settings, app="tests.support.apps.misconfigured_app", APP_SETS=name, APP_IS="own"
     )
     assert ended.code == 1 and check in ended.err, ended
-    # Somebody else's app goes on with its own tasks, and its worker says why it plays no rounds.
+    # Another app goes on with its tasks, and its worker logs why it plays no rounds.
     with _worker(
         settings, "tests.support.apps.misconfigured_app", APP_SETS=name, APP_IS="theirs"
     ) as process:
@@ -158,7 +158,7 @@ def test_dead_letters_and_damaged_runs_are_told(settings: Settings, spoil: redis
     )
 
 
-# What these tests start and ask.
+# The programs and requests of these tests.
 
 
 class _Ended:
@@ -173,7 +173,7 @@ class _Ended:
 def _worker(
     settings: Settings, app: str = "perdure.app", **variables: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """``celery -A APP worker``, killed afterwards if it has not ended."""
+    """Start ``celery -A APP worker``; kill it afterwards if it has not ended."""
     assert settings.redis_url is not None
     environment = {
         name: value
@@ -213,7 +213,7 @@ def _worker(
 
 
 def _celery(settings: Settings, app: str = "perdure.app", **variables: str) -> _Ended:
-    """That command, run to its end."""
+    """Run ``celery -A APP worker`` to its end."""
     with _worker(settings, app, **variables) as process:
         _, said = process.communicate(timeout=30)
         return _Ended(process.returncode, said)

@@ -1,4 +1,6 @@
-"""A worker that was told to end: announced as draining, its health check green, until its last round is over; the rest is for others."""
+"""A worker after a stop signal: announced as draining, its health check green, until its last round
+is over. The rest is for others.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def test_a_worker_that_ends_its_last_round_is_announced_as_draining_until_it_is_
 def test_a_worker_that_leaves_takes_no_message_along(
     client: Client, settings: Settings, pool: str
 ) -> None:
-    """What it popped would lie with it until its last round is over, or be sent again two seconds after it was pushed."""
+    """A message that it popped would wait with it until its last round is over, or be sent again
+    two seconds after its push.
+    """
     own = workers(
         1, settings, "--pool", pool, "--concurrency", "2", app="tests.support.apps.long_poll"
     )

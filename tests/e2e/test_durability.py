@@ -1,6 +1,7 @@
-"""A server that would lose runs, and the worker of an app: its own tasks run, and no round is played.
+"""A server that would lose runs, and the worker of an app: the app's tasks run, and no round is
+played.
 
-What others say about such a server is in tests/run/runtime/test_durability.py.
+Reports of others on such a server are in tests/run/runtime/test_durability.py.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def relaxed(strict: Settings) -> Settings:
 def host_worker(
     tmp_path: Path, broker: str, **variables: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """A worker of somebody's app with Perdure on it, and its log."""
+    """Start a worker of a user's app with Perdure on it; yield it and its log."""
     log = tmp_path / "host.log"
     bare = {
         name: text

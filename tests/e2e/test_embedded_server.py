@@ -22,7 +22,8 @@ __all__ = ["binary", "directory"]
 
 ROOT = Path(__file__).parents[2]
 
-#: A process that starts the server when its input says so, says what it got, and stops it when told.
+#: A process that starts the server at a line of input, prints the result, and stops the server at
+#: another line.
 STARTER = """
 import sys
 from pathlib import Path
@@ -93,7 +94,7 @@ def test_processes_that_start_at_once_get_one_server(
     answers = [racer.heard() for racer in racers]
     assert len({pid for pid, _ in answers}) == 1
     assert [owned for _, owned in answers].count("True") == 1
-    # Each server begins a log of its own and says in it that it is ready: one log, one server.
+    # Each server begins a new log, and reports in it that it is ready: one log, one server.
     assert not (directory / "server.log.1").exists()
     assert (directory / "server.log").read_text().count("eady to accept connections") == 1
 

@@ -1,4 +1,6 @@
-"""Encrypted connections, to state server and broker: whoever answers must prove who it is, and what is refused is said clearly."""
+"""Encrypted connections, to state server and broker: the server must prove its identity, and a
+refusal has a clear error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker process uses the FakeModel of a flow module."""
+"""A worker uses the FakeModel of a flow module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Workers whose commits fetch: real processes, real rounds; what they send is counted at the server."""
+"""Workers whose commits prefetch: real processes, real rounds; their requests are counted at the
+server.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.rin
 
 
 def played(client: Client, runs: int = RUNS, rounds: int = ROUNDS) -> Counter[str]:
-    """What the server is sent while some runs are played, each of which must come out exact."""
+    """Count the server's commands while some runs are played, each of which must end with the exact
+    answer.
+    """
     client.wait(client.submit("ledger", "warm up", {"rounds": 4}).id, 60)
     with monitored(client._store) as counts:
         ids = [client.submit("ledger", "count", {"rounds": rounds}).id for _ in range(runs)]
@@ -97,7 +101,9 @@ def test_no_round_is_fetched_for_the_processes_of_a_pool(
 def test_no_round_is_fetched_beside_queues_of_the_app_s_own(
     client: Client, settings: Settings
 ) -> None:
-    """Fetched rounds would take each place that becomes free, and the app's tasks would wait for ever."""
+    """Fetched rounds would take each place that becomes free, and the app's tasks would wait for
+    ever.
+    """
     assert settings.redis_url is not None
     place = broker_url(settings.redis_url).replace("perdure+", "redis+")
     with workers(
@@ -117,7 +123,9 @@ def test_no_round_is_fetched_beside_queues_of_the_app_s_own(
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_an_idle_worker_gets_its_share(client: Client, settings: Settings) -> None:
-    """Runs are under way in one worker, with a place free in it; another one comes, and plays some of their rounds."""
+    """Runs are under way in one worker, with a place free in it; another one comes, and plays some
+    of their rounds.
+    """
     with workers(1, settings, "--concurrency", "8"):
         ids = [
             client.submit("ledger", "long", {"rounds": 400, "seconds": 0.01}).id for _ in range(6)
@@ -142,7 +150,7 @@ def test_an_idle_worker_gets_its_share(client: Client, settings: Settings) -> No
 def test_a_worker_that_leaves_gives_back_what_it_has_fetched(
     client: Client, settings: Settings
 ) -> None:
-    """A warm shutdown in the midst of fetched rounds costs none of them a lease."""
+    """A warm shutdown amid prefetched rounds costs none of them a lease."""
     ids = [client.submit("ledger", "long", {"rounds": 300}).id for _ in range(8)]
     with workers(1, settings, "--concurrency", "4") as (first,):
         until(

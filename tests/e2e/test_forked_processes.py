@@ -1,4 +1,4 @@
-"""What a forked process has of its own, and what it shares with its parent."""
+"""The state that a forked process has for itself, and the state that it shares with its parent."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_process_forked_before_knows_that_the_worker_leaves_and_since_when() -
 def test_no_process_is_forked_while_a_background_thread_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The process would have a copy of the thread's lock that nobody unlocks."""
+    """The process would have a copy of the thread's lock that is never released."""
     gate, lock = ForkGate(), threading.Lock()
     works, fork_waits = threading.Event(), threading.Event()
     close = ForkGate._close

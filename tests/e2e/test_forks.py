@@ -18,7 +18,7 @@ __all__ = ["registered"]
 
 
 def fork_and_die(settings: Settings, old: str, at: int) -> None:
-    """Fork a run in a process that is killed while the server has the submission, or before."""
+    """Fork a run in a process that is killed after the server has the submission, or before."""
     with closing(Client(settings=settings)) as client:
         script = client._store._call
 

@@ -1,4 +1,7 @@
-"""Over RabbitMQ what a message holds beside a round is taken off it; what is none of a round: test_corpus.py."""
+"""Over RabbitMQ, fields of a message beside a round are taken off.
+
+Messages that are no round: test_corpus.py.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ pytestmark = [
 
 @contextmanager
 def publisher(rabbit: RabbitServer, queue: str) -> Iterator[amqp.Channel]:
-    """A channel to publish on, once a worker consumes from the queue."""
+    """Open a channel to publish on, once a worker consumes from the queue."""
 
     def consumed() -> bool:
         try:
@@ -41,7 +44,7 @@ def publisher(rabbit: RabbitServer, queue: str) -> Iterator[amqp.Channel]:
 
 
 def good(client: Client, run_id: str = "nobody") -> tuple[str, dict[str, Any]]:
-    """Body and properties of a round's message, as Celery builds them."""
+    """Return body and properties of a round's message, as Celery builds them."""
     message = json.loads(client._connection.publisher.message("controller", run_id, 0, 0).text)
     body = base64.b64decode(message["body"]).decode()
     return body, {

@@ -1,4 +1,6 @@
-"""How a round's message gets to the workers: the same tests whether the scripts push it, or it is published to another server."""
+"""How a round's message gets to the workers: the same tests whether the scripts push it, or it is
+published to another server.
+"""
 
 from __future__ import annotations
 
@@ -209,6 +211,6 @@ def test_why_places_a_run_in_line(client: Client, settings: Settings) -> None:
 
 
 def faults(client: Client, kind: str) -> dict[str, int]:
-    """How often the worker of tests/support/apps/unreliable_broker.py did it, by round."""
+    """Count the faults of the worker of tests/support/apps/unreliable_broker.py, by round."""
     found: Any = client._store.redis.hgetall(f"{client.settings.prefix}:test:{kind}")
     return {key: int(count) for key, count in found.items()}

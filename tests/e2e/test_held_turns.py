@@ -1,4 +1,6 @@
-"""What a node behind the Executor redacts is nowhere on the server when its cycle is over, also where a worker was killed in between."""
+"""Data redacted by a node behind the Executor is nowhere on the server when its cycle is over, even
+if a worker was killed in between.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Schemathesis: requests made from the OpenAPI document, such as it describes and such as it does not, against the running API."""
+"""Schemathesis: requests made from the OpenAPI document, such as it describes and such as it does
+not, against the running API.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ from tests.support.runs_in_every_status import MODULES, every_status
 from tests.support.threaded_server import serving
 from tests.support.workers import ROOT
 
-#: 404 and 422 say that a request as described is impossible; whether they say more is a check of our own. That U+0000 is refused, wherever
-#: a text may stand, is more than a schema can say.
+#: 404 and 422 say that a request as described is impossible; whether they say more is a check of
+#: our own. That U+0000 is refused, wherever a text may stand, is more than a schema can say.
 CONFIG = """
 hooks = "tests.support.openapi_checks"
 continue-on-failure = true
@@ -57,7 +59,7 @@ def seeded() -> Iterator[tuple[str, list[str]]]:
 def requests_made(
     seeded: tuple[str, list[str]], directory: Path, options: Sequence[str], seconds: float
 ) -> int:
-    """How many requests Schemathesis made; it must have found nothing."""
+    """Run Schemathesis, which must find nothing; return the number of its requests."""
     address, ids = seeded
     (directory / "schemathesis.toml").write_text(CONFIG.format(runs=json.dumps(ids)), "utf-8")
     done = subprocess.run(
@@ -98,5 +100,7 @@ def test_nothing_is_found_at_a_glance(seeded: tuple[str, list[str]], tmp_path: P
 def test_nothing_is_found_by_all_that_it_knows(
     seeded: tuple[str, list[str]], tmp_path: Path
 ) -> None:
-    """Every boundary of every field, what violates them, other methods, calls in sequence; another time other ones."""
+    """Every boundary of every field, violations of it, other methods, calls in sequence; different
+    ones each time.
+    """
     assert requests_made(seeded, tmp_path, ["--max-examples", "25"], 390) > 1_000

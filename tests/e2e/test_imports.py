@@ -1,4 +1,6 @@
-"""What a fresh process imports for a command, a client or a flow, and what it leaves out."""
+"""The imports of a fresh process for a command, a client or a flow, and the modules that it leaves
+out.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from tests.support.mcp_flow_file import FLOW, written
 __all__ = ["folder"]
 
 ROOT = Path(__file__).parents[2]
-#: Modules of ours that import much; tests/e2e/golden/test_startup.py watches the packages of others.
+#: Modules of ours that import much; tests/e2e/golden/test_startup.py watches the packages of
+#: others.
 HEAVY = ("flows", "perdure.worker.client", "perdure.worker.settings")
 
 
@@ -78,7 +81,9 @@ def test_knowing_the_controller_loads_no_library() -> None:
 
 
 def test_reading_a_flow_starts_no_server_and_loads_no_client(tmp_path: Path) -> None:
-    """Nor does registering it, or asking what it offers; a flow without servers loads nothing of them at all."""
+    """Nor does registering it, or asking for its commands; a flow without servers loads nothing for
+    them at all.
+    """
     file = written(tmp_path, FLOW % ("[]", f"touch, {tmp_path}/started"))
     script = (
         "import sys, perdure.app, flows\nfrom pathlib import Path\nfrom perdure.flows.loading import sources\nfrom perdure.flows.rounds import registry\n"
@@ -95,7 +100,7 @@ def test_reading_a_flow_starts_no_server_and_loads_no_client(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_client_loads_no_sdk_and_nothing_that_traces() -> None:
-    """But for what redis-py loads of OpenTelemetry by itself, where it is there."""
+    """Except the parts of OpenTelemetry that redis-py loads by itself, if it is installed."""
     script = "import sys, redis; before = set(sys.modules); import perdure.app, perdure.worker.client.client, perdure.worker.engine.rounds; print(*set(sys.modules) - before)"
     loaded = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

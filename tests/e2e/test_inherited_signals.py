@@ -1,4 +1,6 @@
-"""Processes of tests handle signals by default, also if the suite is a background job or under `nohup`."""
+"""Processes of tests handle signals by default, also if the suite is a background job or under
+`nohup`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL, "SIGHUP"
 def test_handlers():
     subprocess.run([sys.executable, "-c", HANDLERS], check=True)
 '''
-#: What `sh` does for a background job, and `nohup` for a command.
+#: The command of `sh` for a background job, and of `nohup`.
 IGNORED = "trap '' INT HUP; exec \"$@\""
 
 

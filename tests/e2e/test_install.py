@@ -1,4 +1,6 @@
-"""Perdure on Celery apps that were there before: real workers play rounds and the app's own tasks, and the app stays what it was."""
+"""Perdure on existing Celery apps: real workers play rounds and the app's own tasks, and the app
+stays unchanged.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def settings(own_server: CrashableServer) -> Settings:
 
 @pytest.fixture
 def broker(own_server: CrashableServer) -> str:
-    """The server as an ordinary app names it; nothing says `redis_url`, so the state goes there too."""
+    """The server as an ordinary app names it; nothing says `redis_url`, so the state goes there
+    too.
+    """
     return broker_url(own_server.url).replace("perdure+socket", "redis+socket")
 
 
@@ -65,7 +69,9 @@ def client(settings: Settings) -> Iterator[Client]:
 def celery(
     settings: Settings, broker: str, tmp_path: Path
 ) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """``celery(*arguments, cwd=..., VARIABLE=...)``: the command in a process of its own, killed afterwards."""
+    """``celery(*arguments, cwd=..., VARIABLE=...)``: the command in a separate process, killed
+    afterwards.
+    """
     with ExitStack() as running:
         said = running.enter_context((tmp_path / "said").open("w"))
 
@@ -103,7 +109,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 
 def _sender(broker: str, queue: str) -> Celery:
-    """Publishes to somebody's app, and reads its results."""
+    """Return an app that publishes to a user's app, and reads its results."""
     app = Celery("sender", broker=broker, backend=broker, set_as_current=False)
     app.conf.task_default_queue = queue
     return app
@@ -257,10 +263,11 @@ def test_a_worker_consumes_what_it_is_told_and_else_both(
             "the worker",
             30,
         )
-    # Beside the queues of roles stand those of workers that play the same flows (decision 38).
+    # Beside the queues of roles stand the queues of workers that play the same flows (decision 38).
     names = [queue["name"] for queue in told["one@here"] if ".flows-" not in queue["name"]]
     assert sorted(names) == sorted(name.format(settings.prefix) for name in consumed)
-    # A worker of the app's own queues alone has nothing to do with rounds; the others say what they play.
+    # A worker of the app's own queues alone has nothing to do with rounds; the others announce
+    # their roles.
     roles = {name.partition(".")[2] for name in consumed if name.startswith("{}")}
     if roles:
         assert _announced(client, process)["role"] == ("all" if len(roles) == 2 else roles.pop())
@@ -268,7 +275,8 @@ def test_a_worker_consumes_what_it_is_told_and_else_both(
         assert client.workers() == []
 
 
-#: Compatible with each other, and so on one worker; the forms of the messages are tested one by one (tests/unit/runtime/test_install.py).
+#: Compatible with each other, and so on one worker; the forms of the messages are tested one by one
+#: (tests/unit/runtime/test_install.py).
 TOGETHER: dict[str, Any] = {
     name: value for settings in SETTINGS.values() for name, value in settings.items()
 } | {
@@ -390,7 +398,9 @@ def test_a_worker_that_cannot_tell_where_the_state_lives_says_so_and_plays_no_ro
 def test_the_suite_of_an_existing_app_stays_green(
     settings: Settings, client: Client, broker: str, own_server: CrashableServer, tmp_path: Path
 ) -> None:
-    """The shop's own tests, with a real worker and beat: bare, then with Perdure on its app and runs being played beside them."""
+    """The shop's own tests, with a real worker and beat: bare, then with Perdure on its app and
+    runs being played beside them.
+    """
     counts = []
     for has in "01":
         with redis.Redis.from_url(own_server.url) as connection:

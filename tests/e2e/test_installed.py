@@ -15,7 +15,7 @@ from hatchling.builders.wheel import WheelBuilder
 from perdure.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-#: Modules of a project: their files, and what each holds.
+#: Modules of a project: their files, and the content of each.
 NAMES = ("worker.py", "worker/__init__.py", "flows.py", "flows/__init__.py", "config/__init__.py")
 FLOW = """
 import {module}

@@ -1,4 +1,6 @@
-"""What instrumentation of Celery sees of a round is the same whether its message was fetched or asked for."""
+"""Celery's instrumentation sees the same of a round, whether its message was prefetched or
+consumed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from tests.support.workers import workers
 
 ROUNDS = 25
 MODULES = ("tests.support.example_flows.rings", "tests.support.apps.celery_signal_recorder")
-#: What no two rounds share, and what only a worker whose commits fetch has.
+#: Values that no two rounds share, and values that only a worker with prefetching commits has.
 OWN = (
     "id",
     "root_id",
@@ -39,7 +41,7 @@ pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.rin
 def seen(
     client: Client, settings: Settings, file: Path, pool: str, hears: str, fetch: bool
 ) -> list[dict[str, Any]]:
-    """What is told of the rounds of one run, in order."""
+    """Return the reports on one run's rounds, in order."""
     told = {
         "SEEN": str(file),
         "HEARS": hears,
@@ -60,7 +62,7 @@ def seen(
 
 
 def alike(told: dict[str, Any]) -> str:
-    """It, without what each round has for itself."""
+    """Serialize a report without the values that differ from round to round."""
     request = told.get("request", {})
     kept = {name: type(value).__name__ if name in OWN else value for name, value in request.items()}
     if request:  # the delivery is an attribute of the request, which Celery takes for a header of the message; no headers are {} or None

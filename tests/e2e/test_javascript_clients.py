@@ -1,4 +1,6 @@
-"""The official JavaScript clients of MCP, of Vercel's AI SDK (two versions) and of AG-UI drive runs."""
+"""The official JavaScript clients of MCP, of Vercel's AI SDK (two versions) and of AG-UI drive
+runs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from tests.support.redis_servers import CrashableServer
 
 MODULES = (MODULE, "tests.support.example_flows.chat_flow")
 SCRIPTS = Path(__file__).with_name("javascript")
-#: The Node.js of the extra ``dev-javascript``, and the clients that ``make .venv/.javascript`` installs.
+#: The Node.js of the extra ``dev-javascript``, and the clients that ``make .venv/.javascript``
+#: installs.
 NODE = Path(sys.executable).with_name("node")
 INSTALLED = NODE.exists() and SCRIPTS.joinpath("node_modules").is_dir()
 PICTURE = b"\x89PNG\r\n\x1a\n of a cup"
@@ -37,7 +40,7 @@ def exposed(server: CrashableServer) -> Iterator[ExposedServer]:
 
 
 def node(script: str, **given: Any) -> Any:
-    """What a script prints for its argument."""
+    """Run a script with its arguments; return its result."""
     done = subprocess.run(
         [NODE, SCRIPTS / script, json.dumps(given)],
         check=False,
@@ -50,7 +53,7 @@ def node(script: str, **given: Any) -> Any:
 
 
 def called(exposed: ExposedServer, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
-    """What each call of a tool brought. The argument RUN is the run of the call before."""
+    """Return the result of each call of a tool. The argument RUN is the run of the call before."""
     return list(
         node("mcp.mjs", url=exposed.url, token=exposed.token("ann"), calls=calls)["results"]
     )
@@ -107,7 +110,7 @@ def test_mcp_has_what_does_not_fit_the_schema_of_an_answer(exposed: ExposedServe
 
 
 def chatted(exposed: ExposedServer, version: str, flow: str, *turns: dict[str, Any]) -> list[Any]:
-    """The message of each turn of a chat with the AI SDK, all of them valid."""
+    """Return the message of each turn of a chat with the AI SDK, all of them valid."""
     seen: list[Any] = node(
         "ai_sdk.mjs", package=version, url=exposed.url, token=exposed.token("ann"),
         flow=flow, chat=f"{version} {turns}", turns=turns,
@@ -159,7 +162,7 @@ def test_the_ai_sdk_hears_that_a_run_failed(exposed: ExposedServer, version: str
 
 
 def agent(exposed: ExposedServer, flow: str, *turns: dict[str, Any]) -> list[Any]:
-    """What each turn with AG-UI's agent brought."""
+    """Return the result of each turn with AG-UI's agent."""
     token = exposed.token("ann")
     thread = f"{flow} {turns}"
     return list(
@@ -198,7 +201,7 @@ def test_ag_ui_hears_that_a_run_failed(exposed: ExposedServer) -> None:
 
 
 def test_programs_on_node_need_no_token_where_the_server_has_none(server: CrashableServer) -> None:
-    """Their requests are not taken for those of a foreign page."""
+    """Their requests do not count as a foreign page's."""
     with exposed_server(server, modules=MODULES) as bare:
         given = {"url": bare.url, "token": None}
         [called] = node("mcp.mjs", **given, calls=[("talk", {"goal": "hello"})])["results"]

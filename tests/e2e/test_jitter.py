@@ -1,6 +1,6 @@
 """The jitter tool sees a verdict that changes, reaches every process, and counts its pauses.
 
-These tests start pytest, because what they prove is how the tool does so.
+These tests start pytest, because they prove how the tool does so.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_is_disturbed():
 """
 #: A test that no fault can reach.
 IDLE = "def test_does_nothing():\n    pass\n"
-#: Two tests, of which the second needs what the first left behind.
+#: Two tests. The second needs the state that the first left behind.
 ORDERED = """
 SEEN = []
 
@@ -43,7 +43,7 @@ def test_leaves_something():
 def test_relies_on_it():
     assert SEEN
 """
-#: A test whose process has an environment of its own. It plays more rounds than the faults disturb.
+#: A test whose process has a separate environment. It plays more rounds than the faults disturb.
 #: Another test is about rounds in pytest's own process: pytest's finder must not come first there.
 PROCESS = """
 import os, subprocess, sys
@@ -157,7 +157,7 @@ def test_the_verdict_of_a_test_comes_from_all_its_phases() -> None:
 
 
 def phases_of(test: str, **outcomes: str) -> list[dict[str, str]]:
-    """Return the lines that the plugin writes for one test."""
+    """Return the plugin's lines for one test."""
     return [{"test": test, "when": when, "outcome": word} for when, word in outcomes.items()]
 
 

@@ -42,7 +42,9 @@ class Talker(ControllerExecutorFlow):
 
 
 def lines_of(process: Any) -> list[dict[str, Any]]:
-    """What the process says on stderr until it ends after SIGTERM; every line of it must be a JSON object."""
+    """End the process with SIGTERM; return its lines on stderr, each of which must be a JSON
+    object.
+    """
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 0
@@ -52,7 +54,7 @@ def lines_of(process: Any) -> list[dict[str, Any]]:
 
 
 def about(lines: list[dict[str, Any]], words: str) -> dict[str, Any]:
-    """The one line that says so."""
+    """Return the only line with these words."""
     [found] = [line for line in lines if words in line["message"]]
     return found
 
@@ -130,7 +132,7 @@ def test_celery_on_the_shipped_app_logs_the_same_way(settings: Settings, client:
         process.ready()
         client.wait(
             client.submit("countdown", "x", {"rounds": 1}).id, 30
-        )  # so Celery has told that it received a task
+        )  # so Celery has logged that it received a task
         process.process.send_signal(signal.SIGTERM)
         _, said = process.process.communicate(timeout=30)
     spoken = [json.loads(line) for line in said.decode().splitlines() if line.startswith("{")]

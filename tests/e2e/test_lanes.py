@@ -1,4 +1,4 @@
-"""Brief rounds of many runs are played in a few lanes of a worker, and whatever waits is played beside them."""
+"""Brief rounds of many runs are played in a few slots, and waiting rounds beside them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.rin
 
 
 def drive(client: Client, settings: Settings, runs: int, **inputs: Any) -> list[tuple[int, int]]:
-    """So many runs of ``traffic`` in one worker; whose rounds were played, and how many were under way beside each."""
+    """Play runs of ``traffic`` in one worker; return the run of each round, and the number of
+    rounds beside it.
+    """
     with workers(1, settings, "--pool", "threads", "--concurrency", str(PLACES)):
         client.wait(client.submit("ledger", "warm up", {"rounds": 4}).id, 30)
         ids = [
@@ -34,7 +36,9 @@ def drive(client: Client, settings: Settings, runs: int, **inputs: Any) -> list[
 
 
 def test_brief_rounds_of_many_runs_go_on_in_a_few_lanes(client: Client, settings: Settings) -> None:
-    """Of any few rounds in a row most are of as many runs as there are lanes, though there are more places."""
+    """Of any few rounds in a row, most belong to as many runs as there are slots of the CPU
+    limiter, though the pool has more.
+    """
     runs, rounds, row = 2 * PLACES, 300, 4 * SLOTS
     log = [run for run, _ in drive(client, settings, runs, rounds=rounds)]
     middle = log[len(log) // 4 : 3 * len(log) // 4]  # all have begun, and none has ended
@@ -54,7 +58,7 @@ def test_rounds_that_wait_are_played_at_once_however_many(
 
 
 def test_nothing_hangs_on_a_lane(client: Client, settings: Settings) -> None:
-    """Those that have one wait for the others, after many brief rounds in which they did not."""
+    """The rounds in a slot wait for the others, after many brief rounds in which they did not."""
     runs = 3 * SLOTS
     log = drive(client, settings, runs, rounds=40, together=runs)
     assert len(log) == 40 * runs
@@ -63,7 +67,9 @@ def test_nothing_hangs_on_a_lane(client: Client, settings: Settings) -> None:
 def test_threads_that_begin_at_once_do_not_each_look_through_all_that_is_installed(
     client: Client, settings: Settings, tmp_path: Path
 ) -> None:
-    """As Celery does where a task, or the app of its first message, first looks for a result backend: 500 threads took a minute for it."""
+    """As Celery does where a task, or the app of its first message, first looks for a result
+    backend: 500 threads took a minute for it.
+    """
     perdure = CommandLine(
         tmp_path,
         settings,

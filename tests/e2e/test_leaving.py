@@ -1,4 +1,6 @@
-"""``perdure worker`` and Ctrl-C: once it finishes its rounds, twice it leaves them to others, on every pool."""
+"""``perdure worker`` and Ctrl-C: once it finishes its rounds, twice it leaves them to others, on
+every pool.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tests.support.redis_servers import until
 from tests.support.workers import ONE_AND_SLOWLY_THE_OTHERS
 
 MODULE = "tests.support.example_flows.rings"
-#: Longer than any test waits: who goes on within it was told that the lease was let go.
+#: Longer than any test waits: a run that goes on within it knew that the lease was released.
 LONG_LEASE = "120"
 
 
@@ -31,7 +33,7 @@ def perdure(tmp_path: Path, settings: Settings) -> CommandLine:
 
 
 def in_a_round(client: Client, seconds: float) -> str:
-    """A run in the middle of a round that takes so long."""
+    """Submit a run, and wait until it is in the middle of a round of this length."""
     run_id = client.submit("ledger", "g", {"rounds": 2, "seconds": seconds}).id
     until(
         lambda: "beat_at" in (client._store.reads.fields(run_id) or {}), "the middle of the round"
@@ -40,7 +42,7 @@ def in_a_round(client: Client, seconds: float) -> str:
 
 
 def control_c(process: subprocess.Popen[str]) -> None:
-    """As a terminal does it: to the whole process group."""
+    """Send SIGINT to the process group, as terminals do."""
     os.killpg(process.pid, signal.SIGINT)
 
 
@@ -80,7 +82,7 @@ def test_many_sigterms_are_as_one(tmp_path: Path, settings: Settings, client: Cl
         tmp_path, settings, PERDURE_FLOW_MODULES="tests.support.apps.slow_shutdown"
     ).worker("--concurrency", "1") as worker:
         run_id = in_a_round(client, seconds=1.5)
-        for _ in range(1000):  # in the middle of what the first sets off
+        for _ in range(1000):  # in the middle of the first one's work
             worker.send_signal(signal.SIGTERM)
         _, said = worker.communicate(timeout=30)
     assert worker.returncode == 0 and "Traceback" not in said
@@ -92,6 +94,6 @@ def test_many_sigterms_are_as_one(tmp_path: Path, settings: Settings, client: Cl
 
 
 def told(worker: subprocess.Popen[str]) -> bool:
-    """Whether the worker says that it is shutting down."""
+    """Return whether the worker logs its shutdown."""
     assert worker.stdout is not None
     return any("Warm shutdown" in line for line in iter(worker.stdout.readline, ""))

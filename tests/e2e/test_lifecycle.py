@@ -21,7 +21,8 @@ def test_a_worker_that_does_not_know_a_flow_gives_the_run_back(
             lambda: client.get(run.id).details.get("waiting_for") == "flow",
             "the run to be given back",
         )
-    # The first has gone: which of two takes a message would be chance, and each wrong one doubles the wait.
+    # The first has gone: which of two takes a message would be chance, and each wrong one doubles
+    # the wait.
     with workers(1, settings):
         assert client.wait(run.id, 60).answer == [0, 1]
     assert client.get(run.id).details["losses"] == 0
@@ -90,7 +91,7 @@ def test_children_of_prefork_and_the_solo_pool_play_rounds_and_keep_their_leases
 def test_a_client_without_the_flows_code_submits_by_the_workers_announcement(
     client: Client, settings: Settings
 ) -> None:
-    """The client checks the inputs against the announced schema, and the worker fills in defaults."""
+    """The client checks the inputs against the announced schema, the worker fills in defaults."""
     with pytest.raises(UnknownFlow, match="no live worker"):
         client.submit("unseen", "g", {"count": 3})
     with workers(1, settings, PERDURE_FLOW_MODULES="tests.support.example_flows.worker_only"):

@@ -1,4 +1,6 @@
-"""``deps`` in worker processes: made once in each, shared by its rounds, closed at its end, and no run is lost if that fails."""
+"""``deps`` in worker processes: made once in each, shared by its rounds, closed at its end, and no
+run is lost if that fails.
+"""
 
 from __future__ import annotations
 

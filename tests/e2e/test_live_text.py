@@ -54,7 +54,9 @@ def test_over_http_the_text_comes_as_it_is_shown(
 
 
 async def watched(url: str, run_id: str, cut_after: int = 0) -> tuple[list[StreamItem], int]:
-    """What a client received over HTTP, and how often its connection was cut: after each ``cut_after`` items."""
+    """Return a client's items over HTTP, and the number of cuts of its connection: one after each
+    ``cut_after`` items.
+    """
     items: list[StreamItem] = []
     cuts = 0
     async with httpx2.AsyncClient(base_url=url, timeout=60) as http:

@@ -1,4 +1,4 @@
-"""What a fresh process writes to its log for Celery and for the pool."""
+"""The log lines of a fresh process for Celery and for the pool."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_what_the_pool_of_processes_says_is_one_json_line_too() -> None:
 
 @pytest.mark.parametrize(("level", "celery"), [("", False), (", logging.INFO", True)])
 def test_celery_tells_nothing_of_each_round_unless_it_is_asked_to(level: str, celery: bool) -> None:
-    """Two lines a round, which cost more than its message; what Perdure itself says at INFO stands."""
+    """Two lines a round cost more than its message; Perdure's own lines at INFO stay."""
     script = (
         f"import logging; from perdure.worker.logs import set_up_logging as up; up('text'{level}); "
         "from celery.worker.strategy import logger as received; from celery.app.trace import logger as succeeded; "

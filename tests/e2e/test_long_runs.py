@@ -1,4 +1,4 @@
-"""Runs of very many rounds in worker processes, and what commands and pages say of them."""
+"""Runs of very many rounds in worker processes, and their display by commands and pages."""
 
 from __future__ import annotations
 

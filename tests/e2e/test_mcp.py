@@ -1,4 +1,6 @@
-"""Tools of real MCP servers as commands: mcp-server-time and mcp-server-git, disturbed in every way that a worker may meet."""
+"""Tools of real MCP servers as commands: mcp-server-time and mcp-server-git, disturbed in every way
+that a worker may meet.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def repository(tmp_path: Path) -> str:
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """The process does nothing meanwhile: a call of it is in flight for as long as the test wants."""
+    """Suspend the process during the block, so that a call of it is in flight for as long as the
+    test wants.
+    """
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -97,18 +101,18 @@ def the_server() -> int:
 
 
 def living_sessions() -> int:
-    """Sessions of this process, also those of tests in other files."""
+    """Count the sessions of this process, also those of tests in other files."""
     return sum(not session.ended for session in background._sessions.values())
 
 
 def in_flight() -> int:
-    """Calls that wait for an answer in this process."""
+    """Count this process's calls that wait for an answer."""
     assert background._loop is not None
     return sum("call_tool" in str(task.get_coro()) for task in asyncio.all_tasks(background._loop))
 
 
 def unread(port: int) -> int:
-    """Bytes that a server on this port has been sent, and has not read."""
+    """Count the bytes that a server on this port has been sent, and has not read."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return sum(int(row[4].partition(":")[2], 16) for row in rows if row[1].endswith(f":{port:04X}"))
 
@@ -122,7 +126,7 @@ def test_a_tool_is_a_command_with_the_schema_and_words_of_its_server(context: Ro
     )
     assert schema["parameters"]["required"] == ["timezone"]
     assert command.carry_out(UTC, context)["timezone"] == "UTC"
-    # What the tool itself says is told, and is no failure of the round.
+    # The tool's own error is passed on, and is no failure of the round.
     with pytest.raises(ToolFailed, match="No time zone found with key Nowhere"):
         command.carry_out({"timezone": "Nowhere"}, context)
     with pytest.raises(BadReply, match="'timezone' is a required property"):
@@ -204,7 +208,7 @@ def test_rounds_at_once_share_a_session(context: RoundContext) -> None:
     with (
         stopped(the_server()),
         ThreadPoolExecutor(8) as rounds,
-    ):  # so that all of them wait at the same time
+    ):  # so that all wait at the same time
         asked = [rounds.submit(command.carry_out, UTC, context) for _ in range(8)]
         until(lambda: in_flight() == 8, "eight calls in flight")
         os.kill(the_server(), signal.SIGCONT)
@@ -242,7 +246,7 @@ def test_a_call_has_a_time_limit_and_the_session_lives_on(context: RoundContext)
 
 
 def odd_tool(*does: str, seconds: float = 10) -> Any:
-    """The tool of a server over stdio, whose bytes and silence only a process can have."""
+    """Return the tool of a server over stdio, whose bytes and silence only a process can have."""
     program = [sys.executable, "-m", "tests.support.odd_mcp_program", *does]
     environment = {"PYTHONPATH": str(ROOT)}
     [command] = mcp_commands(
@@ -377,7 +381,7 @@ def test_a_secret_is_in_no_error_no_log_and_no_result(
     with pytest.raises(ToolFailed, match=r"\[secret\]") as refused:
         command.carry_out({"timezone": CANARY}, RoundContext("g"))
     assert not any(CANARY in text for text in [*told, repr(refused.value)])
-    # And one that it knows, in its result.
+    # And a variable that it knows, in its result.
     monkeypatch.setenv("ANOTHER", "Europe/Paris")
     [command] = mcp_commands(
         "own", command=TIME, env={"A_TOKEN": "env:ANOTHER"}, tools=["get_current_time"]

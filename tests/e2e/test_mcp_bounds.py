@@ -1,4 +1,6 @@
-"""What an MCP server may cost a worker: no answer fills its memory, and no schema stops its process."""
+"""The bounds of an MCP server's cost for a worker: no answer fills its memory, and no schema stops
+its process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The official client of MCP, unchanged, drives runs: with forms for its user, with the tools alone, and with tasks."""
+"""The official client of MCP, unchanged, drives runs: with forms for its user, with the tools
+alone, and with tasks.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def drive(
     token: str | None = None,
     **options: Any,
 ) -> Any:
-    """What a client comes to that does ``play`` with the server."""
+    """Run ``play`` with a client; return its result."""
 
     async def connect_and_play() -> Any:
         async with connected(exposed.url, token or exposed.token("ann"), **options) as client:
@@ -284,7 +286,7 @@ class _TaskRequest(mcp_types.Request[_TaskParams, str]):
 
 
 class Tasks(ClientExtension):
-    """The extension for tasks, as a client has to declare it."""
+    """The extension for tasks, as clients must declare it."""
 
     identifier = "io.modelcontextprotocol/tasks"
 
@@ -494,7 +496,7 @@ def test_a_body_over_the_limit_is_refused(exposed: ExposedServer) -> None:
     assert response.status_code == 413
 
 
-# what is lost
+# the lost part
 
 
 @pytest.mark.slow
@@ -502,7 +504,9 @@ def test_a_body_over_the_limit_is_refused(exposed: ExposedServer) -> None:
 def test_a_run_survives_the_death_of_the_server_and_of_its_worker(
     server: CrashableServer, tmp_path: Any
 ) -> None:
-    """The worker is killed while it carries out the approved command, the server while a client waits."""
+    """The worker is killed while it carries out the approved command, the server while a client
+    waits.
+    """
     gate = tmp_path / "gate"
     gate.touch()
     call = {

@@ -68,7 +68,7 @@ def test_where_the_broker_is_another_server_lengths_come_from_it(
 def test_a_worker_writes_its_figures_while_it_works_and_when_it_leaves(
     client: Client, worker_process: StartsWorkers, pool: str
 ) -> None:
-    """The beat is a minute apart, so what is told at the end was written by a worker that left in good order."""
+    """The beat is a minute apart, so a worker that left in good order wrote the last figures."""
     busy = worker_process("-P", pool, "-c", "2")
     client.wait(client.submit("ledger", "go", {"rounds": 6}).id, 30)
     until(

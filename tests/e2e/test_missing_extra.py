@@ -1,4 +1,4 @@
-"""Commands on a machine on which LangGraph is not installed. It hides the package, so it is a process."""
+"""Commands on a machine without LangGraph. It hides the package, so it is a process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_command_that_needs_an_extra_says_how_to_install_it(
     (tmp_path / "trader.py").write_text(TRADER, "utf-8")
     registry.load_modules(["trader"])
     run = client.submit("trader", "buy the cheapest animal")
-    # A package of this name that cannot be imported stands for one that is not installed.
+    # A package of this name that cannot be imported stands for a missing one.
     bare = tmp_path / "bare"
     (bare / "langgraph").mkdir(parents=True)
     missing = "raise ModuleNotFoundError(\"No module named 'langgraph'\", name='langgraph')\n"

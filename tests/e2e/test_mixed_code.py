@@ -1,4 +1,6 @@
-"""Workers with the old and the new code beside each other: the example of docs/operations/mixed-fleet.md, and a bad deployment."""
+"""Workers with the old and the new code beside each other: the example of
+docs/operations/mixed-fleet.md, and a bad deployment.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ EXAMPLES = dict(
     )
 )
 RUNS = 20
-#: Nobody sweeps, and no run stays with its worker: a run that waits would wait to the end of the test.
+#: No worker sweeps, and no run stays with its worker: a run that waits would wait to the end of the
+#: test.
 UNSWEPT = {
     "PERDURE_SWEEP_SECONDS": "1000",
     "PERDURE_HEARTBEAT_SECONDS": "60",
@@ -54,7 +57,7 @@ def fleet(settings: Settings, tmp_path: Path) -> Iterator[dict[str, WorkerProces
 
 
 def worker(settings: Settings, directory: Path, code: str, **environment: str) -> WorkerProcess:
-    """A worker whose flows are in this code."""
+    """Start a worker whose flows are in this code."""
     directory.mkdir(exist_ok=True)
     (directory / "parcels.py").write_text(code, "utf-8")
     options = ("--pool", "threads", "--concurrency", "2")

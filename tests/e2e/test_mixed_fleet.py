@@ -1,4 +1,6 @@
-"""Workers with other flows beside each other: a message goes to one that plays its flow, and no run waits where one of them lives."""
+"""Workers with other flows beside each other: a message goes to a worker that plays its flow, and
+no run waits while such a worker lives.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.support.redis_servers import until
 from tests.support.workers import workers
 
 ROUNDS, RUNS = 6, 12
-#: Nobody sweeps: a run that waits is offered again only by a sweep, and would never go on.
+#: No worker sweeps: only a sweep would requeue a run that waits, so it would never go on.
 UNSWEPT = {
     "PERDURE_SWEEP_SECONDS": "1000",
     "PERDURE_HEARTBEAT_SECONDS": "60",
@@ -58,7 +60,7 @@ def client(settings: Settings) -> Iterator[Client]:
 
 
 def handed_on(client: Client, run_id: str) -> list[str]:
-    """To whom the run's messages were handed on."""
+    """Return the names of the workers to which the run's messages were forwarded."""
     return [
         event.data["to"]
         for event in client.events(run_id, follow=False)
@@ -129,7 +131,9 @@ def test_a_run_is_handed_on_once_a_round_where_its_message_is_refused(
 def test_a_run_whose_worker_died_with_its_message_is_offered_to_all_again(
     client: Client, settings: Settings
 ) -> None:
-    """The one that plays the flow has its only place taken, and dies; a newcomer that plays it goes on."""
+    """The worker that plays the flow has its only slot taken, and dies; a new worker that plays it
+    goes on.
+    """
     brief = {"PERDURE_RESEND_SECONDS": "0.5"}
     with ExitStack() as running:
         (knows,) = running.enter_context(

@@ -1,4 +1,6 @@
-"""Goals pursued by a model over real HTTP: every failure of the provider, every death of a worker, and no secret anywhere."""
+"""Goals pursued by a model over real HTTP: every failure of the provider, every death of a worker,
+and no secret anywhere.
+"""
 
 from __future__ import annotations
 
@@ -67,12 +69,14 @@ class Case:
 
 
 def put_in(at: int, *says: Says) -> Case:
-    """The script with something else said first at one place; it goes on as if nothing had happened."""
+    """Return the script with other replies first at one place; it goes on as if nothing had
+    happened.
+    """
     return Case([*SCRIPT[:at], *says, *SCRIPT[at:]], {})
 
 
 def in_words(says: Says) -> Says:
-    """The same reply in the seed's format, with chatter around it."""
+    """Write the reply in the seed's format, among chatter."""
     [(name, args)] = says.calls
     return Says(
         f"Sure!\n{json.dumps({'thought': says.text, 'command': name, 'command_args': args})}\nShall I?"
@@ -189,7 +193,9 @@ def test_a_run_ends_with_the_right_answer_and_no_request_is_made_in_vain(
 
 
 def all_calls_are_answered(asked: Asked) -> bool:
-    """Whether each call of the conversation is answered right behind the reply that made it, and nothing else is."""
+    """Return whether each call of the conversation is answered right behind the reply that made it,
+    and no other call is.
+    """
     waiting: list[str] = []
     for message in asked.body["messages"]:
         if message["role"] == "tool":
@@ -377,7 +383,10 @@ def test_a_worker_killed_in_every_round_in_turn_costs_at_most_one_request_each(
     workers: list[WorkerProcess] = []
 
     def kill(where: str, place: str) -> None:
-        """At the first visit of a place: the worker that speaks, known by the path that it was given."""
+        """Kill a worker at a place's first visit.
+
+        The path that it was given names the worker.
+        """
         with one_at_a_time:
             if where not in killed:
                 killed.append(where)
@@ -442,8 +451,9 @@ def test_the_thousandth_round_writes_no_more_than_the_tenth(
     with sizes_of_commits(asking._store) as sizes:
         run = asking.wait(asking.submit("patient_adding", "go on and on", max_rounds=501).id, 120)
     assert (run.status, run.output["status"]) == (RunStatus.COMPLETED, "unfinished"), run.error
-    # Even rounds are the controller's, odd ones those of commands. The least of many: a commit that also ends a stay
-    # writes the message whole, a few hundred bytes more in the third round as in the thousandth.
+    # Even rounds are the controller's, odd ones the commands'. The least of many: a commit that
+    # also ends a stay writes the message whole, a few hundred bytes more in the third round as in
+    # the thousandth.
     early, late = sizes[2:102], sizes[900:1000]
     for kind, whose in enumerate(("controller's", "commands'")):
         then, now = min(early[kind::2]), min(late[kind::2])

@@ -1,4 +1,6 @@
-"""Mutants of the Lua files are killed by the tests that guard them, and the harness can tell when one survives."""
+"""Mutants of the Lua files are killed by the tests that guard them, and the harness can tell when
+one survives.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def play(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("chosen", [("--sample", "40"), (":by_hand:",)], ids=["sample", "by_hand"])
 def test_the_guards_kill_the_mutants(chosen: tuple[str, ...]) -> None:
-    """All of them take hours: ``make mutants``."""
+    """All mutants take hours: ``make mutants``."""
     if chosen == (":by_hand:",):
         chosen = tuple(m.name for m in catalog.mutants() if ":by_hand:" in m.name)
     played = play(*chosen)

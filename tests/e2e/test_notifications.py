@@ -1,4 +1,6 @@
-"""Notifications, over a real server and a receiver that verifies each signature with a library of others."""
+"""Notifications, over a real server and a receiver that verifies each signature with a library of
+others.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def test_a_command_gets_the_notification_on_its_standard_input(
 
 
 def variables(receiver: Receiver, **more: object) -> dict[str, str]:
-    """The environment of workers that send to the receiver."""
+    """Return the environment of workers with this receiver."""
     return {
         "PERDURE_NOTIFY": rules(receiver, **more),
         "PERDURE_PRIVATE_WEBHOOKS": "true",

@@ -1,4 +1,6 @@
-"""A Celery signature is called when a run has ended, however it ends and whoever dies meanwhile; chains and chords follow from there."""
+"""A Celery signature is called when a run has ended, however it ends and whichever process dies
+meanwhile; chains and chords follow from there.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ SOON = {"PERDURE_SWEEP_SECONDS": "0.5"}
 
 
 def waiting(store: Store, queue: str) -> list[Any]:
-    """The positional arguments of the tasks that wait in this queue, oldest first."""
+    """Return the positional arguments of the tasks that wait in this queue, oldest first."""
     found: Any = store.redis.lrange(queue, 0, -1)
     return [json.loads(base64.b64decode(json.loads(text)["body"]))[0] for text in reversed(found)]
 
@@ -122,7 +124,9 @@ def own_server() -> Iterator[CrashableServer]:
 
 @pytest.fixture
 def theirs(own_server: CrashableServer, tmp_path: Path) -> Iterator[tuple[Client, Celery]]:
-    """A worker of somebody's app with Perdure on it; a client of its runs, and their app as others publish with it."""
+    """A worker of a user's app with Perdure on it; a client of its runs, and the app as others
+    publish with it.
+    """
     broker = broker_url(own_server.url).replace("perdure+socket", "redis+socket")
     settings = Settings(
         redis_url=own_server.url,

@@ -1,4 +1,6 @@
-"""Pages of the dashboard that many people have open: their streams cost Redis one blocked read a server process."""
+"""Pages of the dashboard that many people have open: their streams cost Redis one blocked read a
+server process.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.support.redis_servers import until
 from tests.support.server_processes import server_processes
 
 PROCESSES, RUNS = 2, 10
-#: Open pages: those of runs, which hold a stream each, and those that only load themselves again.
+#: Open pages: pages of runs, which hold a stream each, and pages that only reload.
 RUN_PAGES, OTHER_PAGES = 185, {"/overview": 5, "/inbox": 5, "/runs": 5}
 #: Commands of this test itself, and of opening a connection.
 OWN = ("client|list", "client|setinfo", "client|setname", "hello", "info", "select", "xadd")
@@ -28,7 +30,7 @@ LIVE = re.compile(r'data-live-events="([^"]+)"')
 
 
 class Usage:
-    """What the pages use of the state server."""
+    """The pages' use of the state server."""
 
     def __init__(self, store: Store) -> None:
         self._redis = store.redis
@@ -36,21 +38,21 @@ class Usage:
         self.blocked: set[int] = set()
 
     def count_blocked(self) -> int:
-        """The clients in a blocked read, by the server's list of its clients."""
+        """Count the clients in a blocked read, by the server's list of its clients."""
         clients: Any = self._redis.client_list()
         count = sum("b" in client["flags"] for client in clients)
         self.blocked.add(count)
         return count
 
     def commands(self) -> Counter[str]:
-        """The calls of each command so far, but those of OWN."""
+        """Count the calls of each command so far, except those of OWN."""
         stats: Any = self._redis.info("commandstats")
         calls = {name.removeprefix("cmdstat_"): each["calls"] for name, each in stats.items()}
         return Counter({name: number for name, number in calls.items() if name not in OWN})
 
 
 async def open_stream(url: str, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection on which a page's stream has been asked for."""
+    """Open a connection and request a page's stream."""
     port = urlsplit(url).port
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
     head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n\r\n"
@@ -59,7 +61,7 @@ async def open_stream(url: str, path: str) -> tuple[asyncio.StreamReader, asynci
 
 
 async def load(browser: httpx2.AsyncClient, url: str, path: str) -> str:
-    """The page, as a browser loads it."""
+    """Load the page as a browser does."""
     response = await browser.get(url + path, headers={"accept": "text/html"})
     assert response.status_code == 200, response.text
     return response.text

@@ -1,4 +1,6 @@
-"""Agents of the OpenAI Agents SDK, killed in each of their rounds: the same answer, and one request more at most."""
+"""Agents of the OpenAI Agents SDK, killed in each of their rounds: the same answer, and one request
+more at most.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,7 @@ def test_a_death_in_any_round_repeats_no_call_of_an_mcp_server_over_stdio(
         done = client.get(played(client, driver, "openai_till", deadly))
         assert "8" in str(done.answer) and "paid 12" in str(done.answer), (deadly, done.answer)
         made = Counter(calls.read_text().split())
-        # The price is looked up again, which is idempotent. What was paid is asked of a person.
+        # The price is looked up again, which is idempotent. A person is asked about the payment.
         assert made["pay"] == 1 and made.total() <= 2 + (deadly is not None), (deadly, made)
         assert ASKED["buyer"] <= 3 + (deadly is not None), deadly
         rounds, deadly = done.state.step, 0 if deadly is None else deadly + 1

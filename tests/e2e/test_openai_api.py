@@ -1,4 +1,6 @@
-"""The official client of OpenAI, unchanged, drives runs: as responses, as streams that go on after a cut, and as chats."""
+"""The official client of OpenAI, unchanged, drives runs: as responses, as streams that go on after
+a cut, and as chats.
+"""
 
 from __future__ import annotations
 
@@ -198,7 +200,7 @@ def test_a_run_that_fails_is_a_failed_response(ann: OpenAI) -> None:
 
 
 def text_of(events: Iterable[Any]) -> str:
-    """The text of the last message, as a client has it that follows the events."""
+    """Return the text of the last message, as a client has it that follows the events."""
     texts: dict[str, str] = {}
     for event in events:
         if event.type == "response.output_text.delta":
@@ -322,7 +324,7 @@ def test_a_run_that_fails_is_an_error_of_a_chat(ann: OpenAI) -> None:
 
 
 def refusal_of(error: type[openai.APIStatusError], call: Any) -> tuple[str | None, str | None]:
-    """Code and type of the error that a call raises; it is raised at once."""
+    """Return code and type of the error that a call raises; it is raised at once."""
     with pytest.raises(error) as caught:
         call()
     assert isinstance(caught.value.body, dict) and caught.value.body["message"]
@@ -443,7 +445,7 @@ def test_a_request_that_the_client_repeats_by_itself_starts_no_second_run(
 
 
 class _Cutting(httpx2.BaseTransport):
-    """A network that loses the response to the first request."""
+    """A network that loses the first request's response."""
 
     def __init__(self) -> None:
         self.cuts, self._inner = 1, httpx2.HTTPTransport()
@@ -460,13 +462,13 @@ class _Cutting(httpx2.BaseTransport):
         self._inner.close()
 
 
-# what is lost
+# the lost part
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_run_survives_the_death_of_its_worker(server: CrashableServer, tmp_path: Path) -> None:
-    """The worker is killed while it carries out the approved command, and a client follows the run."""
+    """The worker is killed during the approved command, and a client follows the run."""
     gate = tmp_path / "gate"
     gate.touch()
     inputs = {"inputs": {"target": {"path": "build"}, "gate": str(gate)}}

@@ -1,4 +1,5 @@
-"""The ten things that an operator does in a day, in a real browser: each takes at most five actions.
+"""The ten things that an operator does in a day, in a real browser: each takes at most five
+actions.
 
 An action is a click, a line that is typed and sent, or a shortcut. Opening the dashboard is none.
 """
@@ -45,17 +46,17 @@ class Operator:
         assert self.actions <= MOST_ACTIONS
 
     def clicks(self, what: Locator) -> None:
-        """Click something."""
+        """Click on an element."""
         self._acts()
         what.click()
 
     def presses(self, key: str) -> None:
-        """Press the key of a shortcut."""
+        """Send the key of a shortcut."""
         self._acts()
         self.page.keyboard.press(key)
 
     def types(self, line: str) -> None:
-        """Type a line where the cursor is, and send it."""
+        """Write a line at the cursor, and send it."""
         self._acts()
         self.page.keyboard.insert_text(line)
         self.page.keyboard.press("Enter")
@@ -156,7 +157,7 @@ def good_run(office: Office) -> str:
 
 @pytest.fixture
 def operator(browser: Browser, office: Office) -> Iterator[Operator]:
-    """Someone who is signed in, and has the table of runs open."""
+    """A person who is signed in, and has the table of runs open."""
     with browsing(browser, office.url) as page:
         page.goto("/login")
         page.get_by_label("Token").fill(office.token)

@@ -1,4 +1,4 @@
-"""The state server goes away: what a worker logs of it, and how long one takes that is told to leave meanwhile."""
+"""The state server goes away: a worker's log lines, and the time to leave meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perdure import Client, RunStatus, Settings
 from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.workers import WorkerProcess
 
-#: Seconds after which docker-compose.yml kills a worker that was told to leave. Prefork beside a
+#: Seconds after which docker-compose.yml kills a worker that was asked to leave. Prefork beside a
 #: silent server takes 21 s on an idle machine.
 GRACE = 60
 
@@ -25,7 +25,7 @@ GRACE = 60
 def at_work(
     running: CrashableServer, log: Path | None = None, *options: str
 ) -> Iterator[tuple[WorkerProcess, Client, str]]:
-    """A worker in the middle of a round of a run that has many."""
+    """Start a worker in the middle of a round of a run with many rounds."""
     settings = Settings(redis_url=running.url, prefix="away")
     worker = WorkerProcess(settings, *options, log=log, PERDURE_LOG_FORMAT="json")
     with closing(Client(settings=settings)) as client:
@@ -39,7 +39,7 @@ def at_work(
 
 
 def lines(log: Path) -> list[dict[str, Any]]:
-    """What the worker has logged, but for what it prints at its start."""
+    """Return the worker's log records, without the text that it prints at its start."""
     return [
         json.loads(line) for line in log.read_text("utf-8").splitlines() if line.startswith("{")
     ]
@@ -72,7 +72,7 @@ def test_an_outage_is_two_lines_in_the_log_the_second_says_that_it_is_over(tmp_p
 
 
 def told(log: Path) -> list[str]:
-    """Each outage that was told, by the server that it is of."""
+    """Return each logged outage, by its server's name."""
     found = []
     for line in lines(log):
         if line["logger"] == "perdure.store":

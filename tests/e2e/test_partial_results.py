@@ -1,4 +1,6 @@
-"""A result (here an exception) of a pool process that was read in part when the connection to the broker broke: it is read to its end."""
+"""A result (here an exception) of a pool process that was read in part when the connection to the
+broker broke: it is read to its end.
+"""
 
 from __future__ import annotations
 

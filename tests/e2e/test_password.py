@@ -1,4 +1,6 @@
-"""A server with a password: runs are played, however its URL spells it, and nothing that is printed holds it."""
+"""A server with a password: runs are played, however its URL spells it, and nothing that is printed
+holds it.
+"""
 
 from __future__ import annotations
 

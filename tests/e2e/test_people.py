@@ -1,4 +1,4 @@
-"""What people see and answer, over a real server: the inbox, approvals, doubts, budgets."""
+"""People's view and answers, over a real server: the inbox, approvals, doubts, budgets."""
 
 from __future__ import annotations
 

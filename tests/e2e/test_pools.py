@@ -1,4 +1,6 @@
-"""Celery's pools: what plays a round, what frees its place, and what happens when a process of the pool is killed."""
+"""Celery's pools: who plays a round, how its slot becomes free, and the death of a process of the
+pool.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.workers import ONE_AND_SLOWLY_THE_OTHERS, POOLS, WorkerProcess, workers
 
 MODULES = ("tests.support.example_flows.rings", "tests.support.example_flows.coroutine_node")
-#: Longer than any test waits: a recovery within it is owed to the parent, which tells that its child died.
+#: Longer than any test waits: a recovery within it is owed to the parent, which tells that its
+#: child died.
 LONG_LEASE = "120"
 
 
@@ -35,7 +38,7 @@ def settings(own_server: CrashableServer, prefix: str) -> Settings:
 def one_place(
     settings: Settings, pool: str, app: str = "perdure.app", **environment: str
 ) -> AbstractContextManager[list[WorkerProcess]]:
-    """A worker that can play one round at a time."""
+    """Start a worker with one slot."""
     modules = ",".join(MODULES)
     return workers(
         1,
@@ -140,7 +143,9 @@ def test_a_warm_shutdown_commits_the_round_in_flight_and_leaves_the_rest_to_othe
 def test_a_killed_child_is_noticed_by_its_parent_and_its_lease_freed_at_once(
     client: Client, settings: Settings, app: str
 ) -> None:
-    """The lease would go on for two minutes, and the next sweep is far away: nothing but the parent's word explains it."""
+    """The lease would go on for two minutes, and the next sweep is far away: nothing but the
+    parent's word explains it.
+    """
     with one_place(
         settings, "prefork", app, PERDURE_LEASE_SECONDS=LONG_LEASE, PERDURE_SWEEP_SECONDS="3600"
     ) as [worker]:

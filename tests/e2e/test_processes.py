@@ -1,4 +1,6 @@
-"""``perdure worker --processes N``: several workers under one supervisor, which leaves no run and no process behind."""
+"""``perdure worker --processes N``: several workers under one supervisor, which leaves no run and
+no process behind.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from tests.support.redis_servers import until
 from tests.support.terminal import CONTROL_C, terminal
 
 MODULE = "tests.support.example_flows.rings"
-#: Longer than any test waits: who goes on within it was told that the lease was let go.
+#: Longer than any test waits: a run that goes on within it knew that the lease was released.
 LONG_LEASE = "120"
 TWO = ("worker", "--processes", "2", "--concurrency", "1")
 
@@ -40,7 +42,9 @@ def perdure(tmp_path: Path, settings: Settings) -> CommandLine:
 
 
 def two_rounds(client: Client, seconds: float) -> list[str]:
-    """Two runs, each in the middle of a round that takes so long: one in each process, as each plays one at a time."""
+    """Submit two runs, and wait until each is in the middle of a round of this length: one in each
+    process, as each plays one at a time.
+    """
     ids = [client.submit("ledger", "g", {"rounds": 2, "seconds": seconds}).id for _ in range(2)]
     until(
         lambda: all("beat_at" in (client._store.reads.fields(each) or {}) for each in ids),

@@ -1,4 +1,4 @@
-"""Agents of Pydantic AI with tools of real MCP servers, over stdio and HTTP, killed at each round."""
+"""Pydantic AI's agents with tools of real MCP servers, over stdio and HTTP, killed every round."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def toolset(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def flow(toolset: Any, repository: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An agent that reads the log, and creates a branch."""
+    """An agent that reads the log and branches."""
     own_registry(monkeypatch)
     ASKED.clear()
     repo = {"repo_path": str(repository)}

@@ -1,4 +1,4 @@
-"""The broker that tests run against: on loopback alone, and what was confirmed is there after its death."""
+"""The broker of the tests: on loopback alone, and confirmed messages outlive its death."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def own_rabbit() -> Iterator[RabbitServer]:
 
 
 def addresses(process: int) -> list[tuple[str, int]]:
-    """Where a process listens: address, port."""
+    """Return the addresses and ports of a process."""
     files = open_files(process)
     lines = [
         line.split()

@@ -1,4 +1,6 @@
-"""``perdure up --reload``: the worker gets new code when a file of its flows changes, and live runs go on."""
+"""``perdure up --reload``: the worker gets new code when a file of its flows changes, and live runs
+go on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Celery's remote control on an app of somebody's own: what it says to rounds."""
+"""Celery's remote control on a user's app: its effect on rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The users of config/redis.acl in processes: a worker's, a submitter's, an onlooker's, an administrator's."""
+"""The users of config/redis.acl in processes: a worker's, a submitter's, an onlooker's, an
+administrator's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""run_shell in containers of real workers: what is left of a container after a stop, and after a worker that was killed."""
+"""run_shell in containers of real workers: the remains of a container after a stop, and after a
+killed worker.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def podman() -> Iterator[Path]:
 
 @pytest.fixture
 def boxed(tmp_path: Path) -> dict[str, str]:
-    """The environment of workers whose shell commands run in containers."""
+    """Environment of workers with shell commands in containers."""
     assert Boxed.runs_shell
     return {
         "PERDURE_FLOW_MODULES": "tests.support.example_flows.shell_command",

@@ -1,4 +1,6 @@
-"""A canary for a password: it goes through everything that speaks, and is nowhere to be read afterwards."""
+"""A canary for a password: it goes through everything that speaks, and is nowhere to be read
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ LEAVES = 60
 
 @contextmanager
 def spoken(log: Path, *command: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process whose every word goes to ``log``."""
+    """Start a process whose output goes to ``log``."""
     bare = {
         name: value
         for name, value in os.environ.items()
@@ -54,7 +56,7 @@ def spoken(log: Path, *command: str, **environment: str) -> Iterator[subprocess.
 
 
 def command_lines(pid: int) -> str:
-    """What ``ps`` shows of a process and its children."""
+    """Return the command lines of a process and its children, as ``ps`` shows them."""
     lines = Path(f"/proc/{pid}/cmdline").read_text()
     for thread in Path(f"/proc/{pid}/task").iterdir():
         for child in (thread / "children").read_text().split():
@@ -65,7 +67,9 @@ def command_lines(pid: int) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_worker_at_debug_never_writes_its_password(locked: LockedServer, tmp_path: Path) -> None:
-    """Neither to its log nor to the server, nor into the list of processes; nor does Celery's own banner."""
+    """Neither to its log nor to the server, nor into the list of processes; nor does Celery's own
+    banner.
+    """
     log = tmp_path / "log"
     command = [
         "-m",
@@ -129,7 +133,7 @@ def test_a_worker_that_is_refused_says_so_without_its_password(
 
 
 def contents(operator: redis.Redis) -> str:
-    """Everything the server holds."""
+    """Return everything the server holds."""
     read = {
         "hash": "hgetall",
         "string": "get",

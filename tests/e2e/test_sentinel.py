@@ -1,4 +1,4 @@
-"""A server that Sentinels watch over holds the runs and carries their messages, as any other does."""
+"""A server under Sentinels holds the runs and carries their messages, as any other does."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ def test_a_malformed_message_goes_to_the_dead_letters_and_the_worker_lives(
 def test_a_master_that_another_has_replaced_is_left_long_before_it_is_told(
     client: Client, settings: Settings, service: Watched
 ) -> None:
-    """A failover on request: nobody dies, and the old master goes on for ten seconds, confirming what will be undone."""
+    """A failover on request: no server dies, and the old master goes on for ten seconds, confirming
+    writes that will be undone.
+    """
     with workers(1, settings) as [worker]:
         run = client.submit("ledger", "g", {"rounds": 60, "seconds": 0.05})
         until(lambda: client.get(run.id).state.step > 5, "some rounds")
@@ -257,7 +259,9 @@ def test_a_url_that_leads_nowhere_is_told_without_its_password(
 def test_no_sentinel_is_forgotten_however_many_threads_ask_at_once(
     service: Watched, settings: Settings
 ) -> None:
-    """redis-py puts the Sentinel that answered first in front, in place; two threads at once can drop the third."""
+    """redis-py puts the Sentinel that answered first in front, in place; two threads at once can
+    drop the third.
+    """
     client = client_of(str(parse_sentinels(settings.redis_url or "")))
     manager = client.connection_pool.sentinel_manager  # type: ignore[attr-defined]
     all_of_them = {id(sentinel) for sentinel in manager.sentinels}

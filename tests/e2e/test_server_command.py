@@ -1,4 +1,4 @@
-"""``perdure server``, and the one that ``perdure up`` starts."""
+"""``perdure server``, and the server that ``perdure up`` starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.redis_servers import until
 
 
 def status_of(url: str) -> int | None:
-    """What a GET is answered with; None where nothing answers."""
+    """Return a GET's status; None without an answer."""
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
             return int(answer.status)
@@ -40,7 +40,7 @@ def status_of(url: str) -> int | None:
 
 
 def the_document(process: subprocess.Popen[str]) -> Any:
-    """The JSON document that it printed first."""
+    """Return the JSON document that it printed first."""
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
 
@@ -96,7 +96,7 @@ def test_it_serves_the_runs_and_leaves_with_zero_when_told_to(
 def test_who_follows_a_run_sees_the_stream_end_whole_when_the_server_leaves(
     tmp_path: Path, settings: Settings, client: Client
 ) -> None:
-    client.submit("countdown", "x", run_id="r")  # nobody plays it: its events never end
+    client.submit("countdown", "x", run_id="r")  # no worker plays it: its events never end
     perdure = CommandLine(tmp_path, settings)
     with perdure.running("server", "--port", "0", "--json") as server:
         stream = http.client.HTTPConnection(

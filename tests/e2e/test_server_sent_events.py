@@ -26,7 +26,9 @@ __all__ = ["real_time"]
 def test_a_client_cut_fifty_times_at_any_server_ends_with_the_exact_list(
     settings: Settings, client: Client, worker_process: Callable[..., WorkerProcess]
 ) -> None:
-    """Two servers in turn; each connection is cut after a few events, in the middle of whatever comes next."""
+    """Two servers in turn; each connection is cut after a few events, in the middle of whatever
+    comes next.
+    """
     chance = random.Random(7)
     with server_processes(2, settings) as rooms:
         worker_process()

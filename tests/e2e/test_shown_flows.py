@@ -1,4 +1,4 @@
-"""The doctor tries the sandbox of the flows that are enabled."""
+"""The doctor tries the sandbox of enabled flows."""
 
 from __future__ import annotations
 

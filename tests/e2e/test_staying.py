@@ -1,4 +1,7 @@
-"""Runs of short rounds stay with their worker for a while: what that must not cost anybody. Real workers, real rounds."""
+"""Runs of short rounds stay with their worker for a while, at no cost to other runs.
+
+Real workers, real rounds.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def test_a_lone_run_keeps_to_one_thread(client: Client, settings: Settings) -> N
 def test_others_get_their_turn_beside_a_run_without_end(
     client: Client, settings: Settings, pool: tuple[str, ...]
 ) -> None:
-    """One place, one run that would keep it for ever: another one is played through meanwhile."""
+    """One slot, one run that would keep it for ever: another run is played through meanwhile."""
     with workers(1, settings, *pool):
         endless = client.submit("threads", "for ever", {"rounds": MANY}).id
         under_way(client, endless)
@@ -132,7 +135,9 @@ def engine(settings: Settings, client: Client) -> Iterator[Runtime]:
 def test_a_failed_round_of_a_run_that_stayed_brings_its_message(
     client: Client, engine: Runtime
 ) -> None:
-    """A worker of an older version beside this one may sweep it: it cannot make one, and takes a run without any for damaged."""
+    """A worker of an older version beside this one may sweep it: it cannot make one, and takes a
+    run without any for damaged.
+    """
     run_id = client.submit("stumbles", "g", {"rounds": 4}).id
     engine.store.redis.delete(*engine.store.keys.queue_names)
     fast = begin_fast_path(engine)

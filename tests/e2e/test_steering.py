@@ -40,7 +40,7 @@ def test_each_say_to_a_run_of_many_rounds_reaches_the_next_controller_round(
         for place, turn in enumerate(client.transcript(run.id)["history"])
         if turn["command"] is None
     ]
-    # The turn of round 2k is the k-th of the run's own, beside those that were said before it.
+    # The turn of round 2k is the k-th of the run's own, beside the earlier messages.
     heard = [2 * (place - number) for number, place in enumerate(said)]
     assert len(heard) == 40
     for step, came in zip(heard, before, strict=True):

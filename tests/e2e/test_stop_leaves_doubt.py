@@ -1,4 +1,6 @@
-"""What a graceful stop leaves in doubt: a round that was broken off, unless all it did may be done again."""
+"""Commands in doubt after a graceful stop: commands of an interrupted round, unless all are
+idempotent.
+"""
 
 from __future__ import annotations
 

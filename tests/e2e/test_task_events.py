@@ -1,4 +1,6 @@
-"""Celery's events of workers and rounds: off, unless they are asked for; then one each of every round, however its message came."""
+"""Celery's events of workers and rounds: off by default; else one each for every round, by any way
+of its message.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ OF_A_ROUND = ("task-received", "task-started", "task-succeeded")
 
 @contextmanager
 def listening(settings: Settings) -> Iterator[list[dict[str, Any]]]:
-    """What Celery's own receiver hears, until the block ends."""
+    """Collect the events that Celery's own receiver gets, until the block ends."""
     heard: list[dict[str, Any]] = []
     app = make_app(settings)
     ready, done = threading.Event(), threading.Event()
@@ -167,7 +169,7 @@ def test_an_attempt_that_fails_has_failed_as_a_task_and_its_message_is_done_with
 
 
 def own_lists(settings: Settings) -> list[str]:
-    """What is left in lists of messages."""
+    """Return the texts left in lists of messages."""
     app = make_app(settings)
     keys = engine_of(app).store.keys
     try:
@@ -187,7 +189,7 @@ def free_port() -> int:
 
 
 def asked(port: int, path: str) -> Any:
-    """What Flower answers; None where it does not yet."""
+    """Return Flower's answer; None before it answers."""
     try:
         with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
             return json.load(answer)
@@ -197,7 +199,7 @@ def asked(port: int, path: str) -> Any:
 
 @contextmanager
 def flower(settings: Settings) -> Iterator[Callable[[str], Any]]:
-    """The real one, on loopback; called with a path, it answers."""
+    """Start the real Flower on loopback; yield a function that requests a path from it."""
     if importlib.util.find_spec("flower") is None and "CI" not in os.environ:
         pytest.skip("flower is not installed")
     port = free_port()
@@ -238,7 +240,10 @@ def flower(settings: Settings) -> Iterator[Callable[[str], Any]]:
 
 @pytest.mark.slow
 def test_flower_shows_the_worker_and_its_rounds() -> None:
-    """Its ``/api/workers`` stays empty: that asks by remote control, which is off. The page of workers is made of events."""
+    """Its ``/api/workers`` stays empty: that asks by remote control, which is off.
+
+    The page of workers is made of events.
+    """
     with server() as own:
         settings = Settings(redis_url=own.url)
         client = Client(settings=settings)

@@ -1,4 +1,6 @@
-"""Real workers play rounds whose messages come from templates, and all of them are built by Celery where somebody listens."""
+"""Real workers play rounds whose messages come from templates; Celery builds all of them if a
+receiver is connected.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ RUNS, ROUNDS = 4, 12
 def told(
     client: Client, settings: Settings, path: Path, pool: str, **environment: str
 ) -> list[list[str]]:
-    """What tests.support.apps.message_recorder writes down while some runs are played."""
+    """Return the records of tests.support.apps.message_recorder during some runs."""
     path.touch()
     with workers(
         1,

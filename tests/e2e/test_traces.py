@@ -1,4 +1,6 @@
-"""Traces of real workers, exported by themselves to a real collector: killed, recovered, leaving, with a useless collector."""
+"""Traces of real workers, exported by themselves to a real collector: killed, recovered, leaving,
+with a useless collector.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def collected() -> Iterator[Collector]:
 
 
 def exporting_to(running: Collector, every: int = 50) -> dict[str, str]:
-    """The environment of a program that exports there, every so many ms."""
+    """Return the environment of a program that exports there, with a delay in ms."""
     return {"OTEL_EXPORTER_OTLP_ENDPOINT": running.url, "OTEL_BSP_SCHEDULE_DELAY": str(every)}
 
 
@@ -41,7 +43,9 @@ def exporting_to(running: Collector, every: int = 50) -> dict[str, str]:
 def test_the_trace_of_a_killed_and_recovered_run_is_one_tree_with_both_attempts(
     client: Client, settings: Settings, collected: Collector, pool: str
 ) -> None:
-    """Submitted by a client that traces nothing; threads: the worker is killed, prefork: the process of its pool."""
+    """Submitted by a client that traces nothing; threads: the worker is killed, prefork: the
+    process of its pool.
+    """
     soon = {
         "PERDURE_LEASE_SECONDS": "2",
         "PERDURE_HEARTBEAT_SECONDS": "0.5",
@@ -52,7 +56,7 @@ def test_the_trace_of_a_killed_and_recovered_run_is_one_tree_with_both_attempts(
         count, settings, "--pool", pool, "--concurrency", "2", **soon, **exporting_to(collected)
     ) as running:
         run = client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": 0.5})
-        # A process that is killed takes along what it has not sent yet.
+        # A killed process loses the spans that it has not sent yet.
         until(
             lambda: any(span["step"] == 1 for span in collected.of(run.id)),
             "the second round's span",
@@ -84,7 +88,7 @@ def test_the_trace_of_a_killed_and_recovered_run_is_one_tree_with_both_attempts(
 
 
 def in_flight(client: Client, run_id: str) -> bool:
-    """Whether its round writes: it is under way, not merely claimed."""
+    """Return whether its round writes: it is under way, not merely claimed."""
     return client.get(run_id).phase == "leased" and process_of(client, run_id) is not None
 
 
@@ -128,7 +132,7 @@ def test_a_collector_of_no_use_costs_no_round_and_keeps_no_worker(
         }
         if mood == "gone":
             useless["OTEL_EXPORTER_OTLP_ENDPOINT"] = (
-                "http://127.0.0.1:9"  # the port that discards, and where nobody listens
+                "http://127.0.0.1:9"  # the port that discards; no process listens there
             )
         perdure = CommandProcess(
             tmp_path, settings, PERDURE_FLOW_MODULES="tests.support.example_flows.rings", **useless

@@ -1,4 +1,7 @@
-"""Nodes that wait, on the pools of a worker: a process for each. The rules are in tests/run/runs/test_waits.py."""
+"""Nodes that wait, on the pools of a worker: a process for each.
+
+The rules are in tests/run/runs/test_waits.py.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def settings(settings: Settings) -> Settings:
 
 
 def becomes(client: Client, run_id: str, code: VerdictCode) -> Verdict:
-    """The verdict on the run once it has this code."""
+    """Return the run's verdict once it has this code."""
     found: list[Verdict] = []
 
     def holds() -> bool:
@@ -92,7 +92,7 @@ def test_a_flow_that_no_worker_knows_is_told_before_and_after_a_worker_has_tried
 def test_a_run_that_the_wrong_worker_took_is_offered_again(
     client: Client, worker_process: StartsWorkers
 ) -> None:
-    """The one that knows its flow is busy; the other one has just taken its message."""
+    """The worker that knows its flow is busy; the other one has just taken its message."""
     knows = worker_process("--concurrency", "1")
     becomes(client, client.submit("ledger", "g", SLOW).id, VerdictCode.LEASED)
     worker_process("--concurrency", "1", PERDURE_FLOW_MODULES="")
@@ -138,7 +138,7 @@ def test_a_run_that_keeps_killing_its_workers_says_so(
     }
     worker_process(
         "--queues", f"{settings.prefix}.executor", **quick
-    )  # one that sweeps, and plays nothing of this
+    )  # a worker that sweeps, and plays none of these flows
     with workers(2, settings, **quick):
         run = client.submit("killer", "g")
         verdict = becomes(client, run.id, VerdictCode.LOSSES)
@@ -177,7 +177,7 @@ def test_when_nobody_sweeps_although_workers_were_there_just_now_the_silence_is_
         )
 
     until(has_beaten_since, "a beat after the silence")
-    assert client.why(run.id).code is VerdictCode.LEASED  # at once: whoever beats is not silent
+    assert client.why(run.id).code is VerdictCode.LEASED  # at once: its heartbeat goes on
 
 
 def silent_until(client: Client) -> int:
@@ -194,7 +194,8 @@ def own_server() -> Iterator[CrashableServer]:
 def test_a_lease_that_lapsed_in_the_servers_silence_is_told_as_spared(
     own_server: CrashableServer,
 ) -> None:
-    # A lease is spared once: this machine may stall by itself for the time that is left until then, and be no second silence.
+    # A lease is spared once: this machine may stall by itself for the time that is left until then,
+    # and be no second silence.
     lease = {"PERDURE_LEASE_SECONDS": "8"}
     settings = Settings(redis_url=own_server.url, prefix="why", flow_modules=FLOWS, lease_seconds=8)
     client = Client(settings=settings)
@@ -206,7 +207,8 @@ def test_a_lease_that_lapsed_in_the_servers_silence_is_told_as_spared(
         becomes(client, run.id, VerdictCode.LEASED)
         pid = own_server.pid
         assert pid is not None
-        # First the worker: a beat of its that the server had not read yet when it stood still would count as one after the silence.
+        # First the worker: a beat of its that the server had not read yet when it stood still would
+        # count as one after the silence.
         victim.kill()
         client.why(run.id)
         os.kill(pid, signal.SIGSTOP)

@@ -1,4 +1,6 @@
-"""What a round costs on the wire: one command where its commit fetches the next, else three: BRPOP, claim and commit."""
+"""The cost of a round on the wire: one command if its commit prefetches the next, else three:
+BRPOP, claim and commit.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,10 @@ def test_in_the_outbox_a_round_is_two_commands_of_the_server_that_holds_the_runs
 def test_a_command_that_is_not_idempotent_is_one_command_more_on_the_wire(
     client: Client, tmp_path: Path
 ) -> None:
-    """The rounds are played in this process: decide, charge, finish; the intent of the one that charges is the one exchange more."""
+    """The rounds are played in this process: decide, charge, finish.
+
+    The intent before the charge is the one extra exchange.
+    """
 
     def played() -> str:
         run = client.submit(
@@ -104,8 +109,8 @@ def test_a_command_that_is_not_idempotent_is_one_command_more_on_the_wire(
 
 
 def counted(client: Client) -> Counter[str]:
-    """What the runs' server is sent while some runs are played."""
-    for name in TRANSITIONS:  # heard for the first time, a script is sent once more, whole
+    """Count the commands that the runs' server receives while some runs are played."""
+    for name in TRANSITIONS:  # an unknown script is sent once more, whole
         client._store.redis.script_load(source(name))
     warm = client.submit("countdown", "warm up", {"rounds": 2})
     client.wait(warm.id, 30)

@@ -1,4 +1,4 @@
-"""Flows written in YAML where worker and client differ in what they know: processes.
+"""Flows written in YAML whose worker and client know different plugins: processes.
 
 The rules of the files are in tests/run/runs/test_yaml_flows.py.
 """
@@ -55,7 +55,9 @@ def test_a_client_without_the_files_submits_what_a_worker_has_announced(
 def test_a_broken_file_takes_no_flow_away_from_a_worker(
     client: Client, worker_process: StartsWorkers, tmp_path: Path
 ) -> None:
-    """A worker whose flow module adds a directory with one good and one broken file plays the good one."""
+    """A worker whose flow module adds a directory with one good and one broken file plays the good
+    one.
+    """
     (tmp_path / "broken.yaml").write_text("flow: circular\ntopology: [{name: A, flow: nobody}]\n")
     (tmp_path / "good.yaml").write_text(
         "flow: controller_executor\ncontroller: scripted\nsubflows_config:\n"
@@ -72,7 +74,7 @@ def test_a_broken_file_takes_no_flow_away_from_a_worker(
 
 
 def _install(place: Path, name: str, source: str, entry: str) -> None:
-    """A tiny distribution, as an installer would leave it."""
+    """Install a tiny distribution, as an installer does."""
     (place / f"{name}.py").write_text(source)
     info = place / f"{name}-1.0.dist-info"
     info.mkdir()
@@ -85,7 +87,9 @@ def _install(place: Path, name: str, source: str, entry: str) -> None:
 def test_an_installed_package_brings_a_flow_and_what_files_name(
     client: Client, worker_process: StartsWorkers, tmp_path: Path
 ) -> None:
-    """Nothing is set: the entry point alone makes the worker import the package, which adds its files as well."""
+    """Nothing is set: the entry point alone makes the worker import the package, which adds its
+    files as well.
+    """
     (tmp_path / "from_a_file.yaml").write_text(
         "flow: circular\ntopology: [{name: A, flow: acme.end}]\n"
     )

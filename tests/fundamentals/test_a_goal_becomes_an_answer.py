@@ -1,4 +1,7 @@
-"""A flow is a class: ``decide`` chooses the next command, the commands carry it out. This is the README's greeter."""
+"""A flow is a class: ``decide`` chooses the next command, the commands carry it out.
+
+This is the README's greeter.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ def test_a_goal_becomes_an_answer(client: Client, worker_process: StartsWorkers)
     assert run.answer == ["Hello, Ada!", "Hello, Grace!"]
     assert run.output == {"answer": run.answer, "status": "finished"}
 
-    # The log of the run: two greetings are two cycles of Controller and Executor, and a last Controller to finish.
+    # The log of the run: two greetings are two cycles of Controller and Executor, and a last
+    # Controller to finish.
     committed = [event.node for event in client.events(run.id) if event.type == "committed"]
     assert committed == ["Controller", "Executor", "Controller", "Executor", "Controller"]
 

@@ -1,4 +1,6 @@
-"""Kill a worker in the middle of a round: another one takes the run up, and effects happen once where the key is honoured."""
+"""Kill a worker in the middle of a round: another one takes the run up, and effects happen once
+where the key is honoured.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,15 @@ def test_a_killed_worker_loses_nothing(
     doomed = worker_process(PERDURE_FLOW_MODULES=__name__)
     run = client.submit("clerk", "book the amounts", {"ledger": str(tmp_path)})
 
-    # Wait until the second amount is being booked, and kill the worker's whole process group in the middle of it.
+    # Wait until the second amount is being booked, and kill the worker's whole process group in the
+    # middle of it.
     tries = tmp_path / "tries"
     until(lambda: tries.exists() and tries.read_text() == "1\n2\n", "the second booking to begin")
     doomed.kill()
     assert client.get(run.id).phase == "leased"
 
-    # Nobody has to be told. Another worker notices that the lease has lapsed, and plays the same round again.
+    # No notification is needed. Another worker notices that the lease has lapsed, and plays the
+    # same round again.
     worker_process(PERDURE_FLOW_MODULES=__name__)
     assert client.wait(run.id, timeout=60).answer == "booked"
 

@@ -1,4 +1,6 @@
-"""A model pursues a goal: it decides, commands act, its worker is killed while it thinks, and nothing but one request is paid for twice."""
+"""A model pursues a goal: it decides, commands act, its worker is killed while it thinks, and
+nothing but one request is paid for twice.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ PRICES = {"camel": 900, "goat": 120, "hen": 8}
 
 @register("trader")
 class Trader(ControllerExecutorFlow):
-    """A model buys an animal. What it may do are the commands below; what it knows of them is their signature and first line."""
+    """A model buys an animal.
+
+    It may call the commands below, and knows their signatures and first lines.
+    """
 
     controller = ModelController(system="You buy animals. Goal: the cheapest.")
 
@@ -26,16 +31,19 @@ class Trader(ControllerExecutorFlow):
 
     @command
     def buy(self, animal: str) -> str:
-        """Buy an animal. (Not idempotent: should a worker die in the middle, nobody buys again without a word.)"""
+        """Buy an animal. (Not idempotent: if a worker dies in the middle, a person decides about
+        another purchase.)
+        """
         return f"bought one {animal}"
 
 
 @pytest.mark.slow  # a worker that asks a model loads much
 def test_a_model_pursues_a_goal(client: Client, worker_process: StartsWorkers) -> None:
-    # The model is scripted, on a real socket: a reply for each number of results that the conversation holds.
+    # The model is scripted, on a real socket: a reply for each number of results that the
+    # conversation holds.
     script = [
         Says("Let me compare.", [("price", {"animal": "goat"}), ("price", {"animal": "hen"})]),
-        Says(),  # one result of two: nobody asks the model then
+        Says(),  # one result of two: the model is not asked then
         Says("The hen is cheaper.", [("buy", {"animal": "hen"})]),
         Says("That is done.", [("finish", {"answer": "a hen"})]),
     ]
@@ -70,7 +78,8 @@ def test_a_model_pursues_a_goal(client: Client, worker_process: StartsWorkers) -
         ]
         assert [message["content"] for message in last] == ["120", "8", "bought one hen"]
 
-        # Three requests were needed; one more was made, and the one that was lost is paid for by an estimate.
+        # Three requests were needed; one more was made, and the lost one is paid for by an
+        # estimate.
         assert len(model.play.asked) == 4
         assert after.details["spent"]["requests"] == 4
         assert after.details["spent"]["tokens"] > 3 * 110

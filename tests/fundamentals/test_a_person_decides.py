@@ -42,7 +42,8 @@ def test_a_person_decides(
     worker_process(PERDURE_FLOW_MODULES=__name__)
     run = client.wait(client.submit("buyer", "tea").id, timeout=30)
 
-    # The node that asked has committed nothing: it will run again, in the same step, with the answer.
+    # The node that asked has committed nothing: it will run again, in the same step, with the
+    # answer.
     assert run.status is RunStatus.INTERRUPTED
     assert run.state.interrupt_reason == "May I buy tea?"
     assert run.state.interrupt_data == {"price": 12}
@@ -62,6 +63,7 @@ def test_every_command_can_be_looked_at_before_it_runs(
     run = client.wait(client.submit("buyer", "tea", interrupt_before=["Executor"]).id, timeout=30)
     assert (run.status, run.state.current_node) == (RunStatus.INTERRUPTED, "Executor")
 
-    # Somebody changed their mind: a stopped run keeps its state, and nothing skips the approval it was waiting for.
+    # A person changed their mind: a stopped run keeps its state, and the approval it was waiting
+    # for is still required.
     assert client.request_stop(run.id, reason="no money").stopped
     assert client.resume(run.id).status is RunStatus.INTERRUPTED

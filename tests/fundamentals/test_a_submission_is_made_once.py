@@ -1,4 +1,6 @@
-"""A submission can be repeated without fear, and a mistake in one is told before anything is stored."""
+"""A submission can be repeated without fear, and a mistake in it raises an error before anything is
+stored.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Write charge, ship, mail as a function, and kill its worker in the middle: what is done is not done again."""
+"""Write charge, ship, mail as a function, and kill its worker in the middle: finished steps are not
+done again.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ def test_a_workflow_goes_on(
 
 
 def is_charge_known(client: Client, run_id: str) -> bool:
-    """Whether the charge is committed, or recorded before the commit of its round."""
+    """Return whether the charge is committed, or recorded before the commit of its round."""
     store = client._store
     recorded: bool = store.redis.hexists(store.keys.run(run_id), "o:charge")
     return recorded or bool(client.transcript(run_id)["history"])

@@ -1,4 +1,6 @@
-"""Behaviour of the system that ExecutionState grew from, and what became of it here: what only the whole engine can show."""
+"""Behaviour of the system that ExecutionState grew from, and the behaviour here: the part that only
+the whole engine can show.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,9 @@ def test_a_run_at_its_limit_ends_with_its_last_round_and_is_never_marked_complet
     client: Client, worker_process: StartsWorkers
 ) -> None:
     worker_process()
-    # Two cycles are a limit that the countdown from two meets exactly: it ends by its own `finish` in the third decision only
-    # if three are allowed, and unfinished, with all of two cycles committed, if two are.
+    # Two cycles are a limit that the countdown from two meets exactly: it ends by `finish` in the
+    # third decision only if three are allowed, and unfinished, with all of two cycles committed, if
+    # two are.
     exact = client.wait(client.submit("countdown", "g", {"rounds": 2}, max_rounds=3).id, 30)
     short = client.wait(client.submit("countdown", "g", {"rounds": 2}, max_rounds=2).id, 30)
     assert (exact.output["status"], exact.state.step) == ("finished", 5)

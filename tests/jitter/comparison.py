@@ -13,7 +13,7 @@ from tests.jitter.faults import Fault, measures_pace
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A test that has another verdict under a fault: both verdicts, and what pytest said."""
+    """A test that has another verdict under a fault: both verdicts, and pytest's text."""
 
     test: str
     before: str
@@ -23,7 +23,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a fault showed in all its passes."""
+    """The results of a fault in all its passes."""
 
     fault: Fault
     passes: Sequence[Pass]

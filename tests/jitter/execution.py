@@ -43,7 +43,7 @@ class Pass:
     Attributes:
         verdicts: By node id: ``passed``, ``failed``, ``skipped``, or ``unfinished`` if pytest died
             in the test.
-        texts: What pytest says of a failure, by node id.
+        texts: pytest's text of a failure, by node id.
         pauses: How many pauses were made, by place.
         processes: How many processes made a pause.
         cpu_seconds: CPU time of the processes that kept the cores busy.
@@ -63,7 +63,7 @@ def play(
     """Play tests once under a fault.
 
     Args:
-        arguments: Those of pytest.
+        arguments: pytest's arguments.
         show: Is called with a line of progress every few seconds.
         number: The seed of a random order.
 
@@ -154,7 +154,7 @@ def follow(
 
 
 def progress_of(phases: Sequence[Mapping[str, Any]]) -> str:
-    """Return how many tests have ended, how many of them failed, and which one runs."""
+    """Return how many tests have ended, how many failed, and which one runs."""
     count = sum(phase.get("tests", 0) for phase in phases)
     tests = read_verdicts(phases)
     running = [test for test, verdict in tests.items() if verdict == "unfinished"]

@@ -21,7 +21,7 @@ class Fault:
     """Pauses in the processes of a test, load on the machine, another order of the tests, or all.
 
     Attributes:
-        name: What `--faults` calls it.
+        name: Its name for `--faults`.
         about: One line for `--list`.
         pauses: Seconds of one pause, by place (see ``injection/sitecustomize.py``).
         has_load: Whether all cores are kept busy.
@@ -35,7 +35,7 @@ class Fault:
     shuffles: bool = False
 
     def and_also(self, other: Fault) -> Fault:
-        """Return the fault that consists of this one and another one."""
+        """Return the fault that combines this one with another."""
         return Fault(
             f"{self.name}{AND}{other.name}",
             f"{self.about}, and {other.about[0].lower()}{other.about[1:]}",

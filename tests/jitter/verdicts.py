@@ -1,7 +1,7 @@
-"""A pytest plugin: it writes what becomes of each test, and passes the faults on to all processes.
+"""A pytest plugin: it writes the verdict of each test, and passes the faults on to all processes.
 
 Tests build the environment of their processes by hand. So the plugin adds the variables of the
-faults where all of them go through: in ``subprocess.Popen``.
+faults at the place that all starts go through: ``subprocess.Popen``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart() -> None:
-    """Have Hypothesis play the same cases in each pass: others could change a verdict by chance."""
+    """Make Hypothesis play the same cases in each pass: others could change a verdict by chance."""
     settings.register_profile("jitter", settings(), derandomize=True)
     settings.load_profile("jitter")
 
@@ -60,7 +60,10 @@ def pytest_collection_modifyitems(
 
 
 def shuffle(items: list[pytest.Item], seed: str) -> None:
-    """Shuffle the files and the tests of each file. Every process of xdist shuffles alike."""
+    """Sort files, and each file's tests, at random.
+
+    Every process of xdist does it alike.
+    """
     by_file: dict[Path, list[pytest.Item]] = {}
     for item in items:
         by_file.setdefault(item.path, []).append(item)
@@ -86,7 +89,7 @@ def pass_on(variables: Mapping[str, str]) -> None:
 
 
 def add_injection(path: str | None) -> str:
-    """Return a PYTHONPATH that begins with the folder of the injection."""
+    """Return a PYTHONPATH that begins with the injection's folder."""
     others = [folder for folder in (path or "").split(os.pathsep) if folder]
     return os.pathsep.join(dict.fromkeys([str(INJECTION), *others]))
 

@@ -1,7 +1,10 @@
-"""Budgets above: a parent with a limit, and two children that spend of it. A small world of its own, searched whole.
+"""Budgets above: a parent with a limit, and two children that spend of it.
 
-A child's rounds are one request each, which costs one. What the big model says of claims, leases and fences is taken for granted here, and
-so is the start of the children. Each move is one script, or one thing that happens to a process.
+A small world of its own, searched whole.
+
+A child's rounds are one request each, which costs one. The big model's rules of claims, leases and
+fences are taken for granted here, and so is the start of the children. Each move is one script, or
+one thing that happens to a process.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ CHILDREN, LIMIT, ROUNDS, DEATHS, ADDS, PEOPLE = 2, 1, 2, 1, 2, 1
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a tree's budget rests on; each is off in one mutant."""
+    """The rules under a tree's budget; each is off in one mutant."""
 
     charge_is_in_the_commit: bool = True
     repeats_charge_nothing: bool = True
@@ -55,12 +58,13 @@ MUTANTS = {
 
 
 class Child(NamedTuple):
-    """A child run, and the process that has its round.
+    """A child run, and the process with its round.
 
-    ``phase``: queued · leased · waits (for the parent's budget) · asks (a person, for it) · stopped · done. ``does``, of its process:
-    looks · plays · holds (it is about to commit that the round may not begin) · sent (the reply to its commit is lost) · owes (of a mutant:
-    its charge comes in a call of its own). ``saw``: what had been added to the parent's limit when the process looked. ``late``: a
-    process that lost the round before its commit is still there.
+    ``phase``: queued · leased · waits (for the parent's budget) · asks (a person, for it) · stopped
+    · done. ``does``, of its process: looks · plays · holds (it is about to commit that the round
+    may not begin) · sent (the reply to its commit is lost) · owes (of a mutant: its charge comes in
+    a call of its own). ``saw``: the additions to the parent's limit when the process looked.
+    ``late``: a process that lost the round before its commit is still there.
     """
 
     phase: str = "queued"
@@ -75,8 +79,8 @@ class Child(NamedTuple):
 class Tree(NamedTuple):
     """The parent's hash, its children, and who adds and walks.
 
-    ``follow_up``: whether the children have to be looked at. ``walks``: the place that a caller looks at next, and whether its walk is the
-    newest.
+    ``follow_up``: whether the children have to be looked at. ``walks``: the place that a caller
+    looks at next, and whether its walk is the newest.
     """
 
     children: tuple[Child, ...] = (Child(),) * CHILDREN
@@ -96,7 +100,7 @@ GOOD = ("claim", "look", "commit", "hold", "charge", "walk", "timer")
 
 
 def possible(t: Tree) -> Iterator[Move]:
-    """The moves from here."""
+    """Yield the moves from here."""
     for place, child in enumerate(t.children):
         if child.phase == "queued":
             yield ("claim", place)
@@ -176,7 +180,7 @@ def act(t: Tree, move: Move, rules: Rules) -> Tree:
                 tree=t.tree + (not rules.late_commits_charge_nothing)
             )
         case "die" | "stall":
-            # Without a report, an attempt is taken to have spent what is expected of it.
+            # Without a report, an attempt is charged its expected spending.
             return changed(
                 phase="queued", does="", lost=child.lost + 1, late=child.late or name == "stall"
             )._replace(deaths=t.deaths + 1)
@@ -198,7 +202,10 @@ def _with(t: Tree, place: int, **more: Any) -> Tree:
 
 
 def _hold(t: Tree, place: int, rules: Rules) -> Tree:
-    """commit_round.lua, kind ``short``: the round may not begin. Its lost attempts are charged with it."""
+    """Commit as commit_round.lua does, kind ``short``: the round may not begin.
+
+    Its lost attempts are charged with it.
+    """
     child = t.children[place]
     above = child.lost if rules.lost_attempts_are_charged_above else 0
     t = _with(t, place, spent=child.spent + child.lost, lost=0, does="")
@@ -215,7 +222,7 @@ def _hold(t: Tree, place: int, rules: Rules) -> Tree:
 
 
 def _add(t: Tree, name: str, rules: Rules) -> Tree:
-    """raise_limit.lua. Its reply may be lost, and the request comes again."""
+    """Call raise_limit.lua. Its reply may be lost, and the request is repeated."""
     if name == "add again" and rules.add_is_done_once:
         return t._replace(adding=False)
     if name != "add again":
@@ -232,7 +239,9 @@ def _add(t: Tree, name: str, rules: Rules) -> Tree:
 
 
 def _walk(t: Tree, rules: Rules) -> Tree:
-    """reconcile_children.lua: one child, and the end of the follow-up behind the last."""
+    """Reconcile one child, as reconcile_children.lua does; behind the last child, end the
+    follow-up.
+    """
     place, fresh = t.walk or (0, True)
     if not fresh and rules.walk_of_an_add_is_numbered:
         return t._replace(walk=(0, True))
@@ -245,7 +254,7 @@ def _walk(t: Tree, rules: Rules) -> Tree:
 
 
 def lawful(t: Tree) -> None:
-    """What always holds."""
+    """Check the laws that always hold."""
     spent = sum(child.spent for child in t.children)
     law("B1", t.tree == spent, "the tree has spent {}, and its parent knows of {}", spent, t.tree)
     place, fresh = t.walk or (0, True)
@@ -260,7 +269,7 @@ def lawful(t: Tree) -> None:
 
 @dataclass
 class Found:
-    """What a search came to; ``trace``: the shortest way to the violation."""
+    """The result of a search; ``trace``: the shortest way to the violation."""
 
     states: int
     moves: int
@@ -269,7 +278,9 @@ class Found:
 
 
 def search(rules: Rules | None = None) -> Found:
-    """Search every state that can be reached, and from each a way to rest: each child is done, stopped, or held up with a question open."""
+    """Search every state that can be reached, and from each a way to rest: each child is done,
+    stopped, or held up with a question open.
+    """
     rules = rules or Rules()
     came: dict[Tree, tuple[Tree | None, Move]] = {Tree(): (None, ())}
     back: dict[Tree, list[Tree]] = {}
@@ -324,5 +335,5 @@ def names() -> list[str]:
 
 
 def without(rule: str) -> Rules:
-    """The rules without one of them."""
+    """Return the rules without this one."""
     return replace(Rules(), **{rule: False})

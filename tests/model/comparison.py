@@ -1,4 +1,4 @@
-"""What the real server holds, in the terms of the model, and where it differs."""
+"""The content of the real server in the model's terms, and its differences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STOPS = {"none": "none", "stop_requested": "requested", "stopped": "stopped"}
 
 
 def difference(store: Store, w: World) -> str:
-    """Where the server differs from the model, in words; "" where it does not."""
+    """Describe the first difference of the server from the model; return "" if there is none."""
     for place, run in enumerate(w.runs):
         found = store.reads.fields(f"r{place}")
         if (found is None) != (run is None):
@@ -67,7 +67,8 @@ def _model(w: World, place: int, run: Run) -> dict[str, Any]:
         "unfinished",
     )
     seen = {name: getattr(run, name) for name in names}
-    # At rest nobody reads it, but where an answer comes by itself; the hash of a run that rests has none.
+    # At rest no node reads it, except for an answer that arrives by itself; the hash of a run at
+    # rest has none.
     read = run.phase in LIVE or (run.phase == "interrupted" and run.i_wait is not None)
     seen |= {
         "due": run.due,
@@ -214,7 +215,9 @@ def _real_topic(store: Store) -> dict[str, Any]:
 
 
 def _patience(w: World, found: dict[str, str], now: int, field: str) -> int | None:
-    """Ticks until the patience with the failures, or misfits, of this step and epoch is spent."""
+    """Return the ticks until the patience with the failures, or misfits, of this step and epoch is
+    spent.
+    """
     epoch, step, since, _ = found.get(field, "- - - -").split()
     if w.config.within is None or (epoch, step) != (found["epoch"], found["step"]):
         return None
@@ -222,7 +225,9 @@ def _patience(w: World, found: dict[str, str], now: int, field: str) -> int | No
 
 
 def _line(store: Store, role: str, found: dict[str, str], run_id: str) -> list[str]:
-    """The run, where it stands in this line under the number it has; other entries mean nothing any more."""
+    """Return the run if it is in this queue under its current number; other entries mean nothing
+    any more.
+    """
     queue = store.keys.queue(role)
     number = store.redis.zscore(store.keys.line(queue), run_id)
     # A run at rest has no number.

@@ -1,4 +1,7 @@
-"""The bounded configurations: each turns on what it is about, and keeps the rest small. Together they cover the protocol."""
+"""The bounded configurations: each enables its own subject, and keeps the rest small.
+
+Together they cover the protocol.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ BOTH_STOPS = ("stop:graceful", "stop:now")
 
 @dataclass(frozen=True)
 class Config:
-    """What there is, what may happen, and how long things take (in ticks)."""
+    """The things of the world, the possible events, and durations (in ticks)."""
 
     about: str
     # How much there is.
@@ -27,9 +30,9 @@ class Config:
     epochs: int = 1  # how often it may be taken up again
     slots: int = 2  # worker processes in the middle of a round, zombies included
     clients: int = 0  # who have looked, or lost a reply, and not yet sent (again)
-    longest: int = 2  # messages that a list holds; what no longer fits is lost
+    longest: int = 2  # messages that a list holds; further ones are lost
     submissions: int = 2
-    # What may happen.
+    # Possible events.
     starts: tuple[str, ...] = ("queued",)
     kinds: tuple[str, ...] = ("next", "end")
     operations: tuple[str, ...] = ()
@@ -39,20 +42,20 @@ class Config:
     doubles: bool = False  # messages stand in their list twice
     fetches: bool = False  # commits fetch the next message, and claim its run
     stays: bool = False  # commits may be such that the run stays with its worker
-    unheard: bool = False  # replies of commits that fetch, or by which a run stays, are lost; those of other requests need not be
+    unheard: bool = False  # replies of prefetching or staying commits are lost; others may arrive
     beats: bool = False
     forfeits: bool = False
     hurries: bool = False  # where a process has died, queued runs are looked at before they are due
     intents: bool = False  # rounds carry out a command that is not idempotent, and record results
     ignorant: bool = False  # workers that do not know the flow
-    hands_on: bool = False  # what they are brought they may hand on to a list of workers that know it, who come and go
+    hands_on: bool = False  # workers may forward messages to able workers, which come and go
     pauses: bool = False
     waits: tuple[
         tuple[str, int | None], ...
     ] = ()  # of each node, one behind the other: signal or sleep, and the ticks that it lasts
     waits_from: int = 0  # the first step whose node waits
     signals: int = 0  # that a run is sent at most
-    heeds: bool = False  # rounds hear what is said, and the run does not end before
+    heeds: bool = False  # rounds receive messages, and the run does not end before
     children: int = 0  # places of the group that the first node waits for
     join: str = "all"  # of their ends: all, settled, first
     limit: int = 2  # children that run at a time
@@ -62,22 +65,22 @@ class Config:
         0  # signals to the topic, each with a key; with any, runs are submitted with the topic
     )
     listens: bool = False  # rounds take the topic for their run, as often as they like
-    callers: int = 1  # who look after a family at a time, those who are late included
+    callers: int = 1  # callers that look after a family at a time, late ones included
     grown: bool = False  # the first round's message was sent again, in a line too long to be searched: it is looked at less often
     deletes: bool = False
-    kept: int = 0  # so many runs, the first ones, are never deleted, and there from the beginning
+    kept: int = 0  # the number of first runs that are never deleted, and exist from the start
     outbox: bool = False
     in_order: bool = (
         False  # outbox: published at once, and handed out again at the head; nothing overtakes
     )
     told: tuple[int | None, ...] = (
         None,
-    )  # what the sweep hears of the broker's lengths: the truth, 0, or nothing
+    )  # the queue lengths that the sweep gets from the broker: true, 0, or none
     forgetful: bool = (
         False  # workers that live miss their beats, so that a silence may cost them their leases
     )
     silence: bool = (
-        False  # silences are told from calm; without it, other sweepers are always at work
+        False  # silence is distinguished from calm; without it, other sweepers always work
     )
     stalls: tuple[int, ...] = ()
     # How long things take.
@@ -98,12 +101,12 @@ class Config:
     batch: int = 100
     searched: int = 256
     oldest: int = 3  # how long a run has been queued is counted to here
-    overdue: int = 0  # how long ago a time has passed is told apart to here
+    overdue: int = 0  # times that have passed are distinguished up to this age
 
     farthest: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        """No due time lies beyond ``farthest``."""
+        """Set ``farthest``, beyond which no due time lies."""
         object.__setattr__(
             self,
             "farthest",
@@ -119,7 +122,7 @@ class Config:
         )
 
     def initial(self, rules: Rules) -> list[tuple[Any, ...]]:
-        """Where it begins: every run submitted, in each way that it may be."""
+        """Return the beginnings: every run submitted, in each way that it may be."""
         empty = (
             (None,) * self.runs,
             (),
@@ -168,7 +171,7 @@ ALL = (
     "give_back",
 )
 
-#: What the slow suite explores, and by what the mutants are killed.
+#: The configurations that the slow suite explores, and that kill the mutants.
 CONFIGURATIONS: dict[str, Config] = {
     "stops": Config(
         "both stops, resumes that arrive late, zombies, duplicates, forged messages",

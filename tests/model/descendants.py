@@ -1,4 +1,6 @@
-"""The moves of generations.py on the real Lua scripts, and walks that compare the two after each of them."""
+"""The moves of generations.py on the real Lua scripts, and walks that compare the two after each
+move.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from tests.support.child_runs import group_of, park_on_children, start_children
 ROOT = "r"
 #: Milliseconds. A walk ends long before.
 NEVER = 10**10
-#: Moves that people make are made less often than those that bring the family on.
+#: People's moves are made less often than the family's own moves.
 LIKELY = {"stop": 0.15, "break": 0.1, "take_up": 0.5, "call": 2.0, "start": 2.0, "go_on": 2.0}
 
 
@@ -45,7 +47,7 @@ class Descendants:
         return self._id_and_nonce(run)[0]
 
     def _id_and_nonce(self, run: int) -> tuple[str, str]:
-        """Return them also of a run that is not there yet, below one that is not."""
+        """Return both also for a run that does not exist yet, below another that does not."""
         above = parents(self.shape)[run]
         if above is None:
             return ROOT, runs.hash_of(self.store, ROOT)["nonce"]
@@ -97,7 +99,7 @@ class Descendants:
             runs.fail_round(self.store, claim, fatal=1)
 
     def _die(self, before: Tree, run: int) -> None:
-        """Without the time that passes until a sweep finds it."""
+        """Drop the claim, without the time that passes until a sweep finds it."""
         runs.commit(self.store, self.claims.pop(run), "give_back")
 
     def _break(self, before: Tree, run: int) -> None:
@@ -157,7 +159,7 @@ class Descendants:
         assert does(self.store, self._operation(), self.id(run))[0] in ("queued", "waiting")
 
     def _retry_tree(self, before: Tree) -> None:
-        """The client has read, and not yet sent."""
+        """Do nothing: the client has read, and not yet sent."""
 
     def _retry_next(self, before: Tree) -> None:
         assert before.client is not None
@@ -165,10 +167,12 @@ class Descendants:
             self._take_up(before, before.client[0])
 
     def _forget(self, before: Tree) -> None:
-        """The client died."""
+        """Do nothing: the client died."""
 
     def difference(self, after: Tree) -> str:
-        """Where the real family differs from the model, in words; "" where it does not."""
+        """Describe the first difference of the real family from the model; return "" if there is
+        none.
+        """
         fresh = {each[:3] for each in after.walkers}
         self.walks = {key: walk for key, walk in self.walks.items() if key in fresh}
         for number, run in enumerate(after.runs):
@@ -226,7 +230,7 @@ def _name(group: int) -> str:
 
 
 def walk(store: Store, shape: Shape, seed: int, length: int) -> list[Move]:
-    """Make moves by chance on both sides, and return them.
+    """Make random moves on both sides, and return them.
 
     Raises:
         AssertionError: The two sides differ.
@@ -244,7 +248,7 @@ def walk(store: Store, shape: Shape, seed: int, length: int) -> list[Move]:
 
 
 def follow(store: Store, shape: Shape, trace: Iterable[Move]) -> int:
-    """Make these moves on both sides as far as they are possible, and return how many were."""
+    """Make these moves on both sides until one is impossible, and return how many were made."""
     state, real, made = first(shape), Descendants(store, shape), []
     for move in trace:
         if move not in set(possible(shape, state)):

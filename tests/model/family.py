@@ -1,10 +1,13 @@
-"""A parent and the group of child runs that it waits for. Run 0 is the parent; of a child only its life is modelled, since its
-own rounds are those of any run.
+"""A parent and the group of child runs that it waits for.
 
-A child is none, live (asked for nothing), asked (in a round, and asked to stop with its tree), tree (stopped with its tree),
-stopped (by a person), own (taken up by a person while its parent wants nothing of it), ok or bad (ended).
-A caller is a process that a script or a sweep has told of the follow-up. It either looks at one child at a time, or starts the
-next one; ``fresh`` is false where another walk was asked for since it began to look.
+Run 0 is the parent; of a child only its life is modelled, since its own rounds are those of any
+run.
+
+A child is none, live (asked for nothing), asked (in a round, and asked to stop with its tree), tree
+(stopped with its tree), stopped (by a person), own (taken up by a person while its parent wants
+nothing of it), ok or bad (ended). A caller is a process that got the follow-up from a script or a
+sweep. It either looks at one child at a time, or starts the next one; ``fresh`` is false where
+another walk was asked for since it began to look.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from tests.model.moving import due_at, fresh_message, push
 from tests.model.state import Family, World
 
 Move = tuple[Any, ...]
-#: What a child can still be stopped of, and what of it has not ended.
+#: The states in which a child can still be stopped, and the states before its end.
 LIVE, UNENDED = ("live",), ("live", "asked", "own")
 ENDS = ("ok", "bad")
 
@@ -26,7 +29,7 @@ def with_place(of: tuple[str, ...], place: int, word: str) -> tuple[str, ...]:
 
 
 def has_room(w: World, family: Family) -> bool:
-    """Whether a child may be started: one is left, and fewer run than the limit."""
+    """Return whether a child may be started: one is left, and fewer run than the limit."""
     ends = [end for end in family.ends if end]
     if not w.rules.held_children_make_room:
         ends = [end for end in ends if end != "held"]
@@ -35,7 +38,7 @@ def has_room(w: World, family: Family) -> bool:
 
 
 def possible(w: World) -> list[Move]:
-    """What children, callers, and people who look after children do."""
+    """Return the moves of children, callers, and people who look after children."""
     family, config = w.family, w.config
     assert family is not None
     moves: list[Move] = []
@@ -69,7 +72,7 @@ def possible(w: World) -> list[Move]:
 
 
 def open_group(w: World) -> None:
-    """Write the group at a park, unless it exists already."""
+    """Write the group at a park, unless it exists."""
     family = w.family
     assert family is not None
     if family.group:
@@ -80,7 +83,10 @@ def open_group(w: World) -> None:
 
 
 def drop_group(w: World, joins: bool = True) -> None:
-    """The step is done: nothing of its group is wanted any more. A kept group is dropped by the step that joins it, or at the end."""
+    """Drop the group, as the step is done.
+
+    A kept group is dropped by the step that joins it, or at the end.
+    """
     family = w.family
     assert family is not None
     if w.config.outlives and not joins:
@@ -93,7 +99,7 @@ def drop_group(w: World, joins: bool = True) -> None:
 
 
 def deliver(w: World, place: int, word: str) -> None:
-    """deliver_end in parts/family.lua: the end of a child, in the script that ends it."""
+    """Deliver the end of a child in the script that ends it: deliver_end in parts/family.lua."""
     family, run, rules = w.family, w.runs[0], w.rules
     assert family is not None
     if run is None or family.group != "open" or family.ends[place]:
@@ -112,7 +118,7 @@ def deliver(w: World, place: int, word: str) -> None:
 
 
 def tell(w: World) -> None:
-    """A sweep, or the script that made the follow-up, tells a process of it."""
+    """Notify a process of the follow-up, as a sweep or the script that made it does."""
     assert w.family is not None
     w.family = w.family._replace(callers=tuple(sorted((*w.family.callers, ("looks", 0, True)))))
 
@@ -129,7 +135,7 @@ def _goes_on(w: World, *callers: tuple[str, int, bool]) -> None:
 
 
 def call(w: World, number: int, again: bool) -> str:
-    """The next request of a caller: reconcile_children.lua, or start_children.lua."""
+    """Make the next request of a caller: reconcile_children.lua, or start_children.lua."""
     family = w.family
     assert family is not None
     caller = family.callers[number]
@@ -140,7 +146,7 @@ def call(w: World, number: int, again: bool) -> str:
 
 
 def reach(w: World, number: int, place: int) -> str:
-    """The same request, where it comes to a child that is in a round."""
+    """Make the same request, reaching a child that is in a round."""
     family = w.family
     assert family is not None
     caller = family.callers[number]
@@ -149,7 +155,9 @@ def reach(w: World, number: int, place: int) -> str:
 
 
 def _reconcile(w: World, caller: tuple[str, int, bool], in_round: bool) -> str:
-    """reconcile_children.lua: one child, then the start of the next one, or the end of the follow-up."""
+    """Reconcile one child, as reconcile_children.lua does; then start the next one, or end the
+    follow-up.
+    """
     family, run, rules = w.family, w.runs[0], w.rules
     assert family is not None and run is not None
     _, place, fresh = caller
@@ -185,7 +193,10 @@ def _reconcile(w: World, caller: tuple[str, int, bool], in_round: bool) -> str:
 
 
 def _start(w: World, caller: tuple[str, int, bool], again: bool) -> str:
-    """start_children.lua. ``again``: its reply is lost, and the request comes once more."""
+    """Start children as start_children.lua does.
+
+    ``again``: its reply is lost, and the request is repeated.
+    """
     _, from_place, _ = caller
     _goes_on(w, caller if again else ("looks", 0, True))
     family, run, rules = w.family, w.runs[0], w.rules
@@ -209,14 +220,17 @@ def _start(w: World, caller: tuple[str, int, bool], again: bool) -> str:
 
 
 def child_ends(w: World, place: int, word: str) -> None:
-    """A child's last round is committed, or it fails for good."""
+    """Commit a child's last round, or fail it finally."""
     assert w.family is not None
     w.family = w.family._replace(children=with_place(w.family.children, place, word))
     deliver(w, place, word)
 
 
 def child_stops(w: World, place: int) -> None:
-    """The round of a child is over that was asked to stop with its tree. Its parent may have been resumed meanwhile."""
+    """End the round of a child that was asked to stop with its tree.
+
+    Its parent may have been resumed meanwhile.
+    """
     family, run, rules = w.family, w.runs[0], w.rules
     assert family is not None and run is not None
     w.family = family._replace(children=with_place(family.children, place, "tree"))
@@ -227,14 +241,14 @@ def child_stops(w: World, place: int) -> None:
 
 
 def stop_child(w: World, place: int) -> None:
-    """A person stops a child by itself."""
+    """Stop a child by itself, as a person."""
     assert w.family is not None
     w.family = w.family._replace(children=with_place(w.family.children, place, "stopped"))
     deliver(w, place, "bad")
 
 
 def take_up_child(w: World, place: int) -> None:
-    """A person resumes or retries a child: what its parent was told of its end is taken back."""
+    """Resume or retry a child, as a person: its parent's record of its end is taken back."""
     family, run, rules = w.family, w.runs[0], w.rules
     assert family is not None and run is not None
     ends = family.ends
@@ -249,7 +263,7 @@ def take_up_child(w: World, place: int) -> None:
 
 
 def lawful(w: World) -> None:
-    """What always holds of the family."""
+    """Check the laws of the family that always hold."""
     family, run = w.family, w.runs[0]
     assert family is not None and run is not None
     if family.group == "open" and run.phase != "completed":
@@ -298,7 +312,7 @@ def lawful(w: World) -> None:
 
 
 def is_settled(frozen: Any) -> bool:
-    """Whether nothing is left to be done for this family; ``frozen`` is of a state."""
+    """Return whether nothing is left to be done for this family; ``frozen`` is part of a state."""
     return frozen is None or not (
         frozen.follow_up or any(life in UNENDED for life in frozen.children)
     )

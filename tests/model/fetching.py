@@ -1,4 +1,6 @@
-"""The commit that fetches: what it pops, what it claims, and what of it is repeated to whom did not hear."""
+"""The commit that prefetches: the popped message, the claim, and the repetition for a worker
+without the reply.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ REFUSED = ("fenced", "missing")
 
 
 def possible(w: World, place: int, kind: str) -> list[Move]:
-    """The commits of ``kind`` that fetch: heard and not, by workers that know all flows and not, beginning with each list."""
+    """Return the commits of ``kind`` that prefetch: with a reply or without, by workers that know
+    all flows or not, beginning with each list.
+    """
     config = w.config
     # A worker knows the flow of the run that it commits.
     hows = ("heard", "ignorant") if config.ignorant and config.runs > 1 else ("heard",)
@@ -28,7 +32,9 @@ def possible(w: World, place: int, kind: str) -> list[Move]:
 
 
 def of_slot(config: Any, place: int, slot: Slot) -> list[Move]:
-    """What a worker may do with what it has fetched: begin it, or give it back because it drains; or claim what was not claimed."""
+    """Return the moves of a worker with a prefetched message: begin it, give it back because it
+    drains, or claim it if it is unclaimed.
+    """
     if slot.state == "holds":
         hows = [
             "heard",
@@ -44,7 +50,7 @@ def of_slot(config: Any, place: int, slot: Slot) -> list[Move]:
 
 
 def doubles(w: World) -> list[Move]:
-    """Messages that stand in their list once more: of this round, and of rounds past."""
+    """Return the moves that put a message in its list again: of this round, and of rounds past."""
     moves: list[Move] = []
     for place, run in enumerate(w.runs):
         if run is not None and len(w.lists[run.queue]) < w.config.longest:
@@ -61,14 +67,15 @@ def doubles(w: World) -> list[Move]:
 
 
 def double(w: World, place: int, pair: Pair) -> None:
-    """A message stands in its list once more, to be popped next."""
+    """Put a message in its list once more, to be popped next."""
     run = w.runs[place]
     assert run is not None
     put(w, run.queue, (place, pair), consuming_end=True)
 
 
 def pop(w: World, own: int, how: str, first: int) -> tuple[int, Pair, Run | None, int] | None:
-    """The part of commit_round.lua that fetches: the run and the message popped, the run as it was and its token where it was claimed.
+    """Prefetch, as commit_round.lua does: return the run and the popped message, and if it was
+    claimed, the run before the claim and its token.
 
     ``own``: the run that was committed, whose flow its worker knows.
     """
@@ -90,7 +97,7 @@ def pop(w: World, own: int, how: str, first: int) -> tuple[int, Pair, Run | None
 
 
 def _may_have(w: World, run: Run, pair: Pair, known: bool) -> bool:
-    """Whether a claim by a delivery of this message would be granted."""
+    """Return whether a claim by a delivery of this message would be granted."""
     rules = w.rules
     return (
         (run.message == pair or not rules.fetch_compares_the_message)
@@ -102,7 +109,7 @@ def _may_have(w: World, run: Run, pair: Pair, known: bool) -> bool:
 
 
 def fetched_again(w: World, slot: Slot, answer: str) -> tuple[int, int]:
-    """What a commit that is sent again is told of its fetch: the run and its token, or NOTHING."""
+    """Return the prefetch in the reply to a repeated commit: the run and its token, or NOTHING."""
     run, rules = w.runs[slot.run], w.rules
     if not rules.repeat_pops_nothing or (
         answer in REFUSED and not rules.refused_commits_fetch_nothing

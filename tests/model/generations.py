@@ -1,15 +1,18 @@
-"""Families of three generations, and runs that have two groups of children at a time. A small world of its own, searched whole.
+"""Families of three generations, and runs that have two groups of children at a time.
 
-What the big model says of claims, leases, messages, limits and held ends is taken for granted here. So a run that waits is queued, and
-the death of a worker leaves its run queued. Each move is one script, or one thing that happens to a process. A run without
-children is played in one move: only a stop asks whether a worker has it. What a caller who looks after children holds may come
+A small world of its own, searched whole.
+
+The big model's rules of claims, leases, messages, limits and held ends are taken for granted here.
+So a run that waits is queued, and the death of a worker leaves its run queued. Each move is one
+script, or one thing that happens to a process. A run without children is played in one move: only a
+stop asks whether a worker has it. The requests of a caller that looks after children may arrive
 late, again, or never.
 
 C1, C2, C3, C7, V1 and V7 are the laws of the big model, and these are added:
 
-- C4: a step that has joined a group leaves it, so that no end is heard twice.
-- G1: what a person stopped, no script continues.
-- G2: what a person continued by itself, or whose parent alone was stopped, no script stops.
+- C4: a step that has joined a group leaves it, so that no end arrives twice.
+- G1: no script continues a run that a person stopped.
+- G2: no script stops a run that a person continued by itself, or whose parent alone was stopped.
 - G3: a client's retry of a tree retries no run that still has the failure of a child from before.
 """
 
@@ -26,7 +29,7 @@ from tests.model.laws import ENDED, RESTING, Violation, law
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the scripts and the client do for families; each is off in one mutant."""
+    """The rules of the scripts and the client for families; each is off in one mutant."""
 
     # The end of a child, and of its parent's wait
     end_wakes_the_parent: bool = True
@@ -48,7 +51,7 @@ class Rules:
     walks_are_numbered: bool = True
     walk_comes_to_every_group: bool = True
     walk_goes_on_behind_a_group_that_is_gone: bool = True
-    # What the tree stopped, and what a person stopped or continued
+    # Stops by the tree, and stops or continuations by a person
     tree_says_what_it_stopped: bool = True
     person_s_stop_is_not_the_tree_s: bool = True  # a person asks, then the tree
     person_s_stop_beats_the_tree_s: bool = True  # the tree asks, then a person
@@ -134,7 +137,7 @@ SHAPES = {
 
 
 class Group(NamedTuple):
-    """A group. ``state``: none · open · dropped · gone. ``ends``: of each place "", ok or bad."""
+    """A group. ``state``: none · open · dropped · gone. ``ends``: per place: "", ok or bad."""
 
     state: str = "none"
     started: int = 0
@@ -144,10 +147,11 @@ class Group(NamedTuple):
 class Run(NamedTuple):
     """A run.
 
-    ``does``: what the commit of the round in flight will be, by what its node found: parks · opens · next · ends · fails. ``now``: its
-    stop is at once. ``tree``: it is stopped with its parent. ``only``: it is stopped alone. ``own``: a person continued it while its parent
-    did not want it, and the parent has not gone on since. Ghosts: ``person``, a person stopped it, and has not continued it since; ``free``,
-    as ``own``, whatever the scripts know of it.
+    ``does``: the coming commit of the round in flight, by the input that its node found: parks ·
+    opens · next · ends · fails. ``now``: its stop is at once. ``tree``: it is stopped with its
+    parent. ``only``: it is stopped alone. ``own``: a person continued it while its parent did not
+    want it, and the parent has not gone on since. Ghosts: ``person``, a person stopped it, and has
+    not continued it since; ``free``, as ``own``, even if the scripts do not know it.
     """
 
     phase: str = "none"
@@ -168,9 +172,10 @@ class Run(NamedTuple):
 class Tree(NamedTuple):
     """The family, and the processes that look after it.
 
-    ``starters``: requests to start children that may still come, as run, group and place. ``walkers``: requests to go on with a walk, as run,
-    group, place, and whether this walk is the newest. ``client``: one that retries the tree, as the run that is next, and the runs
-    with a failure that it has still to retry.
+    ``starters``: requests to start children that may still come, as run, group and place.
+    ``walkers``: requests to go on with a walk, as run, group, place, and whether this walk is the
+    newest. ``client``: a client that retries the tree, as the next run, and the runs with a failure
+    that it has still to retry.
     """
 
     runs: tuple[Run, ...]
@@ -199,7 +204,10 @@ def first(shape: Shape) -> Tree:
 
 
 class World:
-    """One state while a move changes it. The methods are the functions of the scripts, in their order."""
+    """One state while a move changes it.
+
+    The methods are the functions of the scripts, in their order.
+    """
 
     def __init__(self, shape: Shape, rules: Rules, t: Tree) -> None:
         self.shape, self.rules = shape, rules
@@ -208,7 +216,7 @@ class World:
         self.parents = parents(shape)
 
     def frozen(self) -> Tree:
-        """The state, without callers of which every request is refused for ever."""
+        """Return the state, without callers whose every request is refused for ever."""
         if self.rules.start_names_its_place:
             self.starters = {each for each in self.starters if self._may_start(*each)}
         if self.rules.walks_are_numbered:
@@ -237,7 +245,7 @@ class World:
             self.walkers = {(*each[:3], each[3] and each[0] != run) for each in self.walkers}
 
     def written(self, run: int) -> list[int]:
-        """The groups that the run has, in the order in which they were opened."""
+        """Return the groups that the run has, in the order in which they were opened."""
         return [
             number
             for number, group in enumerate(self.runs[run].groups)
@@ -276,7 +284,7 @@ class World:
         return all(group.ends)
 
     def waits_for(self, run: int) -> int:
-        """The group that the run's step waits for."""
+        """Return the group that the run's step waits for."""
         return 0 if len(self.shape.groups[run]) == 1 else self.runs[run].step - 1
 
     def record_end(self, run: int, number: int, place: int, word: str) -> None:
@@ -290,7 +298,7 @@ class World:
             self.change(run, phase="queued")
 
     def above(self, run: int) -> tuple[int, int, int] | None:
-        """The parent and the group that waits for the run."""
+        """Return the parent and the group awaiting the run."""
         above = self.parents[run]
         if above is None or self.runs[above[0]].groups[above[1]].state != "open":
             return None
@@ -450,7 +458,7 @@ class World:
     # Rounds of parents
 
     def found(self, run: int) -> list[str]:
-        """What a round may come to, by what its node finds now."""
+        """Return the possible outcomes of a round, by the input that its node finds now."""
         now = self.runs[run]
         kept = len(now.groups) > 1
         if kept and now.step == 0:
@@ -492,7 +500,7 @@ class World:
         else:
             self.change(run, phase="queued")
 
-    # What people do
+    # The moves of people
 
     def stop(self, run: int, only: bool, now: bool, in_round: bool) -> None:
         before = self.runs[run]
@@ -507,7 +515,7 @@ class World:
         self.ask_to_stop(run, now, only, in_round)
 
     def take_up_again(self, run: int) -> None:
-        """resume_run.lua, retry_run.lua."""
+        """Resume or retry the run: resume_run.lua, retry_run.lua."""
         self.change(run, person=False)
         self.take_up(run)
         self.start_again(run)
@@ -552,7 +560,7 @@ class World:
 
 
 def possible(shape: Shape, t: Tree) -> Iterator[Move]:
-    """The moves from here."""
+    """Yield the moves from here."""
     for number, run in enumerate(t.runs):
         phase, leaf = run.phase, not shape.groups[number]
         if leaf:
@@ -592,7 +600,7 @@ def possible(shape: Shape, t: Tree) -> Iterator[Move]:
 
 
 def _variants(shape: Shape, t: Tree, move: Move, run: int) -> Iterator[Move]:
-    """The call, and once more where it may come to a leaf in a round."""
+    """Yield the call, and a second one if it may reach a leaf in a round."""
     yield (*move, False)
     leaves = [child for group in shape.groups[run] for child in group if not shape.groups[child]]
     if t.runs[run].walk and any(t.runs[leaf].phase == "queued" for leaf in leaves):
@@ -646,7 +654,7 @@ def act(shape: Shape, rules: Rules, t: Tree, move: Move) -> Tree:
 
 
 def lawful(shape: Shape, t: Tree) -> None:
-    """What always holds."""
+    """Check the laws that always hold."""
     for number, run in enumerate(t.runs):
         above = parents(shape)[number]
         if above is not None:
@@ -703,9 +711,11 @@ def _lawful_child(
 
 
 def _lawful_living(shape: Shape, t: Tree, number: int) -> None:
-    """A run below a run at rest does not go on, unless a walk will come or a person continued it.
+    """Check that a run below a run at rest does not go on, unless a walk will come or a person
+    continued it.
 
-    If a run was stopped alone, its children go on by themselves, whatever becomes of the runs above it.
+    If a run was stopped alone, its children go on by themselves, whatever becomes of the runs above
+    it.
     """
     run, pending = number, False
     while not t.runs[run].free and (above := parents(shape)[run]) is not None:
@@ -723,7 +733,7 @@ def _lawful_living(shape: Shape, t: Tree, number: int) -> None:
 
 @dataclass
 class Found:
-    """What a search came to; ``trace``: the shortest way to the violation."""
+    """The result of a search; ``trace``: the shortest way to the violation."""
 
     states: int
     moves: int
@@ -784,5 +794,5 @@ def names() -> list[str]:
 
 
 def without(rule: str) -> Rules:
-    """The rules without one of them."""
+    """Return the rules without this one."""
     return replace(Rules(), **{rule: False})

@@ -1,4 +1,7 @@
-"""What always holds: of every state, and of every move from one state to the next. The names are the design's."""
+"""The laws: of every state, and of every move from one state to the next.
+
+The names are the design's.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,16 @@ class Violation(Exception):
 
 
 def law(name: str, holds: object, text: str, *values: object) -> None:
-    """Raise the Violation of law ``name`` unless it holds. ``values`` go into the text only then: this is asked millions of times."""
+    """Raise the Violation of law ``name`` unless it holds.
+
+    ``values`` go into the text only then: this is asked millions of times.
+    """
     if not holds:
         raise Violation(name, text.format(*values))
 
 
 def lawful(w: World, place: int, run: Run) -> None:
-    """Of every state of every run."""
+    """Check the laws of every state of every run."""
     phase, due = run.phase, run.due
     law(
         "I2",
@@ -62,7 +68,8 @@ def lawful(w: World, place: int, run: Run) -> None:
         run.lease_until,
     )
     if phase in RUNNING:
-        # Of one that was told to be unmade the lease is over and not taken away, until its message is brought; it is looked at again soon.
+        # The lease of a run that was asked to be unmade is over and not taken away, until its
+        # message arrives; it is looked at again soon.
         asked = (
             leased
             and run.is_unmade
@@ -154,7 +161,9 @@ def lawful(w: World, place: int, run: Run) -> None:
 
 
 def joined(w: World) -> bool:
-    """Whether the children that the parent waits for have ended, as many and as well as it needs."""
+    """Return whether the children that the parent waits for have ended, as many and as well as it
+    needs.
+    """
     family, number = w.family, w.config.children
     if family is None or family.group != "open":
         return False
@@ -169,12 +178,12 @@ def joined(w: World) -> bool:
 
 
 def is_started(w: World, step: int) -> bool:
-    """Whether the wait is for the start of children alone, and they are written down."""
+    """Return whether the wait is for the start of children alone, and they are written down."""
     return bool(w.config.outlives and step == 0 and w.family.group == "open")
 
 
 def is_over(w: World, run: Run) -> bool:
-    """Whether the wait of a parked run is over."""
+    """Return whether a parked run's wait is over."""
     if w.config.children:
         return joined(w) or is_started(w, run.step)
     timed = run.wait_until is not None and run.wait_until <= 0
@@ -198,7 +207,7 @@ def _lawfully_parked(w: World, run: Run) -> None:
 
 
 def timely(w: World) -> None:
-    """Of every message: none is there before the commit that it follows from."""
+    """Check every message: none exists before the commit that it follows from."""
     for line in (*w.lists, w.apart):
         for place, (epoch, step) in line:
             run = w.runs[place]
@@ -207,7 +216,7 @@ def timely(w: World) -> None:
 
 
 def moved(before: Run, after: Run, name: str, kind: str) -> None:
-    """Of every move of one run; ``name`` and ``kind`` say which move it was."""
+    """Check every move of one run; ``name`` and ``kind`` say which move it was."""
     same_step = after.step == before.step
     law(
         "I3",
@@ -281,7 +290,7 @@ def moved(before: Run, after: Run, name: str, kind: str) -> None:
     law("I4", now != "leased" or was == "queued", "a run that was {} was claimed", was)
 
 
-#: The moves that may claim, those that may commit, and the moves of people.
+#: The moves that may claim, the moves that may commit, and the moves of people.
 CLAIMS = ("take", "take_apart", "again", "resend_claim", "fetch", "deliver", "stay")
 COMMITS = ("commit", "fetch", "stay")
 PEOPLE = ("op", "send")

@@ -1,4 +1,7 @@
-"""What can happen: to messages, to workers, to people, and to time. A move is a tuple, its name first; ``act`` makes it."""
+"""The possible moves: of messages, of workers, of people, and of time.
+
+A move is a tuple, its name first; ``act`` makes it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from tests.model.sweeping import forget, sweep
 
 Move = tuple[Any, ...]
 
-#: The moves by which a run comes to rest with nobody's luck: nothing is lost from here on, and workers do what they should.
+#: The moves by which a run comes to rest without luck: nothing is lost from here on, and workers
+#: act as they should.
 GOOD = (
     "tick",
     "sweep",
@@ -41,7 +45,9 @@ GOOD = (
 
 
 def is_good(move: Move) -> bool:
-    """Whether a healthy deployment makes this move by itself; people are not asked for anything."""
+    """Return whether a healthy deployment makes this move by itself; people are not asked for
+    anything.
+    """
     match move:
         case ("take" | "deliver", _, how) | ("take_apart", how):
             return how == "heard"
@@ -53,13 +59,13 @@ def is_good(move: Move) -> bool:
             return kind in ("next", "end", "park") and heard
         case ("sweep", told):
             return told is None
-        case ("sweep", _, _):  # somebody has seen a process die
+        case ("sweep", _, _):  # a process's death has been noticed
             return False
     return move[0] in GOOD
 
 
 def possible(w: World) -> list[Move]:
-    """Every move from here."""
+    """Return every move from here."""
     config = w.config
     moves: list[Move] = [("sweep", told) for told in config.told]
     if config.hurries:
@@ -130,7 +136,11 @@ def act(w: World, move: Move) -> Any:
 
 
 def may_pass(w: World, strict: bool = False) -> bool:
-    """Whether time may pass: where silences are told from calm, the server being up means that all who live sweep and beat."""
+    """Return whether time may pass.
+
+    If silence is distinguished from calm, a server that is up means that all living processes sweep
+    and beat.
+    """
     if not w.config.silence:
         return True
     recovering = w.silence is not None and w.silence[1] == 0 and not strict
@@ -193,7 +203,9 @@ def _swept(w: World, before: Run, after: Run) -> None:
 
 
 def _passed(w: World) -> None:
-    """After a sweep that knows the broker's lengths: whom the line has passed, or who stands in none, is looked at soon."""
+    """Look soon at runs that the queue has passed, or that are in no queue, after a sweep that
+    knows the broker's lengths.
+    """
     for run in w.runs:
         if (
             run is not None

@@ -39,7 +39,10 @@ def push(w: World, place: int, run: Run) -> None:
 
 
 def put(w: World, queue: int, message: tuple[int, Any], consuming_end: bool) -> None:
-    """Into the broker's list. A list of the model is short: what no longer fits is lost, as any message may be."""
+    """Put a message into the broker's list.
+
+    A list of the model is short: a message that no longer fits is lost, as any may be.
+    """
     line = w.lists[queue]
     if len(line) >= w.config.longest:
         w.cut = True
@@ -48,7 +51,7 @@ def put(w: World, queue: int, message: tuple[int, Any], consuming_end: bool) -> 
 
 
 def publish_all(w: World) -> None:
-    """The callers of scripts publish what these handed over."""
+    """Publish the messages that scripts left to their callers."""
     for queue, place, message in w.handed:
         put(w, queue, (place, message), consuming_end=False)
     w.handed = []
@@ -73,7 +76,9 @@ def forget_interrupt(run: Run) -> None:
 
 
 def rests(w: World) -> None:
-    """end_family in parts/family.lua: the children that go on are not wanted any more."""
+    """End the family as end_family in parts/family.lua does: the children that go on are not wanted
+    any more.
+    """
     family = w.family
     if family is None or not has_group(family) or not w.rules.rest_makes_follow_up:
         return
@@ -82,7 +87,10 @@ def rests(w: World) -> None:
 
 
 def has_group(family: Family) -> bool:
-    """Whether the parent still has its group. A dropped group is forgotten at the end of the walk over its children."""
+    """Return whether the parent still has its group.
+
+    A dropped group is forgotten at the end of the walk over its children.
+    """
     return bool(family.group == "open" or (family.group == "dropped" and family.walk))
 
 
@@ -140,7 +148,7 @@ def new_epoch(w: World, run: Run, message: tuple[int, int]) -> None:
 
 
 def _take_back(w: World, family: Family) -> None:
-    """The parent goes on: the children that a person continued meanwhile are its own again."""
+    """Take back the children that a person continued meanwhile, as their parent goes on."""
     children = family.children
     if family.group == "open" and w.rules.going_on_takes_children_back:
         children = tuple("live" if life == "own" else life for life in children)

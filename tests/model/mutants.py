@@ -1,4 +1,7 @@
-"""The mutants: the protocol without one of its rules. Each breaks a law in its configuration, or is equivalent, and the text says why."""
+"""The mutants: the protocol without one of its rules.
+
+Each breaks a law in its configuration, or is equivalent, and the text says why.
+"""
 
 from __future__ import annotations
 
@@ -222,15 +225,18 @@ MUTANTS = [
     Mutant("holder_has_its_topic", "topics that rounds take", "T10"),
 ]
 
-#: Rules without which nothing changes: where that is searched, and why it is so. A state in which they mattered would be news.
+#: Rules without which nothing changes: where that is searched, and why it is so. A state in which
+#: they mattered would be news.
 EQUIVALENT = {
-    # A stop that is asked for and not yet carried out is only ever found on a leased run (law I8 says so of every state), and a
-    # leased run is not claimed. The branch is a second line of defence.
+    # A stop that is asked for and not yet carried out is only ever found on a leased run (law I8
+    # says so of every state), and a leased run is not claimed. The branch is a second line of
+    # defence.
     "claim_stops_where_asked": "forfeits",
     # The same where a commit fetches.
     "fetch_stops_where_asked": "fetches of another",
-    # A token is granted for one epoch and one step; an epoch only begins where no lease is, and only the token's own commit moves the
-    # step: the token tells both. The checks are kept for damaged state.
+    # A token is granted for one epoch and one step; an epoch only begins where no lease is, and
+    # only the token's own commit moves the step: the token tells both. The checks are kept for
+    # damaged state.
     "commit_checks_epoch": "forfeits",
     "commit_checks_step": "forfeits",
     # The same checks of the same fence.
@@ -238,12 +244,15 @@ EQUIVALENT = {
     "intent_checks_step": "intents",
     "stay_checks_epoch": "stays",
     "stay_checks_step": "stays",
-    # A token is held where stop now has taken its lease; the run is leased again under another one, and no sooner than the hold is over.
+    # A token is held where stop now has taken its lease; the run is leased again under another one,
+    # and no sooner than the hold is over.
     "stay_leaves_holds": "stays",
-    # Whatever counts a failure of the step at hand keeps what it failed of, and both go with the round that is done.
+    # Every rule that counts a failure of the current step keeps its cause; both go with the
+    # finished round.
     "stay_leaves_failures": "stays after any outcome",
-    # A waiting run is due when its wait ends, or at its deadline, which ends it before the wait is asked for. The check
-    # is kept for a due set that was written by hand, or restored from an older copy.
+    # A waiting run is due when its wait ends, or at its deadline, which ends it before the wait is
+    # asked for. The check is kept for a due set that was written by hand, or restored from an older
+    # copy.
     "waits_are_waited": "paused",
 }
 

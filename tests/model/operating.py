@@ -1,4 +1,4 @@
-"""What people do: submit, stop, resume, retry, delete; late, and again after a lost reply."""
+"""The moves of people: submit, stop, resume, retry, delete; late, and again after a lost reply."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Move = tuple[Any, ...]
 
 
 def possible(w: World) -> list[Move]:
-    """The moves of people."""
+    """Return the moves of people."""
     config = w.config
     moves: list[Move] = []
     waiting = len(w.clients) < config.clients
@@ -22,7 +22,7 @@ def possible(w: World) -> list[Move]:
             continue
         for kind in config.operations:
             if kind == "resume:more" and not run.unfinished:
-                continue  # nobody gives more cycles to a run that is seen to have some left
+                continue  # people give no more cycles to a run with some left
             if run.epoch < config.epochs or kind.startswith("stop"):
                 moves.append(("op", place, kind, True))
                 if config.mute and waiting:
@@ -50,7 +50,7 @@ def _submissions(w: World, place: int, nonce: int) -> list[Move]:
 
 
 def kind_of(w: World, move: Move) -> str:
-    """Which operation a move of a client is; "" for other moves."""
+    """Return the operation that a client's move makes; "" for other moves."""
     match move:
         case ("op", _, kind, _) | ("look", _, kind):
             return str(kind)
@@ -60,22 +60,22 @@ def kind_of(w: World, move: Move) -> str:
 
 
 def operate(w: World, place: int, kind: str, heard: bool) -> str:
-    """Somebody looks at the run and sends an operation at once; the reply may be lost."""
+    """Look at the run and send an operation at once, as a person; the reply may be lost."""
     return _send(w, _client(w, place, kind), heard)
 
 
 def look(w: World, place: int, kind: str) -> None:
-    """Somebody looks at the run, and will send later what was right for what was there."""
+    """Look at the run, as a person who will send a fitting operation later."""
     w.clients.append(_client(w, place, kind))
 
 
 def send(w: World, place: int, heard: bool) -> str:
-    """What was right for what was there arrives now."""
+    """Send the operation that fitted the seen state."""
     return _send(w, w.clients.pop(place), heard)
 
 
 def resend(w: World, place: int) -> str:
-    """The client library sends an operation again whose reply was lost."""
+    """Send an operation again whose reply was lost, as the client library does."""
     client = w.clients.pop(place)
     before = server_of(w)
     word = client.remembered or _called(w, client)
@@ -99,7 +99,7 @@ def resend(w: World, place: int) -> str:
 
 
 def resubmit(w: World, place: int, nonce: int, heard: bool) -> str:
-    """A submission of this run id, by somebody who does not know of others."""
+    """Submit this run id, as an unknowing client."""
     before, mine = server_of(w), w.runs[place]
     word = submit(w, place, nonce, "queued")
     law(
@@ -116,7 +116,7 @@ def resubmit(w: World, place: int, nonce: int, heard: bool) -> str:
 
 
 def remove(w: World, place: int) -> str:
-    """Somebody deletes the run; clients that have not heard of their operations have given up by now."""
+    """Delete the run; clients without a reply to their operations have given up by now."""
     word = delete(w, place)
     if word == "ok":
         w.clients = [client for client in w.clients if client.run != place]
@@ -124,7 +124,7 @@ def remove(w: World, place: int) -> str:
 
 
 def offer(w: World, place: int) -> str:
-    """Whoever unpaused the flow comes to this run."""
+    """Publish this run again, as the unpausing client does."""
     return offer_again(w, place)
 
 
@@ -180,7 +180,7 @@ def _acknowledged(run: Run, word: str) -> None:
 
 
 def _right(before: Run, after: Run, client: Client, word: str) -> None:
-    """Stop against finish agrees with the reply, and an operation that is refused changes nothing."""
+    """Stop against finish agrees with the reply, and a refused operation changes nothing."""
     kind = client.kind
     if kind.startswith("stop"):
         expected = (

@@ -21,7 +21,7 @@ NEVER = 10**10
 
 @dataclass
 class Caller:
-    """A process that was told of the follow-up; ``key`` is what the model knows of it."""
+    """A process with the follow-up; ``key`` is its state in the model."""
 
     key: tuple[str, int, bool] = ("looks", 0, True)
     walk: str | None = None
@@ -30,7 +30,7 @@ class Caller:
 
 
 class Relatives:
-    """What walks do with the children of their parent."""
+    """The work of walks on the children of their parent."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self.store, self.config = store, config
@@ -68,7 +68,7 @@ class Relatives:
         )
 
     def is_joined(self, step: int) -> bool:
-        """Whether the wait is over, as a context reads it."""
+        """Return whether the wait is over for a context."""
         group = group_of(self.store, GROUP, PARENT)
         if not group:
             return False
@@ -77,7 +77,10 @@ class Relatives:
         return good >= enough or bad >= too_many or good + bad >= ended
 
     def align(self, family: Family) -> None:
-        """Callers stand in the model's order; those that are in a walk have to begin anew where another was asked for."""
+        """Put the callers in the model's order.
+
+        A caller in a walk has to begin again if another walk was requested.
+        """
         walk = self._walk()
         for caller in self.callers:
             does, place, fresh = caller.key
@@ -109,7 +112,9 @@ class Relatives:
         return step.word
 
     def reach(self, number: int, place: int) -> str:
-        """A call that may come to a child in a round; a child that is not asked to stop leaves it again."""
+        """Make a call that may reach a child in a round; a child that is not asked to stop leaves
+        it again.
+        """
         self.claim(place)
         reply = self.call(number, again=False)
         if self.life(place) != "asked":
@@ -117,7 +122,7 @@ class Relatives:
         return reply
 
     def claim(self, place: int) -> Claim:
-        """The child is in a round."""
+        """Claim a round of the child."""
         run_id = self._id(place)
         fields = runs.hash_of(self.store, run_id)
         if (
@@ -132,7 +137,7 @@ class Relatives:
         return claim
 
     def end(self, place: int, word: str) -> None:
-        """The child's round is over, and with it the child, or it stops as it was asked to."""
+        """End the child's round, and with it the child, or stop the child as requested."""
         claim = self.claims.pop(place, None) or self.claim(place)
         self.claims.pop(place, None)
         told: dict[str, Any] = {
@@ -152,7 +157,7 @@ class Relatives:
         assert does(self.store, f"up-{place}", run_id)[0] == "queued"
 
     def life(self, place: int) -> str:
-        """How a child is, in the model's words."""
+        """Return a child's state in the model's words."""
         fields = self.store.reads.fields(self._id(place))
         if fields is None:
             return "none"
@@ -166,7 +171,9 @@ class Relatives:
         return "own" if fields.get("own") in ("-", self._epoch()) else "live"
 
     def difference(self, family: Family) -> str:
-        """Where the children differ from the model's, in words; "" where they do not."""
+        """Describe the first difference of the children from the model's; return "" if there is
+        none.
+        """
         store = self.store
         fields, group = store.reads.fields(PARENT) or {}, group_of(store, GROUP, PARENT)
         ends = [

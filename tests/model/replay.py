@@ -1,6 +1,7 @@
 """A walk through the model, made move by move on the real Lua too: replies and states must agree.
 
-What the model cuts (counts that it stops counting) ends the walk; everything before that is compared.
+A cut of the model (a count that it stops counting) ends the walk; everything before that is
+compared.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from tests.support import runs
 
 #: A worker that has not left is alive, however long ago it came (ms).
 FOR_EVER = 10**12
-#: With it the sweep's spread of waits is a factor of 1 for the first run it looks at, and less than a tick away from it for the second.
+#: With it the sweep's spread of waits is a factor of 1 for the first run it looks at, and less than
+#: a tick away from it for the second.
 JITTER = 0.882
-#: Moves that end stories are made less often than those that go on with them.
+#: Moves that end a story are made less often than moves that continue it.
 LIKELY = {
     "op": 0.2,
     "hear": 8.0,
@@ -58,7 +60,8 @@ LIKELY = {
     "listen": 4.0,
 }
 ROLES = ("controller", "executor")
-#: What others write into the hash while a round is played, and no round reads: when it was last beaten for, the operations remembered.
+#: Fields that others write into the hash while a round is played, and no round reads: the time of
+#: the last heartbeat, the operations remembered.
 UNREAD = ("beat_at", "ops")
 FLOW = "ring"
 TOPIC = "order:1"
@@ -66,27 +69,29 @@ TOPIC = "order:1"
 
 @dataclass
 class Process:
-    """A worker process of the real side; it knows its claim, and its grant once it has heard of it."""
+    """A worker process of the real side; it knows its claim, and its grant once the reply has
+    arrived.
+    """
 
     name: str
     again: Callable[[], Any]
     granted: Claim | None = None
     holds: str = ""  # a message that a commit fetched for it, unclaimed
     fetches: runs.Fetches | None = None  # of a commit whose reply was lost
-    commit: Callable[[], str] | None = (
-        None  # of a run that stayed, where its worker has not heard so
-    )
+    commit: Callable[[], str] | None = None  # of a run that stayed, if its worker does not know so
 
 
 @dataclass(eq=False)
 class Sent:
-    """A client of the real side, and what it sends, whenever that is."""
+    """A client of the real side, and the operation that it sends at any later time."""
 
     call: Callable[[], str]
 
 
 class Replay:
-    """The real side of one walk: a store of its own prefix, its processes and clients in the order of the model's."""
+    """The real side of one walk: a store of its own prefix, its processes and clients in the order
+    of the model's.
+    """
 
     def __init__(self, store: Store, config: Config) -> None:
         self.store, self.config = store, config
@@ -135,12 +140,15 @@ class Replay:
         return runs.submit(self.store, _id(place), **options)[0]
 
     def make(self, move: Move, w: World) -> Any:
-        """The move on the real side; ``w`` is the model before it. Returns the reply in the model's words."""
+        """Make the move on the real side; ``w`` is the model before it.
+
+        Return the reply in the model's words.
+        """
         method: Callable[..., Any] = getattr(self, f"_{move[0]}")
         return method(w, *move[1:])
 
     def align(self, w: World) -> None:
-        """The model has sorted its slots and clients: the real ones follow."""
+        """Sort processes and clients as the model has sorted its slots and clients."""
         self.processes = [
             self.processes[place]
             for place in sorted(range(len(w.slots)), key=lambda place: w.slots[place])
@@ -310,7 +318,7 @@ class Replay:
         return "other"
 
     def _begin(self, w: World, place: int) -> None:
-        """Nobody is told of it."""
+        """Do nothing: no script is called."""
 
     def _deliver(self, w: World, place: int, how: str) -> str:
         return self._again(
@@ -325,7 +333,7 @@ class Replay:
         )
 
     def _see(self, w: World, place: int) -> str:
-        """What the node finds is read as a context reads it."""
+        """Read the node's input as a context reads it."""
         slot, granted = w.slots[place], self.processes[place].granted
         assert granted is not None
         number = len(slot.seen)
@@ -339,7 +347,7 @@ class Replay:
         return "passes" if there else "parks"
 
     def _hear(self, w: World, place: int) -> str:
-        """What the round finds is read as a context reads it."""
+        """Read the round's input as a context reads it."""
         return f"hears {self.store.signals.counts_of(_id(w.slots[place].run), ['paid'])['paid'][1]}"
 
     def _say(self, w: World, place: int) -> str:
@@ -438,7 +446,7 @@ class Replay:
     def _wait(
         self, granted: Claim, seen: tuple[int, ...]
     ) -> tuple[str, dict[str, int], int | None]:
-        """The name, the signals and the time of the wait behind those that the node has got past."""
+        """Return the name, the signals and the time of the next wait of the node."""
         number = len(seen)
         kind, ticks = self.config.waits[number]
         count = 1 + sum(each != OVER for each in seen)
@@ -619,10 +627,10 @@ class Replay:
         return [(mine[run_id], word) for run_id, word in swept.report if run_id in mine]
 
     def _forget(self, w: World) -> None:
-        """What a sweeper was told is the model's."""
+        """Do nothing: a sweeper's knowledge is in the model."""
 
     def _publish(self, w: World, place: int, arrives: bool) -> None:
-        """The broker is elsewhere: its lists are the model's."""
+        """Do nothing: the broker is another server, and its lists are the model's."""
 
     def _pause(self, w: World) -> None:
         self.store.pauses.add(FLOW)
@@ -636,7 +644,7 @@ class Replay:
 
 
 def _words(reply: list[str]) -> str:
-    """A reply without the runs whose children are to be looked after."""
+    """Return a reply without the runs whose children are to be looked after."""
     return " ".join(word for word in reply if word != _id(0))
 
 
@@ -645,10 +653,10 @@ def _id(place: int) -> str:
 
 
 def walk(store: Store, config: Config, seed: int, length: int) -> list[Move]:
-    """Walk ``length`` moves at most, the same ones for the same seed; returns those made.
+    """Walk ``length`` moves at most, the same ones for the same seed; return the moves made.
 
     Raises:
-        AssertionError: the real Lua answered otherwise than the model, or came to another state.
+        AssertionError: the real Lua gave another answer than the model, or reached another state.
     """
     chance = random.Random(seed)
     start = chance.choice(config.starts)
@@ -658,7 +666,8 @@ def walk(store: Store, config: Config, seed: int, length: int) -> list[Move]:
         by_name: dict[str, list[Move]] = {}
         for move in possible(w):
             by_name.setdefault(move[0], []).append(move)
-        # What has been made often is made less often, so that what is seldom possible is made when it is.
+        # A frequent move becomes less likely, so that a rarely possible move is made when it can
+        # be.
         names = sorted(by_name)
         weights = [LIKELY.get(name, 1.0) / (1 + often[name]) for name in names]
         name = chance.choices(names, weights)[0]
@@ -669,7 +678,8 @@ def walk(store: Store, config: Config, seed: int, length: int) -> list[Move]:
 
 
 def follow(store: Store, config: Config, found: Found, rules: Rules) -> list[Move]:
-    """Make the moves of a trace that broke a law under ``rules``, of which one is missing; with it they end otherwise, on both sides alike.
+    """Make the moves of a trace that broke a law under ``rules``, of which one is missing; with it
+    they end otherwise, on both sides alike.
 
     Raises:
         AssertionError: as ``walk``.
@@ -685,7 +695,7 @@ def follow(store: Store, config: Config, found: Found, rules: Rules) -> list[Mov
 def _made(
     store: Store, config: Config, start: str, choices: Iterable[Callable[[World], Move | None]]
 ) -> list[Move]:
-    """Make the moves chosen on both sides, to where there is none or the model stops counting."""
+    """Make the chosen moves on both sides, until none is chosen or the model stops counting."""
     # Imported here: it needs the model's names only.
     from tests.model.comparison import difference
 

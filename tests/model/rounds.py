@@ -1,4 +1,4 @@
-"""Rounds: what holds of every claim that is granted, and of every commit, by whichever script."""
+"""Rounds: the laws of every granted claim, and of every commit, by any script."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tests.model.transitions import DONE, ENDS
 def granted(
     w: World, place: int, pair: tuple[int, int], before: Run | None, token: int, how: str
 ) -> Slot:
-    """The worker that was granted the round of this message; ``before``: its run as it was, ``how``: what the worker heard of it."""
+    """Return the worker with the granted round of this message; ``before``: its run before the
+    claim, ``how``: the reply that the worker got.
+    """
     run = w.runs[place]
     assert run is not None and before is not None
     law(
@@ -51,7 +53,7 @@ def granted(
 
 
 def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: str) -> None:
-    """A worker has committed what its round came to, and has this answer."""
+    """Check the answer to a worker's commit."""
     holder = before.phase == "leased" and before.token == slot.token and slot.own
     refused = answer in REFUSED
     law(

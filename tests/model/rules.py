@@ -1,4 +1,6 @@
-"""The rules of the protocol, one name each: on in the protocol, and off, one at a time, in its mutants (mutants.py)."""
+"""The rules of the protocol, one name each: on in the protocol, and off, one at a time, in its
+mutants (mutants.py).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What transitions and sweep ask before they act; the comment says where the rule is written down."""
+    """The checks of transitions and sweep before they act; the comment says where the rule is
+    written down.
+    """
 
     # claim_round
     claim_checks_epoch: bool = True
@@ -97,13 +101,13 @@ class Rules:
     stay_ends_the_spare: bool = True
     stay_ends_the_intent: bool = True
     stay_ends_the_results: bool = True
-    # record_intent, record_once, and what becomes of both
+    # record_intent, record_once, and their further course
     intent_checks_phase: bool = True  # decision 17
     intent_checks_token: bool = True  # decision 17
     intent_checks_epoch: bool = True
     intent_checks_step: bool = True
     intent_stays_the_firsts: bool = (
-        True  # decision 17: a second attempt takes back what the first may have done
+        True  # decision 17: a second attempt takes back the effects of the first
     )
     intent_outlives_a_loss: bool = True
     intent_outlives_a_failure: bool = True
@@ -146,19 +150,19 @@ class Rules:
     more_cycles_take_the_end_away: bool = True  # decision 34
     new_epoch_resets_the_bounds: bool = True
     new_epoch_takes_the_stop_down: bool = True
-    attempts_go_on: bool = True  # PROTOCOL, what is stored: never restarted
+    attempts_go_on: bool = True  # PROTOCOL, stored fields: never restarted
     retry_keeps_the_run: bool = True
     retry_takes_a_passed_deadline_down: bool = True
     start_waits_for_its_time: bool = True
     # park, signals, decision 45
     claim_is_early_while_parked: bool = True
     park_asks_whether_the_wait_is_over: bool = True  # look > signal > park: it waits for ever
-    park_keeps_the_time_of_its_wait: bool = True  # a sleep that begins anew with each resume
+    park_keeps_the_time_of_its_wait: bool = True  # a sleep that restarts with each resume
     park_rests: bool = True  # no message is kept for a run that may wait for weeks
     signal_wakes: bool = True  # due at once: its sender may die before it brings the message
     stay_leaves_signals: bool = True  # decision 47: say > stay: the next round never hears
     end_heeds_what_is_unread: bool = True  # decision 47
-    heard_is_what_the_claim_knew: bool = True  # decision 47: look > say > commit: never heard
+    heard_is_what_the_claim_knew: bool = True  # decision 47: look > say > commit: never received
     time_outs_are_recorded: bool = True  # time-out, death > the next attempt takes a signal
     time_outs_end_with_their_step: bool = True
     wake_checks_phase: bool = True
@@ -252,7 +256,7 @@ class Rules:
 
 
 def without(name: str) -> Rules:
-    """The protocol without one of its rules."""
+    """Return the protocol without this rule."""
     return replace(Rules(), **{name: False})
 
 

@@ -1,4 +1,4 @@
-"""The search: every state that can be reached, breadth first, and from each of them a way to rest."""
+"""The search: every reachable state, breadth first, and from each state a way to rest."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ PHASE, DUE = RUN.index("phase"), RUN.index("due")
 
 
 def _waits(run: tuple[Any, ...]) -> bool:
-    """Whether it waits for a signal alone, and so for somebody outside."""
+    """Return whether it waits for a signal alone, and so for a sender outside."""
     return run[PHASE] == "parked" and run[DUE] is None
 
 
 @dataclass
 class Found:
-    """What a search came to. ``trace``: the shortest way to the violation, the violating move last."""
+    """The result of a search.
+
+    ``trace``: the shortest way to the violation, the violating move last.
+    """
 
     states: int = 0
     moves: int = 0
@@ -37,7 +40,8 @@ class Found:
 class Search:
     """Breadth first, so that the first trace found is a shortest one.
 
-    States are kept once and their parts shared; of each, the state it was first reached from and the number of that move.
+    States are kept once and their parts shared; of each, the state it was first reached from and
+    the number of that move.
     """
 
     def __init__(self, config: Config, rules: Rules | None = None, most: int = 5_000_000) -> None:
@@ -50,7 +54,10 @@ class Search:
         self.found = Found()
 
     def run(self, settle: bool = True) -> Found:
-        """Search, and stop at the first violation. ``settle``: look for states from which nothing comes to rest."""
+        """Search, and stop at the first violation.
+
+        ``settle``: look for states from which no run comes to rest.
+        """
         found = self.found
         for state in self.config.initial(self.rules):
             self._add(state, -1, -1)
@@ -94,7 +101,9 @@ class Search:
         return len(self.states) - 1
 
     def trace(self, place: int) -> list[Move]:
-        """The moves that first led to a state; the number of the start comes first where there are several."""
+        """Return the moves that first led to a state; if there are several starts, the start's
+        number comes first.
+        """
         moves: list[Move] = []
         while self._parent[place] >= 0:
             before = self._parent[place]
@@ -104,7 +113,9 @@ class Search:
         return moves[::-1]
 
     def _all_settle(self) -> None:
-        """No lost run: from every state good moves alone lead to one in which each run has ended or waits for a person."""
+        """Check that no run is lost: from every state good moves alone lead to a state in which
+        each run has ended or waits for a person.
+        """
         into: dict[int, list[int]] = {}
         for place in range(0, len(self._back), 2):
             into.setdefault(self._back[place], []).append(self._back[place + 1])

@@ -1,7 +1,9 @@
-"""The state of the model: what the server, the broker, workers and clients hold, as nested tuples that can be hashed.
+"""The state of the model: the data of server, broker, workers and clients, as nested tuples that
+can be hashed.
 
-Times are whole ticks, relative to now: 2 is in two ticks, 0 and less has passed. A world is thawed, moved, and frozen again; freezing gives
-equal states equal tuples: what nothing can ever read again is dropped, tokens and message numbers are renamed to their ranks.
+Times are whole ticks, relative to now: 2 is in two ticks, 0 and less has passed. A world is thawed,
+moved, and frozen again; freezing gives equal states equal tuples: unreadable values are dropped,
+tokens and message numbers are renamed to their ranks.
 """
 
 from __future__ import annotations
@@ -10,20 +12,22 @@ from typing import Any, NamedTuple
 
 ENDED = ("completed", "errored")
 LIVE = ("queued", "leased", "waiting", "parked")
-#: An attempt is counted to here: nothing but people reads it, and the laws only ask whether it fell.
+#: An attempt is counted to here: nothing but people reads it, and the laws only ask whether it
+#: fell.
 MOST_ATTEMPTS = 2
 #: A token of which only this is known still: it is none of a process that lives.
 GONE = -1
 #: A message that no hash will ever want again; which one it was does not matter.
 STALE = (-1, -1)
-#: The hash of a run that has stayed has no message: it is made when somebody is to push it.
+#: The hash of a run that has stayed has no message: it is made when a process is to push it.
 UNMADE = (-2, -2)
-#: What an attempt gets past a wait with whose time has passed; signals are numbered from 1.
+#: An attempt's mark for a wait that it passed because its time was over; signals are numbered from
+#: 1.
 OVER = 0
 #: Of a commit: its fetch claimed nothing, or nothing that still stands.
 NOTHING = (-1, 0)
 
-#: What a run's hash holds, and behind it the ghosts: what only the laws read.
+#: The fields of a run's hash, and behind them the ghosts, which only the laws read.
 RUN = (
     "phase", "epoch", "step", "token", "attempt", "failures", "losses", "stop", "due", "lease_until", "spared", "round_until",
     "number", "first_number", "grace", "looked", "age", "message", "queue", "waiting_for", "waiting_until", "held_token", "held_until",
@@ -86,15 +90,15 @@ class Run:
     unknown: int
     expires: bool
     nonce: int
-    intent: int  # the token of the attempt that first wrote down that it would carry out the step's command; 0: nobody has
+    intent: int  # token of the first attempt that recorded the intent of its command; 0: none
     result: int  # the token of the attempt whose result was recorded
     log: int  # how many rounds have been committed
-    since_stop: int | None  # rounds committed since a stop was acknowledged and nobody resumed
-    was_spared: bool  # this lease was spared, and nobody has beaten since
+    since_stop: int | None  # rounds committed since an acknowledged stop, without a resume
+    was_spared: bool  # this lease was spared, and has not been extended since
     forfeited: bool  # its owner is known to be dead
     begun: tuple[int, ...]  # the tokens of attempts of this step that may have begun its command
-    returned: int  # what the first was told that recorded a result in this step
-    erred: bool  # what an attempt of this step failed of is kept, to be told
+    returned: int  # the answer to the attempt that first recorded a result in this step
+    erred: bool  # the failure of an attempt of this step is kept, for the next one
     ending: (
         bool  # the round that ends it is committed, and a person looks before its answer goes out
     )
@@ -107,22 +111,20 @@ class Run:
     )  # until when this step and epoch waits for code that fits; None: none was found not to fit
     handed_on: (
         tuple[int, int] | None
-    )  # epoch and step of the message that was handed on to workers that play the flow
+    )  # epoch and step of the message that was forwarded to workers that play the flow
     wait: int  # the step's newest wait, by its place in the node; -1 for none
-    need: int  # so many unread signals end it; 0: none does
+    need: int  # this number of unread signals ends it; 0: none does
     wait_until: int | None
     over: tuple[int, ...]  # the waits of this step of which it is recorded that their time passed
     arrived: int  # the number of the newest signal
     taken: int  # the number of the newest signal that a committed round has taken
-    heard: (
-        int  # the number of signals of which a committed round's claim knew, whose round heard all
-    )
-    passed: tuple[int, ...]  # with what attempts of this step got past each wait
+    heard: int  # signals known to the claim of a committed round that read all
+    passed: tuple[int, ...]  # the marks with which attempts of this step got past each wait
     generation: int  # how often it was renewed
-    spent: int  # what its committed rounds have spent, one each
+    spent: int  # the spending of its committed rounds, one each
 
     def __init__(self, values: tuple[Any, ...]) -> None:
-        self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict takes time, and this is most of what a search does)
+        self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict is slow; most of a search)
 
     def frozen(self) -> tuple[Any, ...]:
         return tuple(self.__dict__.values())
@@ -134,7 +136,7 @@ class Run:
 
 
 def new_run(**fields: Any) -> Run:
-    """A run that has just been made; everything not given is absent."""
+    """Return a run that has just been made; every field not given is absent."""
     empty: dict[str, Any] = dict.fromkeys(RUN)
     empty |= {
         "epoch": 0,
@@ -176,15 +178,16 @@ def new_run(**fields: Any) -> Run:
 class Slot(NamedTuple):
     """One worker process in the middle of a round; a killed one is no longer there.
 
-    ``state``: plays · asks (its claim was sent, the reply was lost) · sent:KIND:ANSWER (its commit was answered, the reply was lost) ·
-    sent:stay:ok (the same, and its run stayed) · fetched (a commit claimed it, and it has not begun) · holds (a commit popped this
-    message, and it is not claimed yet).
-    ``until`` is what it knows of its lease; ``own`` is false where its run was deleted meanwhile.
-    ``fetched``: the run and the token that the commit whose reply was lost was granted under the claim that it brought.
-    ``seen``: with what it got past each wait of its node so far: the number of a signal, or OVER. ``parks``: the next one is not over,
-    and it is about to commit that its run waits.
-    ``knows``: how many signals its run had got, as its claim says. ``told``: how many it had got in truth; only the laws read it.
-    ``late``: its end was refused, since something is unread.
+    ``state``: plays · asks (its claim was sent, the reply was lost) · sent:KIND:ANSWER (its commit
+    was answered, the reply was lost) · sent:stay:ok (the same, and its run stayed) · fetched (a
+    commit claimed it, and it has not begun) · holds (a commit popped this message, and it is not
+    claimed yet). ``until`` is the end of its lease as it knows it; ``own`` is false if its run was
+    deleted meanwhile. ``fetched``: the run and the token that the commit whose reply was lost was
+    granted under the claim that it brought. ``seen``: for each wait that its node has passed so
+    far, the number of a signal, or OVER. ``parks``: the next one is not over, and it is about to
+    commit that its run waits. ``knows``: how many signals its run had got, as its claim says.
+    ``told``: how many it had got in truth; only the laws read it. ``late``: its end was refused,
+    since something is unread.
     """
 
     run: int
@@ -203,9 +206,11 @@ class Slot(NamedTuple):
 
 
 class Client(NamedTuple):
-    """Somebody who has looked at a run and not yet sent (``reply`` is None), or who has sent and not heard the reply.
+    """A client that has looked at a run and not yet sent (``reply`` is None), or that has sent and
+    not received the reply.
 
-    ``remembered``: the reply that the server would repeat to this operation; "" where it knows nothing of it.
+    ``remembered``: the reply that the server would repeat to this operation; "" where it knows
+    nothing of it.
     """
 
     run: int
@@ -218,7 +223,10 @@ class Client(NamedTuple):
 
 
 class Family(NamedTuple):
-    """The group of child runs of run 0, the parent. ``ends`` is what its hash has of each place, ``children`` is how each is in truth."""
+    """The child group of run 0, the parent.
+
+    ``ends`` is its hash's record of each place, ``children`` is the true state of each.
+    """
 
     group: str = ""  # open, dropped
     started: int = 0
@@ -233,7 +241,7 @@ class Family(NamedTuple):
 
 
 class World:
-    """A thawed state, with what is fixed while it is explored: its configuration and its rules."""
+    """A thawed state, with the fixed facts of its exploration: its configuration and its rules."""
 
     def __init__(self, frozen: tuple[Any, ...], config: Any, rules: Any) -> None:
         (
@@ -264,25 +272,30 @@ class World:
         self.handed: list[Any] = list(
             handed
         )  # outbox: (queue, run, message) that a caller has not yet published
-        #: The list that only workers consume which play the flow; ``able``: whether one of them lives.
+        #: The list that only workers consume which play the flow; ``able``: whether such a worker
+        #: lives.
         self.apart: tuple[Any, ...] = apart
         self.cursor: list[int] = list(cursor)
         self.lines: list[frozenset[tuple[int, int]]] = list(lines)
-        #: What the worker that swept last has made of what it was told: (run, epoch, step).
+        #: The messages that the last sweeping worker has made by its reply: (run, epoch, step).
         self.made: list[tuple[int, int, int]] = list(made)
-        #: Senders of signals who were told that a run's wait is over, and have not yet brought its message: (run, epoch, step).
+        #: Senders of signals that know of the end of a run's wait, and have not yet brought its
+        #: message: (run, epoch, step).
         self.wakers: list[tuple[int, int, int]] = list(wakers)
         #: The parent's group of children, in the configurations of families (family.py).
         self.family: Any
         #: The topic, in the configurations of topics (topics.py).
         self.topic: Any
-        #: Whether something was cut that a real server would go on counting; a replay of the trace ends here.
+        #: Whether something was cut that a real server would go on counting; a replay of the trace
+        #: ends here.
         self.cut = False
 
     def make_follow_up(self, walk: bool) -> None:
-        """Record that the family needs work. Without ``walk``, there are only more children to start.
+        """Record that the family needs work.
 
-        For a walk, each child has to be looked at, and callers that are in a walk begin anew.
+        Without ``walk``, there are only more children to start.
+
+        For a walk, each child has to be looked at, and callers in a walk begin again.
         """
         family = self.family._replace(follow_up=True)
         if walk:
@@ -294,12 +307,12 @@ class World:
         self.family = family
 
     def before(self, place: int) -> Run | None:
-        """A run as it was before the move."""
+        """Return a run as it was before the move."""
         run = self.origin[0][place]
         return None if run is None else Run(run)
 
     def frozen(self) -> tuple[Any, ...]:
-        """The state as a tuple, equal for equal states."""
+        """Return the state as a tuple that compares equal."""
         for run in self.runs:
             if run is not None:
                 self._forget(run)
@@ -327,7 +340,7 @@ class World:
         )
 
     def _forget(self, run: Run) -> None:
-        """Drop what is written again before anything reads it."""
+        """Drop values that are overwritten before their next read."""
         phase = run.phase
         if phase != "waiting":
             run.waiting_for, run.waiting_until = "", None
@@ -363,7 +376,7 @@ class World:
             run.last_token, run.last_answer, run.last_fetched = 0, "", -1
 
     def _forget_the_dead(self, run: Run) -> None:
-        """Of an intent and a result it only matters whether a process that lives wrote them."""
+        """Replace the writers of intents and results that have died: only living writers matter."""
         alive = {slot.token for slot in self.slots}
         kept = {token if token in alive else GONE for token in run.begun}
         run.begun = tuple(sorted(kept))
@@ -372,7 +385,9 @@ class World:
             run.result = run.returned = GONE if run.result else 0
 
     def _forget_fetches(self) -> None:
-        """Of a fetch whose reply was lost it only matters what still stands; of a message that a worker holds, what it can still claim."""
+        """Forget prefetches with a lost reply that no longer stand, and messages that a worker
+        holds and can no longer claim.
+        """
         slots = [
             slot
             if slot.fetched == NOTHING or self.stands(slot.fetched)
@@ -393,12 +408,17 @@ class World:
                     run.last_fetched = -1
 
     def stands(self, fetched: tuple[int, int]) -> bool:
-        """Whether what a fetch claimed is still leased under its claim: a token is granted to one claim only."""
+        """Return whether a prefetched run is still leased under its claim: a token is granted to
+        one claim only.
+        """
         run = self.runs[fetched[0]] if fetched[0] >= 0 else None
         return run is not None and run.phase == "leased" and run.token == fetched[1]
 
     def _hint(self, run: int, message: tuple[int, int]) -> tuple[int, tuple[int, int]]:
-        """A message, or STALE where its epoch or step has passed; where runs are deleted an old one may fit a new run."""
+        """Return a message, or STALE if its epoch or step has passed.
+
+        If runs are deleted, an old message may fit a new run.
+        """
         there = self.runs[run]
         if (
             there is None
@@ -414,7 +434,8 @@ class World:
                 run for run in self.runs if run is not None and run.queue == queue and run.number
             ]
             cursor, stays = self.cursor[queue], self.config.stays
-            # A run that stays has the number that the list is at: there an entry of its line may be of a number that is its own again.
+            # A run that stays has the number that the list is at: there an entry of its line may
+            # have that very number.
             if self.lines[queue] and not stays:
                 live = {
                     (run.number, place)
@@ -471,7 +492,7 @@ class World:
 
 
 def server_of(w: World) -> tuple[Any, ...]:
-    """What the server and the broker hold, without what workers and clients know."""
+    """Return the data of the server and the broker, without that of workers and clients."""
     runs = tuple([None if run is None else run.frozen() for run in w.runs])
     return (
         runs,

@@ -1,4 +1,6 @@
-"""The commit by which a run stays: commit_and_continue.lua, and what of it is repeated to whom did not hear."""
+"""The commit by which a run stays: commit_and_continue.lua, and its repetition for a worker without
+the reply.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,18 @@ from tests.model.transitions import commit, grant, next_token, round_limit
 
 Move = tuple[Any, ...]
 
-#: The state of a worker whose run stayed, and who has not heard so.
+#: The state of a worker whose run stayed, and which does not know so.
 SENT = "sent:stay:ok"
-#: And of one who was told to commit like any other: that commit is the same one.
+#: The state of a worker that is to commit as usual: that commit is the same one.
 DECLINED = "sent:next:continued"
-#: What a run that stays need not have in common with one that was queued and claimed: where in its line it stood, and where to look for
-#: what its newest commit fetched (it fetched nothing, and the id of its claim is no other run's); nor a message.
+#: Fields in which a run that stays may differ from a run that was queued and claimed: its place in
+#: the queue, its message, and the place of its newest commit's prefetch (it prefetched nothing, and
+#: the id of its claim is no other run's).
 OWN = ("number", "first_number", "last_fetched", "since_stop", "message")
 
 
 def possible(w: World, place: int) -> list[Move]:
-    """The stays of a worker that plays: heard and not."""
+    """Return the stays of a worker that plays: with a reply and without."""
     return [
         ("stay", place, heard)
         for heard in ((True, False) if w.config.mute or w.config.unheard else (True,))
@@ -33,9 +36,10 @@ def possible(w: World, place: int) -> list[Move]:
 def stay(
     w: World, place: int, epoch: int, step: int, token: int, mine: int = 0, knows: int = 0
 ) -> tuple[str, int]:
-    """commit_and_continue.lua: ok and the token of the next round, or other.
+    """Commit as commit_and_continue.lua does; return ok and the token of the next round, or other.
 
-    ``mine``: what this very claim of it was granted before. ``knows``: the number of signals as of its claim.
+    ``mine``: the token that this very claim got before. ``knows``: the number of signals as of its
+    claim.
     """
     run, rules = w.runs[place], w.rules
     if run is None or (run.phase != "leased" and rules.stay_checks_phase):
@@ -68,7 +72,7 @@ def stay(
 
 
 def _something_else(w: World, run: Run, token: int) -> bool:
-    """Whether the commit has to do, or to tell, what only commit_round does."""
+    """Return whether the commit has work, or news, that only commit_round handles."""
     rules = w.rules
     return (
         (run.stop == "requested" and rules.stay_leaves_stops)
@@ -106,7 +110,7 @@ def _next_round(w: World, run: Run, number: int) -> None:
 
 
 def settle(w: World, place: int, heard: bool) -> str:
-    """A worker commits a round that another follows, and keeps the run; the reply may be lost."""
+    """Commit a round that another follows, and keep the run; the reply may be lost."""
     slot = w.slots[place]
     before, unmoved = w.before(slot.run), server_of(w)
     word, token = stay(w, slot.run, slot.epoch, slot.step, slot.token, knows=slot.knows)
@@ -132,7 +136,7 @@ def settle(w: World, place: int, heard: bool) -> str:
 
 
 def settle_again(w: World, place: int) -> str:
-    """The client library sends such a commit again whose reply was lost."""
+    """Send such a commit again whose reply was lost, as the client library does."""
     slot = w.slots[place]
     unmoved, stands = server_of(w), w.stands(slot.fetched)
     word, token = stay(w, slot.run, slot.epoch, slot.step, slot.token, mine=slot.fetched[1])
@@ -157,7 +161,9 @@ def settle_again(w: World, place: int) -> str:
 
 
 def as_if_queued(w: World, place: int, before: Run, after: Run) -> None:
-    """Staying is the commit, and the claim by the same worker of what the commit sent, with nothing between them."""
+    """Check that staying equals the commit, and the claim of the sent message by the same worker,
+    with nothing between them.
+    """
     shadow = World(w.origin, w.config, Rules())
     answer = commit(shadow, place, before.epoch, before.step, before.token, "next")
     law("L3", answer == "continued", "a run stays, and its commit would have come to {}", answer)

@@ -1,4 +1,4 @@
-"""What is said to a run that works: who hears it, and an end that has not heard it."""
+"""Messages to a run that works: their readers, and an end that has left one unread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Move = tuple[Any, ...]
 
 
 def possible(w: World) -> list[Move]:
-    """What people say."""
+    """Return the moves by which people send messages."""
     return [
         ("say", place)
         for place, run in enumerate(w.runs)
@@ -21,19 +21,21 @@ def possible(w: World) -> list[Move]:
 
 
 def say(w: World, place: int) -> str:
-    """signal_run.lua, for a run that waits for nothing."""
+    """Send a signal as signal_run.lua does, for a run that waits for nothing."""
     return signal(w, place, wakes=False)
 
 
 def is_to_hear(w: World, slot: Slot) -> bool:
-    """Whether the round knows from its claim that something came since all was heard, and has not looked yet."""
+    """Return whether the round knows from its claim that a signal came since all were read, and has
+    not looked yet.
+    """
     run = w.runs[slot.run]
     holds = run is not None and slot.own and run.phase == "leased" and run.token == slot.token
     return bool(holds and run is not None and slot.knows != run.heard and not slot.seen)
 
 
 def hear(w: World, place: int) -> str:
-    """The round looks into the mailbox. Where it finds nothing new, it has looked all the same."""
+    """Read the mailbox, as a round. If nothing is new, it has looked all the same."""
     slot = w.slots[place]
     run = w.runs[slot.run]
     assert run is not None
@@ -42,19 +44,21 @@ def hear(w: World, place: int) -> str:
 
 
 def is_refused(w: World, run: Run, kind: str, seen: tuple[int, ...]) -> bool:
-    """Whether commit_round.lua refuses an end, since something is unread."""
+    """Return whether commit_round.lua refuses an end, since something is unread."""
     heeds = w.config.heeds and kind == "end" and w.rules.end_heeds_what_is_unread
     return heeds and run.arrived > max(run.taken, *seen, 0)
 
 
 def keep_heard(w: World, run: Run, seen: tuple[int, ...], knows: int) -> None:
-    """The commit writes down up to where all was heard: what the claim knew, for more may have come since."""
+    """Record up to where all signals were read: the number that the claim knew, for more may have
+    come since.
+    """
     if seen:
         run.heard = knows if w.rules.heard_is_what_the_claim_knew else run.arrived
 
 
 def committed(run: Run, slot: Slot, answer: str) -> None:
-    """A round is done."""
+    """Check the laws of a finished round."""
     law(
         "S2",
         run.taken >= slot.told,

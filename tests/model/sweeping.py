@@ -1,4 +1,4 @@
-"""sweep_due.lua: looks at runs whose time has come, and sends again what is overdue."""
+"""sweep_due.lua: looks at runs whose time has come, and sends overdue messages again."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from tests.model.laws import law
 from tests.model.moving import due_at, fail, free_lease, new_epoch, push, stop_here, wait
 from tests.model.state import ENDED, Run, World
 
-#: What the sweep is told where the broker does not answer.
+#: The sweep's queue length if the broker does not answer.
 NO_ANSWER = -1
 
 
 def sweep(w: World, answer: int | None = None, soon: int | None = None) -> list[tuple[int, str]]:
-    """What became of each run looked at.
+    """Sweep; return the result for each run looked at.
 
-    ``answer`` (outbox): what the broker says of each queue, NO_ANSWER or 0; None: the truth. ``soon``: a run that is looked at now, as
-    its message may have been in the hands of a process that died.
+    ``answer`` (outbox): the broker's length of each queue, NO_ANSWER or 0; None: the truth.
+    ``soon``: a run that is looked at now, as its message may have been in the hands of a process
+    that died.
     """
     _mind_the_silence(w)
     lengths = [len(line) if answer is None else answer for line in w.lists]
@@ -65,7 +66,9 @@ def sweep(w: World, answer: int | None = None, soon: int | None = None) -> list[
 
 
 def _in_order(w: World, due: list[tuple[int, int]], brought: set[int]) -> list[int]:
-    """Where more are due than the batch takes: those that the caller names, then lapsed leases, then the others; the oldest first."""
+    """Sort the due runs if the batch is smaller: first the runs that the caller names, then lapsed
+    leases, then the others; the oldest first.
+    """
     oldest = [place for _, place in sorted(due)]
     if len(oldest) <= w.config.batch or not w.rules.leases_are_swept_first:
         return oldest
@@ -73,12 +76,14 @@ def _in_order(w: World, due: list[tuple[int, int]], brought: set[int]) -> list[i
 
 
 def forget(w: World) -> None:
-    """The worker that was told dies before it sweeps again; another sweeps next."""
+    """Forget the messages made: the worker that swept dies before it sweeps again, and another
+    sweeps next.
+    """
     w.made = []
 
 
 def _is_unmade(w: World, place: int, run: Run) -> bool:
-    """Whether a message is to be pushed that nobody has made, nor brings."""
+    """Return whether a message is to be pushed that no process has made or brings."""
     if not run.is_unmade:
         return False
     for made, *pair in w.made:
@@ -221,7 +226,9 @@ def _sweep_leased(w: World, place: int, run: Run) -> str:
 
 
 def _sweep_handed_on(w: World, place: int, run: Run) -> str:
-    """Its message is in the list of workers that play the flow, or was taken from there; or none of them lives any more."""
+    """Return the result for a run whose message is in the list of workers that play the flow, or
+    was taken from there; or none of them lives any more.
+    """
     rules, message = w.rules, (place, run.message)
     if message in w.apart and w.able and rules.sweep_looks_where_it_was_handed_on:
         run.looked = False

@@ -1,4 +1,4 @@
-"""A trace as prose: what happened, a line a move, and where it left the run."""
+"""A trace as prose: the events, a move a line, and the state of the run at its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOLD = {
 
 
 def sentence(move: Move) -> str:
-    """One move, in words."""
+    """Return one move in words."""
     match move:
         case ("take", queue, "lost"):
             return f"the next message of list {queue} is lost with whoever popped it"
@@ -107,7 +107,9 @@ WORDS = {
 
 
 def story(config: Config, rules: Rules, start: tuple[Any, ...], trace: list[Move]) -> str:
-    """The trace from ``start``, with what each run was after each move and what the violating one broke."""
+    """Describe the trace from ``start``, with the runs after each move and the laws that the
+    violating one broke.
+    """
     lines, state = [f"at first: {_runs(World(start, config, rules))}"], start
     for number, move in enumerate(trace, 1):
         w = World(state, config, rules)

@@ -1,4 +1,6 @@
-"""The protocol as a model: searched whole, broken on purpose, and compared with the real Lua (docs/internals/model.md)."""
+"""The protocol as a model: searched whole, broken on purpose, and compared with the real Lua
+(docs/internals/model.md).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def explored(name: str) -> Found:
 
 
 def walked(server: CrashableServer, prefix: str, config: Config, seed: int) -> Counter[str]:
-    """A walk through the model on the real Lua; how often each move was made."""
+    """Walk through the model on the real Lua; count how often each move was made."""
     store = Store(server.url, f"{prefix}s{seed}", now=START, outbox=config.outbox)
     try:
         return Counter(move[0] for move in walk(store, config, seed, LENGTH))
@@ -47,7 +49,9 @@ def walked(server: CrashableServer, prefix: str, config: Config, seed: int) -> C
 
 
 def retraced(server: CrashableServer, prefix: str, mutant: Mutant) -> int:
-    """The trace that kills the mutant, on the real Lua, which has the rule; how many of its moves could be made."""
+    """Follow the trace that kills the mutant on the real Lua, which has the rule; return how many
+    of its moves could be made.
+    """
     config = CONFIGURATIONS[mutant.configuration]
     store = Store(server.url, prefix, now=START, outbox=config.outbox)
     try:
@@ -59,7 +63,9 @@ def retraced(server: CrashableServer, prefix: str, mutant: Mutant) -> int:
 
 
 def descended(server: CrashableServer, prefix: str, rule: str) -> int:
-    """The trace that kills the mutant of a family, on the real Lua, which has the rule; how many of its moves could be made."""
+    """Follow the trace that kills the mutant of a family on the real Lua, which has the rule;
+    return how many of its moves could be made.
+    """
     name, law = generations.MUTANTS[rule]
     shape = generations.SHAPES[name]
     found = generations.search(shape, generations.without(rule))
@@ -72,7 +78,7 @@ def descended(server: CrashableServer, prefix: str, rule: str) -> int:
 
 
 def families_walked(server: CrashableServer, prefix: str, name: str, walks: int) -> Counter[str]:
-    """Walks of a family on the real Lua; how often each move was made."""
+    """Walk a family on the real Lua; count how often each move was made."""
     made: Counter[str] = Counter()
     for seed in range(walks):
         store = Store(server.url, f"{prefix}s{seed}", now=START)

@@ -1,4 +1,6 @@
-"""Topics: a name that one live run holds, the signals that wait for a run to take it, and what is known of their keys."""
+"""Topics: a name that one live run holds, the signals that wait for a run to take it, and the
+remembered keys of signals.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ KEPT = 1
 
 
 class Topic(NamedTuple):
-    """The topic's hash, and behind it the ghosts: what only the laws read."""
+    """The topic's hash, and behind it the ghosts, which only the laws read."""
 
     holder: Holder | None = None
     before: tuple[Holder, ...] = ()
@@ -26,7 +28,7 @@ class Topic(NamedTuple):
 
 
 def possible(w: World) -> list[Move]:
-    """What senders and submitters do, each of them as often as they like."""
+    """Return the moves of senders and submitters, each as often as they like."""
     moves: list[Move] = [("post", key) for key in range(1, w.config.posts + 1)]
     moves += [
         ("hold", place, run.nonce if run else 1)
@@ -39,12 +41,12 @@ def possible(w: World) -> list[Move]:
 
 
 def new_topic(runs: int) -> Topic:
-    """A topic of which nobody has heard."""
+    """Return a topic that is not used yet."""
     return Topic(mail=((),) * runs)
 
 
 def post(w: World, key: int) -> str:
-    """signal_topic.lua: where the signal is."""
+    """Send a signal as signal_topic.lua does; return the place of the signal."""
     topic, rules = w.topic, w.rules
     holder = _holder(w)
     if rules.waiting_signals_are_known and any(key == each for each, _ in topic.waiting):
@@ -73,7 +75,7 @@ def post(w: World, key: int) -> str:
 
 
 def hold(w: World, place: int, nonce: int) -> str:
-    """submit_run.lua with a topic: ok, taken."""
+    """Submit a run with a topic, as submit_run.lua does; return ok or taken."""
     from tests.model.transitions import submit
 
     if w.runs[place] is not None:
@@ -86,7 +88,7 @@ def hold(w: World, place: int, nonce: int) -> str:
 
 
 def listen(w: World, place: int) -> str:
-    """A round takes the topic for its run, or asks again for what its run has."""
+    """Take the topic for the run of a round, or ask again for the topic that the run has."""
     slot, unmoved = w.slots[place], server_of(w)
     before = w.before(slot.run)
     has_round = slot.own and before is not None
@@ -109,7 +111,7 @@ def listen(w: World, place: int) -> str:
 
 
 def take_topic(w: World, place: int, token: int) -> str:
-    """take_topic.lua: ok, taken, fenced, missing."""
+    """Take the topic as take_topic.lua does; return ok, taken, fenced or missing."""
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing"
@@ -126,7 +128,7 @@ def take_topic(w: World, place: int, token: int) -> str:
 
 
 def _is_free(w: World, asks: bool) -> bool:
-    """Whether a run may take the topic."""
+    """Return whether a run may take the topic."""
     holder = _holder(w)
     is_live = holder is not None and _is_live(w, holder)
     refuses = is_live if w.rules.topic_gives_way else holder is not None
@@ -138,7 +140,7 @@ def _is_free(w: World, asks: bool) -> bool:
 
 
 def _take(w: World, place: int, nonce: int) -> None:
-    """take_topic of parts/topic.lua."""
+    """Take the topic as take_topic of parts/topic.lua does."""
     topic, rules = w.topic, w.rules
     before = _remembered(topic) if rules.taking_remembers_the_holder else topic.before
     before = tuple(each for each in before if each != (place, nonce))
@@ -155,7 +157,7 @@ def _take(w: World, place: int, nonce: int) -> None:
 
 
 def completed(w: World, run: Run) -> None:
-    """The run gives its topic up, which knows for a while that it held it."""
+    """Release the topic of a completed run; the topic remembers its holder for a while."""
     place = _place(w, run)
     if not _holds(w, place):
         return
@@ -166,19 +168,19 @@ def completed(w: World, run: Run) -> None:
 
 
 def failed(w: World, run: Run) -> None:
-    """The topic expires with the errored run that holds it."""
+    """Let the topic expire with its errored run."""
     if _holds(w, _place(w, run)) and w.rules.errored_runs_end_their_topic:
         w.topic = w.topic._replace(expires=True)
 
 
 def kept(w: World, run: Run) -> None:
-    """The run goes on, and its topic is kept with it."""
+    """Keep the topic of a run that goes on."""
     if _holds(w, _place(w, run)) and w.rules.retries_keep_their_topic:
         w.topic = w.topic._replace(expires=False)
 
 
 def deleted(w: World, place: int) -> None:
-    """The run is deleted: its signals are gone, and it holds nothing."""
+    """Release a deleted run's topic, and drop its signals."""
     if _holds(w, place) and w.rules.deleted_runs_give_up:
         w.topic = w.topic._replace(holder=None, expires=True)
     topic = w.topic
@@ -193,7 +195,7 @@ def deleted(w: World, place: int) -> None:
 
 
 def tick(w: World, ticks: int) -> None:
-    """Signals that wait have less time; what is over is not there any more."""
+    """Take time from waiting signals; drop the expired ones."""
     topic = w.topic
     waiting = tuple((key, max(left - ticks, 0)) for key, left in topic.waiting)
     over = [key for key, left in waiting if left <= 0]
@@ -204,7 +206,7 @@ def tick(w: World, ticks: int) -> None:
 
 
 def lawful(w: World) -> None:
-    """Of every state of the topic."""
+    """Check the laws of every state of the topic."""
     topic = w.topic
     waiting = [key for key, _ in topic.waiting]
     there = [*waiting, *(key for keys in topic.mail for key in keys)]
@@ -235,7 +237,7 @@ def lawful(w: World) -> None:
 
 
 def _holder(w: World) -> int | None:
-    """The run that holds the topic, by its place."""
+    """Return the place of the topic's run."""
     if w.topic.holder is None:
         return None
     place, nonce = w.topic.holder
@@ -244,7 +246,7 @@ def _holder(w: World) -> int | None:
 
 
 def _holds(w: World, place: int) -> bool:
-    """Whether an end of this run concerns the topic."""
+    """Return whether this run's end concerns the topic."""
     run, holder = w.runs[place], w.topic.holder
     if run is None or holder is None:
         return False

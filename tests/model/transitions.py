@@ -1,4 +1,7 @@
-"""The transitions of one run, a function a Lua file, in the order in which the Lua does things. The sweep is in sweeping.py."""
+"""The transitions of one run, a function a Lua file, in the order in which the Lua does things.
+
+The sweep is in sweeping.py.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ INTERRUPT = {"i_id": (0, 0), "message": (1, 0)}
 
 
 def submit(w: World, place: int, nonce: int, phase: str) -> str:
-    """submit_run.lua: ok, exists."""
+    """Submit a run as submit_run.lua does; return ok or exists."""
     run = w.runs[place]
     if run is not None and run.nonce == nonce and w.rules.submit_knows_its_nonce:
         return "ok"
@@ -55,7 +58,10 @@ def submit(w: World, place: int, nonce: int, phase: str) -> str:
 def claim(
     w: World, place: int, epoch: int, step: int, own_token: int = 0, known: bool = True
 ) -> tuple[str, Any]:
-    """claim_round.lua: a word, and the token where it is ``ok``. ``own_token``: what this very claim id was granted before, if it was."""
+    """Claim a round as claim_round.lua does; return a word, and the token if the word is ``ok``.
+
+    ``own_token``: the token that this very claim id got before, if any.
+    """
     run, rules, config = w.runs[place], w.rules, w.config
     if run is None:
         return "missing", 0
@@ -97,7 +103,10 @@ def claim(
 
 
 def hand_on(w: World, place: int) -> str:
-    """redirect_round.lua: ok, other, missing. Its caller does not play the flow, and has seen that others do."""
+    """Redirect a message as redirect_round.lua does; return ok, other or missing.
+
+    Its caller does not play the flow, and has seen that others do.
+    """
     run = w.runs[place]
     if run is None:
         return "missing"
@@ -118,7 +127,7 @@ def hand_on(w: World, place: int) -> str:
 
 
 def grant(w: World, run: Run) -> int:
-    """What a claim that is granted writes; the token."""
+    """Write a granted claim's fields; return the token."""
     rules, config = w.rules, w.config
     run.token = next_token(w) if rules.tokens_from_one_counter else run.token + 1
     if rules.claim_counts_attempts:
@@ -142,7 +151,7 @@ def grant(w: World, run: Run) -> int:
 
 
 def next_token(w: World) -> int:
-    """The next one of the counter for all runs."""
+    """Return the next token of the common counter."""
     tokens = [slot.token for slot in w.slots] + [slot.fetched[1] for slot in w.slots]
     for other in w.runs:
         if other is not None:
@@ -151,13 +160,13 @@ def next_token(w: World) -> int:
 
 
 def round_limit(w: World, run: Run) -> int | None:
-    """Where a lease that begins now is extended to at most."""
+    """Return the latest time to which a lease that begins now is extended."""
     limits = [limit for limit in (w.config.round_timeout, run.deadline) if limit is not None]
     return min(limits) + w.config.lease if limits else None
 
 
 def renew(w: World, run: Run) -> None:
-    """The run begins anew behind this round: parts/renewal.lua."""
+    """Renew the run behind this round: parts/renewal.lua."""
     run.generation += 1
     if not w.rules.renewal_leaves_signals:
         run.taken = run.arrived
@@ -177,9 +186,11 @@ def commit(
     seen: tuple[int, ...] = (),
     knows: int = 0,
 ) -> str:
-    """commit_round.lua: its answer where it is ok, fenced, missing, unread.
+    """Commit as commit_round.lua does; return its answer if it is ok, else fenced, missing or
+    unread.
 
-    ``seen``: what the round got past its waits with, or heard. ``knows``: the number of signals as of its claim.
+    ``seen``: the signals by which the round passed its waits, or that it read. ``knows``: the
+    number of signals as of its claim.
     """
     run, rules, config = w.runs[place], w.rules, w.config
     if run is None:
@@ -306,7 +317,7 @@ def _step_done(w: World, run: Run) -> None:
 
 
 def _go_to(w: World, run: Run, kind: str) -> None:
-    """The fields of the next node, its message, and the interrupt."""
+    """Write the fields of the next node, its message, and the interrupt."""
     rules, paused = w.rules, kind in PAUSES
     if paused:
         forget_interrupt(run)
@@ -322,7 +333,7 @@ def _go_to(w: World, run: Run, kind: str) -> None:
 
 
 def record_intent(w: World, place: int, epoch: int, step: int, token: int) -> str:
-    """record_intent.lua: ok, fenced, missing."""
+    """Record an intent as record_intent.lua does; return ok, fenced or missing."""
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing"
@@ -339,7 +350,9 @@ def record_intent(w: World, place: int, epoch: int, step: int, token: int) -> st
 
 
 def record_once(w: World, place: int, step: int, token: int, own: bool) -> tuple[str, int]:
-    """record_result.lua: ok and whose result stands; stale, missing. ``own``: whether this is still the run of that submission."""
+    """Record a result as record_result.lua does; return ok and the token whose result stands, stale
+    or missing. ``own``: whether this is still the run of that submission.
+    """
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing", 0
@@ -355,7 +368,7 @@ def record_once(w: World, place: int, step: int, token: int, own: bool) -> tuple
 
 
 def extend(w: World, place: int, token: int) -> str:
-    """extend_leases.lua for one lease: ok, stop, lost."""
+    """Extend one lease as extend_leases.lua does; return ok, stop or lost."""
     run, rules = w.runs[place], w.rules
     if run is None or run.phase != "leased" or (run.token != token and rules.only_the_owner_beats):
         return "lost"
@@ -370,7 +383,9 @@ def extend(w: World, place: int, token: int) -> str:
 
 
 def forfeit(w: World, place: int, epoch: int, step: int, token: int) -> str:
-    """release_dead_lease.lua; ``token``: of the claim that the dead process had, 0 for none."""
+    """Release the lease as release_dead_lease.lua does; ``token``: of the dead process's claim, 0
+    for none.
+    """
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing"
@@ -388,7 +403,7 @@ def forfeit(w: World, place: int, epoch: int, step: int, token: int) -> str:
 
 
 def _alone(w: World, run: Run, only: bool) -> None:
-    """A stop of the parent alone, unless another stop asks for more, before or after it."""
+    """Note a stop of the parent alone, unless another stop asks for more, before or after it."""
     family = w.family
     if family is None or run.phase in ENDED:
         return
@@ -406,7 +421,9 @@ def _alone(w: World, run: Run, only: bool) -> None:
 
 
 def request_stop(w: World, place: int, mode: str) -> str:
-    """request_stop.lua for an operation that is not known yet: finished PHASE, asked leased, stopped stopped."""
+    """Request a stop as request_stop.lua does for a new operation; return finished PHASE, asked
+    leased or stopped stopped.
+    """
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing"
@@ -429,7 +446,10 @@ def request_stop(w: World, place: int, mode: str) -> str:
 def resume(
     w: World, place: int, seen: tuple[int, int], i_id: Any, answer: bool, more: bool = False
 ) -> str:
-    """resume_run.lua for an operation that is not known yet; ``seen``: epoch and step, ``i_id``: the interrupt, as the client saw them."""
+    """Resume as resume_run.lua does for a new operation.
+
+    ``seen``: epoch and step, ``i_id``: the interrupt, as the client saw them.
+    """
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing"
@@ -469,7 +489,7 @@ def resume(
 
 
 def retry(w: World, place: int, seen: tuple[int, int]) -> str:
-    """retry_run.lua for an operation that is not known yet."""
+    """Retry as retry_run.lua does for a new operation."""
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing"
@@ -490,7 +510,7 @@ def retry(w: World, place: int, seen: tuple[int, int]) -> str:
 
 
 def offer_again(w: World, place: int) -> str:
-    """requeue_paused.lua for one run."""
+    """Requeue one run as requeue_paused.lua does."""
     run = w.runs[place]
     if run is None or run.phase != "waiting" or run.waiting_for != "paused":
         return "other"
@@ -499,7 +519,7 @@ def offer_again(w: World, place: int) -> str:
 
 
 def delete(w: World, place: int) -> str:
-    """delete_run.lua."""
+    """Delete the run as delete_run.lua does."""
     run = w.runs[place]
     if run is None:
         return "missing"

@@ -1,4 +1,6 @@
-"""Waits and signals: what a node that waits sees, the park, the signal, and the message that wakes its run."""
+"""Waits and signals: the signals that a waiting node sees, the park, the signal, and the message
+that wakes its run.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ Move = tuple[Any, ...]
 
 
 def possible(w: World) -> list[Move]:
-    """What senders of signals do."""
+    """Return the moves of senders of signals."""
     config = w.config
     moves: list[Move] = [
         ("signal", place, wakes)
@@ -26,20 +28,20 @@ def possible(w: World) -> list[Move]:
 
 
 def of_slot(w: World, place: int, slot: Slot) -> list[Move]:
-    """Whether a worker's node comes to a wait next."""
+    """Return the move if the worker's node waits next."""
     run = w.runs[slot.run]
     holds = run is not None and slot.own and run.phase == "leased" and run.token == slot.token
     return [("see", place)] if holds and is_waiting(w, slot) and not slot.parks else []
 
 
 def is_waiting(w: World, slot: Slot) -> bool:
-    """Whether the node has waits left that it has not got past."""
+    """Return whether the node has waits left to pass."""
     begun = slot.step >= w.config.waits_from and len(slot.seen) < len(w.config.waits)
     return begun and (w.family is None or w.family.group != "dropped")
 
 
 def see(w: World, place: int) -> str:
-    """The node comes to its next wait: it gets past it with what is there, or is about to park."""
+    """Meet the node's next wait: it passes it with a present signal, or is about to park."""
     slot = w.slots[place]
     run = w.runs[slot.run]
     assert run is not None
@@ -72,7 +74,9 @@ def see(w: World, place: int) -> str:
 
 
 def park(w: World, place: int, run: Run) -> str:
-    """commit_round.lua, kind ``park``, where no stop is asked for: parked, or queued where the wait is over already."""
+    """Park the run as commit_round.lua does, kind ``park``, without a requested stop; return
+    parked, or queued if the wait is over already.
+    """
     rules = w.rules
     run.failures = run.losses = 0
     run.patience = run.fitting = None
@@ -91,7 +95,7 @@ def park(w: World, place: int, run: Run) -> str:
 
 
 def begin_wait(w: World, run: Run, seen: tuple[int, ...]) -> None:
-    """Write down the wait that the node has come to; the same one as before keeps its time."""
+    """Write down the wait that the node has reached; the same one as before keeps its time."""
     number = len(seen)
     kind, ticks = w.config.waits[number]
     if kind == "children":
@@ -106,7 +110,7 @@ def begin_wait(w: World, run: Run, seen: tuple[int, ...]) -> None:
 
 
 def end_waits(w: World, run: Run, seen: tuple[int, ...], kind: str) -> None:
-    """The round is done: what it saw is taken, and nothing of its waits is kept."""
+    """Take the signals that a finished round saw, and drop its waits."""
     numbers = [each for each in seen if each != OVER]
     expected = max(numbers, default=run.taken)
     run.taken = expected if w.rules.commit_takes_what_its_round_saw or not seen else run.arrived
@@ -122,7 +126,10 @@ def end_waits(w: World, run: Run, seen: tuple[int, ...], kind: str) -> None:
 
 
 def signal(w: World, place: int, wakes: bool) -> str:
-    """signal_run.lua. ``wakes``: whether its sender, told to bring the message, is going to."""
+    """Send a signal as signal_run.lua does.
+
+    ``wakes``: whether its sender, asked to bring the message, is going to.
+    """
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing"
@@ -139,7 +146,7 @@ def signal(w: World, place: int, wakes: bool) -> str:
 
 
 def wake(w: World, number: int) -> str:
-    """wake_run.lua: a message that was made for a run whose wait was over."""
+    """Wake a run as wake_run.lua does, with a message made for it when its wait was over."""
     rules = w.rules
     place, epoch, step = w.wakers.pop(number)
     run = w.runs[place]
@@ -161,7 +168,7 @@ def wake(w: World, number: int) -> str:
 
 
 def sweep(w: World, place: int, run: Run, is_unmade: Any) -> str:
-    """What the sweep does with a parked run that is due."""
+    """Sweep a parked run that is due."""
     if not is_over(w, run):
         due_at(w, run, run.wait_until)
         return "in_line"

@@ -1,4 +1,4 @@
-"""What workers do with messages and rounds, and what happens to them."""
+"""The moves of workers with messages and rounds, and their accidents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Pair = tuple[int, int]
 
 
 def possible(w: World) -> list[Move]:
-    """The moves of workers and of the messages on their way to them."""
+    """Return the moves of workers and of the messages on their way to them."""
     config = w.config
     moves: list[Move] = []
     free = len(w.slots) < config.slots
@@ -71,7 +71,9 @@ def possible(w: World) -> list[Move]:
 
 
 def _hints(run: Run) -> list[Pair]:
-    """Messages that may come at any time: of this round, again; of rounds past; and forged ones."""
+    """Return messages that may come at any time: of this round, again; of rounds past; and forged
+    ones.
+    """
     pairs = [(run.epoch, run.step), (run.epoch, run.step + 1)]
     if run.step:
         pairs.append((run.epoch, run.step - 1))
@@ -127,31 +129,33 @@ def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
 
 
 def take(w: World, queue: int, how: str) -> str:
-    """The message at the consuming end is popped, and claimed, or lost with whoever popped it."""
+    """Pop the message at the consuming end, and claim it; or lose it with the worker that popped
+    it.
+    """
     (place, pair), *rest = w.lists[queue]
     w.lists[queue] = tuple(rest)
     return "lost" if how == "lost" else again(w, place, pair, how)
 
 
 def take_apart(w: World, how: str) -> str:
-    """The same of the list of workers that play the flow."""
+    """Do the same with the list of workers that play the flow."""
     (place, pair), *rest = w.apart
     w.apart = tuple(rest)
     return "lost" if how == "lost" else again(w, place, pair, how)
 
 
 def leave(w: World) -> None:
-    """The last worker that plays the flow leaves or dies, and is no longer taken for alive."""
+    """Mark that the last worker that plays the flow left or died, and no longer counts as alive."""
     w.able = False
 
 
 def come(w: World) -> None:
-    """A worker comes that plays the flow."""
+    """Mark that a worker of the flow has come."""
     w.able = True
 
 
 def again(w: World, place: int, pair: Pair, how: str) -> str:
-    """A worker claims what this message says."""
+    """Claim the round of this message, as a worker."""
     before = w.before(place)
     word, token = claim(w, place, *pair, known=how != "ignorant")
     if word == "ok":
@@ -160,7 +164,7 @@ def again(w: World, place: int, pair: Pair, how: str) -> str:
 
 
 def resend_claim(w: World, place: int) -> str:
-    """The client library sends a claim again whose reply was lost."""
+    """Send a claim again whose reply was lost, as the client library does."""
     slot = w.slots.pop(place)
     run = w.runs[slot.run]
     before = w.before(slot.run)
@@ -177,12 +181,12 @@ def resend_claim(w: World, place: int) -> str:
 
 
 def settle(w: World, place: int, kind: str, heard: bool) -> str:
-    """A worker commits what its round came to; its reply may be lost."""
+    """Commit a worker's round; its reply may be lost."""
     return _settle(w, place, kind, heard)[0]
 
 
 def fetch(w: World, place: int, kind: str, heard: bool, how: str, first: int) -> str:
-    """A worker commits, and has the next message fetched in the same script; the reply to all of it may be lost."""
+    """Commit, and prefetch the next message in the same script; the whole reply may be lost."""
     slot = w.slots[place]
     answer, refused = _settle(w, place, kind, heard)
     if refused and w.rules.refused_commits_fetch_nothing:
@@ -213,7 +217,7 @@ def fetch(w: World, place: int, kind: str, heard: bool, how: str, first: int) ->
 
 
 def _settle(w: World, place: int, kind: str, heard: bool) -> tuple[str, bool]:
-    """The commit of ``settle``: its answer, and whether it was refused."""
+    """Commit for ``settle``; return the answer, and whether it was refused."""
     slot = w.slots[place]
     run = w.runs[slot.run]
     before = w.before(slot.run)
@@ -242,7 +246,7 @@ def _settle(w: World, place: int, kind: str, heard: bool) -> tuple[str, bool]:
 
 
 def resend_commit(w: World, place: int) -> str:
-    """The client library sends a commit again whose reply was lost."""
+    """Send a commit again whose reply was lost, as the client library does."""
     slot = w.slots[place]
     _, kind, first = slot.state.split(":")
     unmoved = server_of(w)
@@ -291,18 +295,21 @@ def resend_commit(w: World, place: int) -> str:
 
 
 def deliver(w: World, place: int, how: str) -> str:
-    """What a commit popped and did not claim is claimed, or refused, by its own delivery."""
+    """Claim, by its own delivery, a message that a commit popped and did not claim."""
     slot = w.slots.pop(place)
     return again(w, slot.run, (slot.epoch, slot.step), how)
 
 
 def begin(w: World, place: int) -> None:
-    """A fetched round begins: from now on its lease is beaten."""
+    """Begin a prefetched round: from now on its lease is extended."""
     w.slots[place] = w.slots[place]._replace(state="plays")
 
 
 def die(w: World, place: int) -> None:
-    """SIGKILL. A broker that keeps its queues in order hands the message out again at the head."""
+    """Kill the worker with SIGKILL.
+
+    A broker that keeps its queues in order hands the message out again at the head.
+    """
     slot = w.slots.pop(place)
     if w.config.in_order and w.config.outbox:
         w.lists[slot.step % len(w.lists)] = (
@@ -312,7 +319,7 @@ def die(w: World, place: int) -> None:
 
 
 def die_and_tell(w: World, place: int) -> str:
-    """A process of a pool dies, and its parent tells the server."""
+    """End a pool's process; its parent informs the server."""
     slot = w.slots.pop(place)
     run = w.runs[slot.run]
     holder = run is not None and run.phase == "leased" and run.token == slot.token
@@ -328,7 +335,7 @@ def die_and_tell(w: World, place: int) -> str:
 
 
 def another_died(w: World, place: int) -> str:
-    """A process dies that had another delivery of the message, or had lost its round long ago."""
+    """End a process that had another delivery of the message, or had lost its round long ago."""
     run = w.runs[place]
     assert run is not None
     word = forfeit(w, place, run.epoch, run.step, 0)
@@ -337,7 +344,7 @@ def another_died(w: World, place: int) -> str:
 
 
 def beat(w: World, place: int) -> str:
-    """The heartbeat of one process."""
+    """Send the heartbeat of one process."""
     slot = w.slots[place]
     run = w.runs[slot.run]
     before = w.before(slot.run)
@@ -369,7 +376,9 @@ def beat(w: World, place: int) -> str:
 
 
 def intend(w: World, place: int) -> str:
-    """A worker is about to carry out the step's command, and asks whether it may; asked again, nothing changes."""
+    """Ask to carry out the step's command, as a worker about to do so; a second request changes
+    nothing.
+    """
     slot = w.slots[place]
     before, unmoved = w.before(slot.run), server_of(w)
     run = w.runs[slot.run]
@@ -395,7 +404,7 @@ def intend(w: World, place: int) -> str:
 
 
 def record(w: World, place: int) -> str:
-    """A worker records what it did, whether or not the round is still its own."""
+    """Record a worker's result, whether or not the round is still its own."""
     slot = w.slots[place]
     before = w.before(slot.run)
     run = w.runs[slot.run]

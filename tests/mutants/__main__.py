@@ -72,7 +72,7 @@ def is_named(name: str, asked: Sequence[str]) -> bool:
 
 
 def play(chosen: Sequence[Mutant], against: Sequence[str], *, wide: bool) -> int:
-    """Play mutants one after the other; return the exit code."""
+    """Play mutants one by one; return the exit code."""
     alive = [mutant for mutant in chosen if mutant.name not in catalog.equivalent()]
     execution.preload()
     used = against or list(dict.fromkeys(test for m in alive for test in catalog.guards(m.file)))

@@ -1,4 +1,6 @@
-"""What is known of the mutants: the rules and guards of each file, the faults written by hand, and the equivalent mutants."""
+"""The facts about the mutants: the rules and guards of each file, the faults written by hand, and
+the equivalent mutants.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ HERE = Path(__file__).parent
 
 
 class RottenMutant(Exception):
-    """The statement that a mutant of by_hand.toml changes is not there, or is there more than once."""
+    """The statement that a mutant of by_hand.toml changes is missing, or occurs more than once."""
 
 
 def read(name: str) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def rules() -> dict[str, dict[str, list[str]]]:
 
 
 def guards(file: str) -> list[str]:
-    """Return the test files that guard a Lua file, those of most rules first."""
+    """Return the test files that guard a Lua file, files with most rules first."""
     return list(rules()[file])
 
 
@@ -62,7 +64,7 @@ def patched(source: Source, name: str, old: str, new: str) -> Mutant:
 
 @cache
 def mutants() -> tuple[Mutant, ...]:
-    """Return all mutants: what the operators make of each file, then the faults written by hand."""
+    """Return all mutants: the operators' mutants of each file, then the faults written by hand."""
     found = sources()
     of_file = {source.file: source for source in found}
     made = chain.from_iterable(source.mutants() for source in found)

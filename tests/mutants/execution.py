@@ -1,4 +1,5 @@
-"""Run the guards of a Lua file under its mutants: each mutant in a process of its own, against a server of its own.
+"""Run the guards of a Lua file under its mutants: each mutant in a separate process, against a
+separate server.
 
 The process reads a copy of the Lua files, so the tree stays as it is. It ends at the first failure.
 """
@@ -37,14 +38,19 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a mutant: the test that failed under it, or ``""`` if it survived; ``output`` is pytest's."""
+    """The fate of a mutant: the test that failed under it, or ``""`` if it survived; ``output`` is
+    pytest's.
+    """
 
     killer: str
     output: str
 
 
 class Witness:
-    """A pytest plugin that writes the first test that fails into a file. One kind of server is enough."""
+    """A pytest plugin that writes the first test that fails into a file.
+
+    One kind of server is enough.
+    """
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -63,7 +69,7 @@ class Witness:
 
 
 def run(mutant: Mutant | None, tests: Sequence[str]) -> Fate:
-    """Run tests of tests/store, in this order, under a mutant, or under the Lua files as they are."""
+    """Run tests of tests/store, in this order, under a mutant, or under the plain Lua files."""
     with tempfile.TemporaryDirectory(prefix="hf-mutant-") as place:
         folder, witness, output = (Path(place) / name for name in ("scripts", "failed", "output"))
         if mutant is not None:
@@ -81,7 +87,7 @@ def run(mutant: Mutant | None, tests: Sequence[str]) -> Fate:
 
 
 def _play(folder: Path, witness: Path, output: Path, tests: Sequence[str]) -> int:
-    """Run pytest in this forked process, and return its exit code."""
+    """Run pytest in this forked process; return its code."""
     os.setsid()
     with output.open("w") as stream:
         os.dup2(stream.fileno(), 1)
@@ -113,7 +119,7 @@ def _awaited(child: int) -> int | None:
 
 
 def preload() -> None:
-    """Import what the tests import, once for all mutants: a forked process has it then."""
+    """Import the modules of the tests, once for all mutants: a forked process has them then."""
     for path in (STORE.parent / "conftest.py", *sorted(STORE.glob("*.py"))):
         parts = path.relative_to(STORE.parents[1]).with_suffix("").parts
         importlib.import_module(".".join(parts))

@@ -1,4 +1,4 @@
-"""Mutant: a Lua file with one fault, written into a copy of all of them."""
+"""Mutant: a Lua file with one fault, written into a copy of all files."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Mutant:
         return next(name for name, text in texts.items() if including in text)
 
     def diff(self) -> str:
-        """Return what the fault changes, as a unified diff without context."""
+        """Return the change of the fault, as a unified diff without context."""
         before = (LUA / f"{self.file}.lua").read_text("utf-8").splitlines()
         lines = list(difflib.unified_diff(before, self.text.splitlines(), n=0, lineterm=""))
         return "\n".join(lines[2:])
 
     def write(self, folder: Path) -> None:
-        """Put all Lua files into ``folder / "lua"``, this one changed."""
+        """Write all Lua files into a folder, this one changed."""
         (folder / "lua" / "parts").mkdir(parents=True)
         for path in LUA.rglob("*.lua"):
             (folder / "lua" / path.relative_to(LUA)).write_bytes(path.read_bytes())

@@ -44,7 +44,7 @@ Change = tuple[str, Node, list[tuple[int, int, str]]]
 
 
 class Source:
-    """A Lua file and what the operators make of it."""
+    """A Lua file and its mutants by the operators."""
 
     def __init__(self, file: str, text: str | None = None) -> None:
         self.file = file
@@ -78,7 +78,7 @@ class Source:
 
     @cached_property
     def words(self) -> list[str]:
-        """The words that the file returns, each once, in order."""
+        """The words that the file returns, without repeats."""
         found = [
             self.tokens[word.first].text
             for node in self.tree.walk()
@@ -87,7 +87,9 @@ class Source:
         return list(dict.fromkeys(found))
 
     def returned(self, node: Node) -> Iterator[Node]:
-        """Return the words among what a statement returns, or assigns for a later return."""
+        """Return the words in a statement's return value, or in a value assigned for a later
+        return.
+        """
         if node.kind not in ("return", "assign", "statement"):
             return
         if node.kind == "statement":
@@ -130,11 +132,11 @@ class Source:
         return text
 
     def changes(self, block: Node, function: str) -> Iterator[tuple[str, str, Change]]:
-        """Return each change within a block: its function, its statement's normal text, and itself."""
+        """Return each change within a block: function, the statement's normal text, and edit."""
         for node in block.parts:
             inner = [part for part in node.parts if part.kind == "block"]
             name = node.label if node.kind == "function" else function
-            # What a statement holds beside blocks: all of it, or its header.
+            # The parts of a statement beside blocks: the whole statement, or its header.
             head = [part for part in node.parts if part.kind != "block"]
             for part in head:
                 said = self.normal(node if not inner else part)

@@ -1,4 +1,5 @@
-"""A parser of the Lua that the scripts are written in: tokens with their positions, and a tree over them.
+"""A parser of the Lua that the scripts are written in: tokens with their positions, and a tree over
+them.
 
 It reads Lua 5.1 without long strings, block comments, ``repeat`` and ``goto``: no script has them.
 """
@@ -79,10 +80,10 @@ class Node:
 
     Attributes:
         kind: of statements local, assign, call, if, while, for, function, do, return and break. Of
-            expressions the operator of a binary one, unary, call, name, value, table, function and group.
-            Also block, item (of a table) and names.
+            expressions the operator of a binary one, unary, call, name, value, table, function and
+            group. Also block, item (of a table) and names.
         first, last: its tokens, the last one excluded.
-        parts: what it is made of, in the order of the source.
+        parts: its children, in the order of the source.
         label: the name of a function, of a called function, or of a table's item.
     """
 
@@ -100,7 +101,7 @@ class Node:
 
 
 def tokens_of(source: str) -> list[Token]:
-    """Return the tokens of a source, without blanks and comments."""
+    """Return a source's tokens, without blanks and comments."""
     found, place = [], 0
     while place < len(source):
         match = TOKEN.match(source, place)
@@ -142,7 +143,7 @@ class Parser:
         return self.tokens[self.place].kind if self.place < len(self.tokens) else ""
 
     def take(self, text: str = "") -> str:
-        """Return the next token's text, and go on behind it."""
+        """Return the next token's text, and move past it."""
         taken = self.ahead
         if not taken or (text and taken != text):
             raise self.error(text or "a token")
@@ -150,7 +151,7 @@ class Parser:
         return taken
 
     def skip(self, text: str) -> bool:
-        """Go on behind the next token if it is this one."""
+        """Move past the next token if it is this one."""
         if self.ahead != text or self.kind == "text":
             return False
         self.place += 1

@@ -15,7 +15,7 @@ from tests.mutants.syntax import LuaSyntaxError, tokens_of
 from tests.support.redis_servers import CrashableServer
 
 FILES = sorted(path.relative_to(LUA).with_suffix("").as_posix() for path in LUA.rglob("*.lua"))
-#: Returns what is wrong with a chunk, and keeps nothing of it.
+#: Returns the fault of a chunk, and keeps nothing of the chunk.
 COMPILE = "local made, fault = loadstring(ARGV[1]) return made and '' or fault"
 
 
@@ -38,7 +38,7 @@ def test_every_equivalent_mutant_is_one_of_them() -> None:
 
 
 def test_every_mutant_is_lua_that_the_server_takes(server: CrashableServer) -> None:
-    """What does not compile is killed by anything."""
+    """Code that does not compile is killed by anything."""
     with redis.Redis.from_url(server.url) as client:
         for file in FILES:
             assert fault(client, Source(file).text) == ""
@@ -47,7 +47,9 @@ def test_every_mutant_is_lua_that_the_server_takes(server: CrashableServer) -> N
 
 
 def fault(client: redis.Redis, text: str) -> str:
-    """What the server's compiler says of a file; its head and its included parts are comments to it."""
+    """Return the compiler error of the server for a file; its head and its included parts are
+    comments to it.
+    """
     return client.eval(COMPILE, 0, text.replace("#!", "--", 1)).decode()  # type: ignore[union-attr]
 
 
@@ -92,7 +94,7 @@ def test_a_statement_that_changes_changes_no_name_of_another() -> None:
 )  # fmt: skip
 def test_an_operator(lua: str, operator: str, mutated: list[str]) -> None:
     made = [mutant for mutant in Source("x", lua).mutants() if f":{operator}:" in mutant.name]
-    # What is left out may leave a blank behind.
+    # An omission may leave a blank behind.
     found = [mutant.text.replace("{  ", "{ ").strip() for mutant in made]
     assert found == mutated
 

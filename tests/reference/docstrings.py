@@ -43,7 +43,7 @@ def summary_of(docstring: str | None) -> str:
 
 
 def descriptions(docstring: str | None) -> dict[str, str]:
-    """Return what the sections Args and Attributes of a docstring say of each name."""
+    """Return the descriptions in the sections Args and Attributes of a docstring, by name."""
     return {
         name.strip(" *"): found[2]
         for title, lines in _sections(inspect.cleandoc(docstring or ""))

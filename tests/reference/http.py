@@ -13,7 +13,7 @@ from tests.reference.markdown import anchor, items, page, paragraph, table, text
 
 METHODS = ("get", "post", "put", "patch", "delete")
 Schema = dict[str, Any]
-#: What OpenAPI's words for bounds mean.
+#: The meaning of OpenAPI's words for bounds.
 _BOUNDS = {
     "minimum": "at least", "maximum": "at most", "exclusiveMinimum": "more than",
     "exclusiveMaximum": "less than",
@@ -95,7 +95,7 @@ def undescribed_fields() -> list[str]:
 
 
 def type_of(schema: Schema) -> str:
-    """Return the type of a schema in words, as Markdown."""
+    """Return a schema's type in words, as Markdown."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[`{name}`](#{anchor(f'`{name}`')})"

@@ -173,13 +173,13 @@ def description(name: str, value: Any) -> str:
 
 
 def class_docstring(cls: type) -> str:
-    """Return a class's own docstring; empty if it has none or the one that dataclasses write."""
+    """Return a class's own docstring; empty if it has none or the docstring of dataclasses."""
     docstring = cls.__dict__.get("__doc__") or ""
     return "" if docstring.startswith(f"{cls.__name__}(") else inspect.cleandoc(docstring)
 
 
 def gaps() -> list[str]:
-    """Return what has no description: names, members, and fields that no text mentions."""
+    """Return the undescribed objects: names, members, and fields that no text mentions."""
     found: list[str] = []
     for name, module in exported():
         value = public_value(module, name)

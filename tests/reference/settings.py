@@ -116,7 +116,7 @@ def unit(name: str) -> str:
 
 
 def default(field: FieldInfo) -> str:
-    """Return the default as the settings file would have it."""
+    """Return the default as written in the settings file."""
     value = field.get_default(call_default_factory=True)
     if value is None:
         return "unset"
@@ -128,7 +128,7 @@ def default(field: FieldInfo) -> str:
 
 
 def type_of(field: FieldInfo) -> str:
-    """Return the type of a setting in words, with its bounds."""
+    """Return a setting's type in words, with its bounds."""
     annotation: Any = field.annotation
     options = [each for each in typing.get_args(annotation) if each is not type(None)]
     if typing.get_origin(annotation) in (types.UnionType, typing.Union):

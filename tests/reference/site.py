@@ -1,4 +1,4 @@
-"""The directory ``docs/reference/``: all pages, what differs from the code, and writing them."""
+"""The directory ``docs/reference/``: all pages, their differences from the code, and writing them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.reference import cli, errors, http, metrics, python_api, settings
 from tests.reference.markdown import DOCS, items, page, with_links
 
 DIRECTORY = DOCS / "reference"
-#: What the index says of each page.
+#: The index's description of each page.
 TITLES = {
     "python.md": ("Python API", "names that `perdure` and `perdure.testing` export"),
     "cli.md": ("Command line", "commands, options and exit codes"),
@@ -36,7 +36,7 @@ def outdated() -> list[str]:
 
 
 def write() -> None:
-    """Write all pages, and remove those that no code stands for any more."""
+    """Write all pages, and remove pages without code."""
     expected = pages()
     for path in DIRECTORY.rglob("*.md"):
         if str(path.relative_to(DIRECTORY)) not in expected:

@@ -16,7 +16,8 @@ from tests.soak.figures import figures
 from tests.soak.report import text
 from tests.soak.soak import Plan, soak
 
-#: Plain Celery is killed for so long at most; then it takes two minutes more to see what it never brings back.
+#: The longest time for which plain Celery is killed; then it takes two minutes more to see the
+#: messages that it never brings back.
 PLAIN_SECONDS = 180.0
 
 

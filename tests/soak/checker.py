@@ -1,4 +1,7 @@
-"""Checker: is this history one that Perdure may have? A verdict, with the shortest witness of each law that is broken."""
+"""Checker: is this history possible for Perdure?
+
+A verdict, with the shortest witness of each law that is broken.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,19 @@ from tests.soak import family_laws  # noqa: F401 -- registers its laws
 from tests.soak.history import History
 from tests.soak.laws import LAWS, Violation
 
-#: Of what was tried, so much must have succeeded, or the history says nothing: a server that is down loses nothing.
+#: This share of the attempts must have succeeded, or the history proves nothing: a server that is
+#: down loses nothing.
 ENOUGH = 0.5
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the checker says.
+    """The checker's verdict.
 
     Attributes:
         violations: every law broken, every time; the one with the shortest witness first.
-        too_little: why the history proves nothing, though no law is broken; empty where it proves something.
+        too_little: why the history proves nothing, though no law is broken; empty where it proves
+            something.
     """
 
     violations: Sequence[Violation]
@@ -28,7 +33,7 @@ class Verdict:
 
     @property
     def valid(self) -> bool:
-        """Whether nothing is broken, and enough happened to say so."""
+        """Whether nothing is broken, and enough happened."""
         return not self.violations and not self.too_little
 
     def __str__(self) -> str:
@@ -46,7 +51,7 @@ class Verdict:
 
 
 def check(history: History) -> Verdict:
-    """Judge a history by every law."""
+    """Check a history by every law."""
     violations = [violation for judged in LAWS.values() for violation in judged(history)]
     return Verdict(
         sorted(violations, key=lambda violation: len(violation.witness)), list(_too_little(history))

@@ -1,4 +1,6 @@
-"""Clients during the soak: they submit and signal with keys, look, stop, resume and retry, and write down each call and its reply."""
+"""Clients during the soak: they submit and signal with keys, look, stop, resume and retry, and
+write down each call and its reply.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,21 @@ from tests.soak.workload import ALONE, FAMILY, SIGNAL
 
 #: Seconds between two looks of a reader, between two stops of a steersman.
 LOOK_EVERY, STEER_EVERY = 0.1, 0.5
-#: The steersman has his hands on one run in so many, the rest goes its way; and on no more of the newest than these.
+#: The steersman steers one run in five, and no more than these at a time of the newest; the rest
+#: goes its way.
 STEERED_ONE_IN, STEERED_AT_A_TIME = 5, 20
 #: Seconds until a call whose outcome is unknown is made again.
 AGAIN_AFTER = 0.2
 #: How long a round takes, in seconds.
 ROUND_SECONDS = (0.05, 0.8)
-#: Each signal is sent twice within this time (seconds) of the submission. About half of the parents get it at once, before they wait.
-#: Most others wait for it: their children take less time than that.
+#: Each signal is sent twice within this time (seconds) of the submission. About half of the parents
+#: get it at once, before they wait. Most others wait for it: their children take less time than
+#: that.
 SIGNALS_WITHIN = 6.0
 
 
 class Notebook:
-    """What all clients write down, and the runs that are there."""
+    """The records of all clients, and the known runs."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -41,7 +45,9 @@ class Notebook:
     def call(
         self, name: str, run: str, operation: Callable[[], Any], key: str | None = None
     ) -> Any:
-        """Make one call and write it down; its reply, or None where it was refused or nobody knows."""
+        """Make one call and write it down; return its reply, or None if it was refused or its
+        outcome is unknown.
+        """
         asked = time.time()
         reply: Any = None
         outcome = "acknowledged"
@@ -68,7 +74,8 @@ class Notebook:
 
 
 class Clients:
-    """The threads: two that submit, one that submits families and signals them, two that look, one that steers.
+    """The threads: two that submit, another that submits families and signals them, two that look,
+    a last one steers.
 
     Half of them are behind the proxy.
 
@@ -112,18 +119,18 @@ class Clients:
             thread.start()
 
     def submitted(self) -> None:
-        """Wait until all runs have been submitted and signalled, however long the server's outages make that."""
+        """Wait until all runs have been submitted and signalled, through all outages of the server."""
         for thread in self._threads[:3]:
             thread.join()
         self._tell()
 
     def stop(self) -> None:
-        """End the others; raises what any of them met that is no reply of Perdure's."""
+        """End the others; raise any error that is no reply of Perdure's."""
         self.abort()
         self._tell()
 
     def abort(self) -> None:
-        """End all, whatever is still to be done."""
+        """End all, before all is done."""
         self._stopping.set()
         for thread in self._threads:
             if thread.is_alive():
@@ -167,7 +174,9 @@ class Clients:
         return str(run.id)
 
     def _until_known(self, name: str, run_id: str, operation: Callable[[], Any], key: str) -> Any:
-        """Repeat the call until it has a reply, and return that; None if the clients are stopped first."""
+        """Repeat the call until it has a reply, and return that; None if the clients are stopped
+        first.
+        """
         while not self._stopping.wait(0):
             reply = self.notebook.call(name, run_id, operation, key)
             if reply is not None:
@@ -233,7 +242,7 @@ class Clients:
 
 
 def look(notebook: Notebook, client: Client, name: str, run_id: str, restarts: int) -> Run | None:
-    """Look at a run and write down what was seen; None where nobody answers."""
+    """Look at a run and record the result; return None without an answer."""
     try:
         run = client.get(run_id)
     except StoreUnavailable:

@@ -1,4 +1,6 @@
-"""Cluster: one server, a proxy in front of it, and four workers of two pools, half of them behind the proxy."""
+"""Cluster: one server, a proxy in front of it, and four workers of two pools, half of them behind
+the proxy.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,9 @@ WORKERS = {
 }
 #: Lines of a worker's log that are shown where it ended by itself.
 LAST_WORDS = 60
-#: What a worker says that does not start, and how far from the end of its log.
+#: The log text of a worker that does not start, and its distance from the end of the log.
 REFUSED, LAST_WORDS_OF_REFUSAL = "this worker does not start", 5
-#: What of the tree another version of the code is made of.
+#: The parts of the tree in another version of the code.
 CODE = ("perdure", "tests")
 
 
@@ -62,7 +64,7 @@ class Place:
         return int(self.worker.process.pid)
 
     def pids(self) -> list[int]:
-        """All its processes."""
+        """Return all its processes."""
         return [self.pid, *children(self.pid)]
 
     def signal(self, number: signal.Signals) -> None:
@@ -71,7 +73,7 @@ class Place:
             os.killpg(self.pid, number)
 
     def wait_ended(self, seconds: float) -> bool:
-        """Wait for the end of its main process; whether it came."""
+        """Wait for its main process; return whether it ended."""
         with suppress(AssertionError):
             until(
                 lambda: self.worker.process.poll() is not None, f"the end of {self.name}", seconds
@@ -79,14 +81,14 @@ class Place:
         return self.worker.process.poll() is not None
 
     def announced(self) -> bool:
-        """Whether this process is announced; not, where nobody can say."""
+        """Return whether this process is announced; False if the server does not answer."""
         with suppress(PerdureError):
             return self.worker.name is not None
         return False
 
 
 class Cluster:
-    """Everything that runs, in a temporary directory of its own. Use it as a context manager."""
+    """All processes, in a temporary directory. Use it as a context manager."""
 
     #: Plain Celery's differs here.
     app = "perdure.app"
@@ -98,7 +100,7 @@ class Cluster:
         self.proxy = Proxy(self.server.socket)
         self._versions: dict[str, Path] = {}
         self.places: list[Place] = []
-        #: Workers that ended though nobody ended them.
+        #: Workers that ended by themselves.
         self.fallen: list[str] = []
         #: How often one refused to start.
         self.refusals = 0
@@ -129,7 +131,7 @@ class Cluster:
         shutil.rmtree(self.directory)
 
     def settings(self, proxied: bool) -> Settings:
-        """Perdure's defaults, on this server."""
+        """Return Perdure's defaults, on this server."""
         url = self.proxy.url if proxied else self.server.url
         return Settings(redis_url=url, prefix=PREFIX, flow_modules=(FLOWS,))
 
@@ -137,7 +139,9 @@ class Cluster:
         return {"PERDURE_FLOW_MODULES": FLOWS, LEDGER: str(self.directory)}
 
     def launch(self, place: Place, version: str = "this") -> None:
-        """Start a worker in the place; of another version of the code, where one is named (`newer`, `older`)."""
+        """Start a worker in the place; of another version of the code, where one is named (`newer`,
+        `older`).
+        """
         if place.worker is not None:
             place.worker.close()
         root = ROOT if version == "this" else self._version(version)
@@ -157,15 +161,15 @@ class Cluster:
             place.worker.ready()
 
     def still(self) -> None:
-        """End all workers, so that what is read now stands still."""
+        """End all workers, so that the data stays."""
         for place in self.places:
             place.worker.kill()
 
     def mind_the_fallen(self) -> None:
-        """Start workers anew that ended though nobody ended them, as a supervisor does, and remember why.
+        """Start workers again that ended by themselves, as a supervisor does, and remember why.
 
-        A worker may refuse to start where the server's clock is wrong. But one that runs is ended by no fault of the ground.
-        Not to be called while somebody else ends workers.
+        A worker may refuse to start if the server's clock is wrong. But no fault of the ground ends
+        a running worker. Do not call it while another thread ends workers.
         """
         for place in self.places:
             if place.worker.process.poll() is not None:
@@ -181,7 +185,11 @@ class Cluster:
         return self.directory / f"{place.name}.log"
 
     def _version(self, name: str) -> Path:
-        """A copy of the code. `newer`: its scripts have other texts, and so other digests. `older`: it knows no run of today's schema."""
+        """Make a copy of the code.
+
+        `newer`: its scripts have other texts, and so other digests. `older`: it knows no run of
+        today's schema.
+        """
         if name not in self._versions:
             root = self.directory / name
             for part in CODE:

@@ -1,4 +1,6 @@
-"""Collecting: the history of a soak, from what clients, rounds and nemesis wrote down and from what the server holds at the end."""
+"""Collecting: the history of a soak, from the records of clients, rounds and nemesis, and from the
+server's data at the end.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tests.soak.cluster import PREFIX, Cluster
 from tests.soak.history import Call, Child, Effect, End, Event, Family, Fault, History, Read
 from tests.soak.workload import CHILD, CHILD_ROUNDS, CHILDREN, FAMILY, FAMILY_ROUNDS
 
-#: What a worker logs of a commit that came too late.
+#: A worker's log text for a commit that came too late.
 TOO_LATE = "the result came too late and was refused"
 #: Events after which a message was pushed once more.
 PUSHED_AGAIN = ("resent", "lost", "given_back", "failed")
@@ -28,7 +30,9 @@ AT_WORK = ("live", "live:children", "interrupted", "interrupted:children", "due"
 
 @dataclass(frozen=True)
 class Traffic:
-    """What the server counted: messages pushed for the first time by list, and again by why; commits; late commits refused."""
+    """The server's counts: first pushes by list, and repeated ones by reason; commits; late commits
+    refused.
+    """
 
     pushed: int
     again: dict[str, int]
@@ -48,7 +52,7 @@ def collect(
     asked: frozenset[str],
     rounds: int,
 ) -> History:
-    """The history; the server must answer."""
+    """Collect the history; the server must answer."""
     children = _children(client)
     submitted = dict.fromkeys(call.run for call in notebook.calls if call.run)
     runs = [*submitted, *(child.run for child in children)]
@@ -75,7 +79,7 @@ def left(client: Client) -> dict[str, int]:
 
 
 def traffic(cluster: Cluster, client: Client, history: History) -> Traffic:
-    """What it took."""
+    """Count the traffic of a history."""
     queues: Any = client._store.redis.hgetall(client._store.keys.queues)
     pushed = sum(int(count) for name, count in queues.items() if name.endswith(":pushed"))
     types = Counter(event.type for event in history.events)
@@ -97,7 +101,7 @@ def save(history: History, path: Path) -> Path:
 
 
 def load(path: Path) -> History:
-    """A history that was kept."""
+    """Load a stored history."""
     kept = json.loads(path.read_text())
     kinds: dict[str, Any] = {
         "calls": Call,

@@ -27,7 +27,8 @@ KILLS: dict[str, Sequence[Kind]] = {
     "workers": (kill_worker, kill_child, warm_shutdown, cold_shutdown),
     "ground": (kill_server,),
 }
-#: kombu looks for messages to restore about every 100 s; with nothing new for this long, nothing will come any more.
+#: kombu looks for messages to restore about every 100 s; with nothing new for this long, nothing
+#: will come any more.
 STILL_SECONDS = 130.0
 
 
@@ -53,7 +54,7 @@ class PlainCluster(Cluster):
 
 @dataclass(frozen=True)
 class Plain:
-    """What came of it."""
+    """The results."""
 
     seconds: float
     submitted: list[str]
@@ -63,7 +64,7 @@ class Plain:
     fallen: list[str]
 
     def figures(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return the figures as JSON data."""
         left = Counter(
             (effect.run, effect.step) for effect in self.effects if effect.what == "left"
         )
@@ -91,7 +92,7 @@ def compare(
     rounds: int,
     kinds: dict[str, Sequence[Kind]] | None = None,
 ) -> Plain:
-    """Chaos for so many seconds, then quiet until all runs have ended or nothing moves any more."""
+    """Cause chaos for these seconds, then wait until all runs have ended or none moves any more."""
     chance = random.Random(f"{seed} plain")
     with PlainCluster() as cluster, ExitStack() as ending:
         nemesis = Nemesis(cluster, KILLS if kinds is None else kinds, seed, seconds)
@@ -128,7 +129,7 @@ def _settled(cluster: Cluster, names: list[str], rounds: int) -> list[Effect]:
         if len(effects) != seen:
             seen, since = len(effects), time.monotonic()
         still = time.monotonic() - since
-        # All have come to their end once; what is doubled may still be under way, so a little longer.
+        # All have ended once; doubled messages may still be under way, so a little longer.
         if still > (STILL_SECONDS if ended < set(names) else VISIBILITY_TIMEOUT):
             return effects
         time.sleep(1.0)

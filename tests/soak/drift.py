@@ -18,7 +18,7 @@ EVERY, WARM_UP = 2.0, 15.0
 
 @dataclass(frozen=True)
 class Sample:
-    """Resident memory in KiB and open descriptors of one process."""
+    """One process's resident memory (KiB) and open descriptors."""
 
     at: float
     memory: int
@@ -27,7 +27,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Drift:
-    """The longest-lived process of a place: how long it was watched (seconds), its first and its last sample."""
+    """The longest-lived process of a place: how long it was watched (seconds), its first and its
+    last sample.
+    """
 
     place: str
     seconds: float
@@ -52,7 +54,7 @@ class Watch(threading.Thread):
             ]:
                 with suppress(OSError):  # it was killed this moment
                     found = sample(pid)
-                    if found.memory:  # nor one that waits for its burial
+                    if found.memory:  # nor a dead process that is not reaped yet
                         self._seen[name, pid].append(found)
 
     def stop(self) -> list[Drift]:
@@ -69,7 +71,7 @@ class Watch(threading.Thread):
 
 
 def sample(pid: int) -> Sample:
-    """What a process holds now; raises OSError where it is gone."""
+    """Measure a process; raise OSError if it is gone."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return Sample(
         time.time(), pages * os.sysconf("SC_PAGE_SIZE") // 1024, len(os.listdir(f"/proc/{pid}/fd"))

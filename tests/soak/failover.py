@@ -1,6 +1,8 @@
-"""What failovers cost: ``python -m tests.soak.failover`` prints one row a way to fail and a protection (``--help``: how many, which).
+"""The cost of failovers: ``python -m tests.soak.failover`` prints one row a way to fail and a
+protection (``--help``: how many, which).
 
-Three servers, three Sentinels, two workers, one client that submits without a pause. The figures in docs/operations/sentinel.md are this table.
+Three servers, three Sentinels, two workers, one client that submits without a pause. The figures in
+docs/operations/sentinel.md are this table.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from perdure import Settings
 from tests.support.failovers import FAULTS, Load, Told
 from tests.support.sentinels import watched
 
-#: What guards against a loss, as settings of Perdure and of the servers.
+#: Guards against a loss, as settings of Perdure and of the servers.
 PROTECTIONS: dict[str, tuple[dict[str, int], dict[str, str]]] = {
     "none": ({}, {}),
     "wait_replicas 1": ({"wait_replicas": 1}, {}),
@@ -50,7 +52,7 @@ def measured(fault: str, protection: str, failovers: int, server: str) -> Told:
 
 
 def row(fault: str, protection: str, told: Told) -> str:
-    """One line of the table."""
+    """Format one line of the table."""
     times = f"{statistics.median(told.recovery):.1f} ({max(told.recovery):.1f})"
     cells = (
         fault,

@@ -1,4 +1,7 @@
-"""Laws of families: a parent's children, what it heard of them, and its signal. They register beside those of laws.py."""
+"""Laws of families: a parent's children, their ends as it read them, and its signal.
+
+They register beside those of laws.py.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The faults, one function each: it does the harm, calls ``strike.fired`` at the moment it is known to be done, and mends it.
+"""The faults, one function each: it does the harm, calls ``strike.fired`` at the moment it is known
+to be done, and mends it.
 
-Each takes its lengths and its victim from ``chance``, which the seed decides. Two kinds never meet: those in WORKERS touch worker
-processes alone, those in GROUND the server and the network; so one of each may be at work at once.
+Each takes its lengths and its victim from ``chance``, which the seed decides. Two kinds never meet:
+those in WORKERS touch worker processes alone, those in GROUND the server and the network; so one of
+each may be at work at once.
 """
 
 from __future__ import annotations
@@ -28,13 +30,14 @@ LEAVING_SECONDS = 20.0
 LEFT_TOO_LATE = "did not leave within"
 #: How long to wait for a process that plays a round, when there is little work.
 AT_WORK_SECONDS = 10.0
-#: How far the server's clock jumps, in seconds: leases lapse by it, and by the longest would last a minute more. A wait that is
-#: set while the clock is ahead does last so long, and the quiet must outlast it.
+#: How far the server's clock jumps, in seconds: leases lapse by it, and by the longest would last a
+#: minute more. A wait that is set while the clock is ahead does last so long, and the quiet must
+#: outlast it.
 JUMPS = (-8.0, -3.0, 5.0, 60.0)
 
 
 def kill_worker(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """SIGKILL a worker with all its processes; another takes its place at once."""
+    """Send SIGKILL to a worker with all its processes; another takes its place at once."""
     place = _at_work(cluster, chance)
     pids = place.pids()
     if place.worker.process.poll() is None:
@@ -44,9 +47,10 @@ def kill_worker(cluster: Cluster, chance: random.Random, strike: Strike) -> None
 
 
 def kill_child(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """SIGKILL a process of a prefork pool that plays a round.
+    """Send SIGKILL to a process of a prefork pool that plays a round.
 
-    One that is only starting is left alone: Celery ends a whole worker whose first processes die before it is up.
+    A process that is only starting is left alone: Celery ends a whole worker whose first processes
+    die before it is up.
     """
     place = chance.choice([place for place in cluster.places if place.prefork])
     end = time.monotonic() + AT_WORK_SECONDS
@@ -62,7 +66,9 @@ def kill_child(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
 
 
 def freeze_worker(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """SIGSTOP a worker for longer than a lease: it wakes with rounds that others play by then."""
+    """Send SIGSTOP to a worker for longer than a lease: it wakes with rounds that others play by
+    then.
+    """
     place = _at_work(cluster, chance)
     pids = place.pids()
     place.signal(signal.SIGSTOP)
@@ -74,27 +80,27 @@ def freeze_worker(cluster: Cluster, chance: random.Random, strike: Strike) -> No
 
 
 def warm_shutdown(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """SIGTERM a worker: it finishes or gives back what it has; another takes its place."""
+    """Send SIGTERM to a worker: it finishes or gives back its rounds; another takes its place."""
     _leave(cluster, _at_work(cluster, chance), signal.SIGTERM, strike)
 
 
 def cold_shutdown(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """SIGQUIT a worker: it ends in the middle of its rounds."""
+    """Send SIGQUIT to a worker: it ends in the middle of its rounds."""
     _leave(cluster, _at_work(cluster, chance), signal.SIGQUIT, strike)
 
 
 def newer_version(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """A worker is replaced by one whose scripts have other texts, and later back."""
+    """Replace a worker by another whose scripts have other texts, and later back."""
     _other_version(cluster, chance, strike, "newer")
 
 
 def older_version(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """A worker is replaced by one that knows only an older schema, and later back."""
+    """Replace a worker by another that knows only an older schema, and later back."""
     _other_version(cluster, chance, strike, "older")
 
 
 def kill_server(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """SIGKILL the server, and start it again on its data."""
+    """Kill the server with SIGKILL, and start it again on its data."""
     cluster.server.kill()
     strike.fired("server", [cluster.server.process])
     time.sleep(chance.uniform(0.0, 3.0))
@@ -102,9 +108,10 @@ def kill_server(cluster: Cluster, chance: random.Random, strike: Strike) -> None
 
 
 def slow_fsync(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """The server hangs again and again, as it does in fsync with ``appendfsync always`` on a slow disk.
+    """Suspend the server again and again, as fsync does with ``appendfsync always`` on a slow disk.
 
-    The stand-in is SIGSTOP in bursts: with `always` the server syncs in its only thread, so nothing else goes on meanwhile either.
+    The stand-in is SIGSTOP in bursts: with `always` the server syncs in its only thread, so nothing
+    else goes on meanwhile either.
     """
     end = time.monotonic() + chance.uniform(3.0, 6.0)
     while time.monotonic() < end:
@@ -114,7 +121,9 @@ def slow_fsync(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
 
 
 def memory_full(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """``maxmemory`` is reached: what needs more is refused, which is a submission and no other script."""
+    """Set ``maxmemory`` below the use: the server refuses submissions, which need more, and no
+    other script.
+    """
     with cluster.server.admin() as admin:
         admin.config_set("maxmemory", "1mb")
         try:
@@ -128,9 +137,11 @@ def memory_full(cluster: Cluster, chance: random.Random, strike: Strike) -> None
 
 
 def disk_full(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """The log of writes cannot grow; with ``everysec`` the server then refuses to write (MISCONF) until it can.
+    """Stop the growth of the log of writes; with ``everysec`` the server then refuses to write
+    (MISCONF) until it can.
 
-    The stand-in for a full disk is RLIMIT_FSIZE on the server: its write fails (EFBIG for ENOSPC), on the same path.
+    The stand-in for a full disk is RLIMIT_FSIZE on the server: its write fails (EFBIG for ENOSPC),
+    on the same path.
     """
     server = cluster.server
     with server.admin() as admin:
@@ -147,7 +158,9 @@ def disk_full(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
 
 
 def disk_full_ends_server(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """The log of writes cannot grow; with ``always`` the server ends itself, and is started again when there is room."""
+    """Stop the growth of the log of writes; with ``always`` the server ends itself, and is started
+    again when the disk has space.
+    """
     server = cluster.server
     server.fill_disk(chance.randrange(2000))
     with server.admin() as admin, suppress(redis.ConnectionError):
@@ -160,7 +173,7 @@ def disk_full_ends_server(cluster: Cluster, chance: random.Random, strike: Strik
 
 
 def clock_jump(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """The server's clock jumps, and some seconds later back."""
+    """Set the server's clock to another time, and some seconds later back."""
     try:
         cluster.server.set_clock(chance.choice(JUMPS))
         strike.fired("server")
@@ -170,7 +183,7 @@ def clock_jump(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
 
 
 def script_flush(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """The server forgets all scripts, a few times."""
+    """Flush all scripts of the server, a few times."""
     with cluster.server.admin() as admin:
         for _ in range(chance.randint(2, 5)):
             admin.script_flush()
@@ -179,22 +192,22 @@ def script_flush(cluster: Cluster, chance: random.Random, strike: Strike) -> Non
 
 
 def network_delay(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """What goes through the proxy takes up to 1.5 s longer, each piece."""
+    """Delay each piece that goes through the proxy by up to 1.5 s."""
     _mood(cluster, "delay", chance.uniform(2.0, 5.0), strike)
 
 
 def network_half_open(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """What goes into the proxy never comes out, and nobody hangs up until it is over."""
+    """Drop all bytes into the proxy; no connection is closed until the fault is over."""
     _mood(cluster, "half_open", chance.uniform(2.0, 8.0), strike)
 
 
 def network_swallow(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """What is asked through the proxy is done, and the reply is lost with its connection."""
+    """Carry requests through the proxy out, and lose the reply with its connection."""
     _mood(cluster, "swallow", chance.uniform(1.0, 2.0), strike)
 
 
 def network_cut(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """All connections through the proxy are cut, a few times."""
+    """Cut all connections through the proxy, a few times."""
     for _ in range(chance.randint(2, 6)):
         if cluster.proxy.cut():
             strike.fired("proxy")
@@ -202,7 +215,7 @@ def network_cut(cluster: Cluster, chance: random.Random, strike: Strike) -> None
 
 
 def refused(admin: redis.Redis, seconds: float) -> bool:
-    """Whether the server refuses to write, at once or within so many seconds."""
+    """Return whether the server refuses to write, at once or within these seconds."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -217,7 +230,7 @@ def refused(admin: redis.Redis, seconds: float) -> bool:
 
 
 def _at_work(cluster: Cluster, chance: random.Random) -> Place:
-    """A worker that plays rounds, if any does: of the others there is nothing to take."""
+    """Choose a worker that plays rounds, if any does: the others have nothing to lose."""
     return chance.choice(
         [place for place in cluster.places if cluster.ledger.at_work(place.pids())]
         or cluster.places
@@ -267,7 +280,7 @@ def _other_version(cluster: Cluster, chance: random.Random, strike: Strike, vers
         cluster.launch(place)
 
 
-#: What happens to worker processes, and what happens to the ground they stand on.
+#: Faults of worker processes, and faults of the ground they stand on.
 WORKERS: tuple[Fault, ...] = (
     kill_worker,
     kill_child,

@@ -17,7 +17,7 @@ COSTLY = ("kill_worker", "kill_child", "freeze_worker", "warm_shutdown", "cold_s
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
-    """All figures, as JSON data."""
+    """Return all figures, as JSON data."""
     history, traffic = outcome.history, outcome.traffic
     submits = {
         call.key: call.run
@@ -98,7 +98,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
 def of_recovery(
     faults: Sequence[Fault], effects: Sequence[Effect], calls: Sequence[Call]
 ) -> dict[str, Any]:
-    """The recoveries by kind of fault, as JSON data."""
+    """Return the recoveries by fault kind, as JSON data."""
     found = recoveries(faults, struck(faults), effects, calls)
     kinds = [kind for kind in COSTLY if any(fault.kind == kind for fault in faults)]
     return {kind: _spread([each for each in found if each.kind == kind]) for kind in kinds}
@@ -144,7 +144,7 @@ def _of_children(history: History) -> list[Call]:
 
 
 def struck(faults: Sequence[Fault]) -> dict[Fault, list[int]]:
-    """The faults that cost processes their rounds, with those processes."""
+    """Return the costly faults, with the processes they hit."""
     return {
         fault: [int(word) for word in fault.hit.split()[1:] if word.isdecimal()]
         for fault in faults

@@ -1,8 +1,11 @@
-"""History: all that is known of a soak from outside, as frozen data. Times are seconds of one machine's wall clock.
+"""History: all that is known of a soak from outside, as frozen data.
 
-Who writes what down: the clients each call and its reply (`Call`, `Read`), the runs' event streams each committed round and each
-end (`Event`, read after the quiet), the rounds themselves each try and each effect (`Effect`, in a ledger outside of Redis), the
-nemesis each fault (`Fault`). The checker (tests/soak/checker.py) judges it; it sees no server.
+Times are seconds of one machine's wall clock.
+
+Who writes what down: the clients each call and its reply (`Call`, `Read`), the runs' event streams
+each committed round and each end (`Event`, read after the quiet), the rounds themselves each try
+and each effect (`Effect`, in a ledger outside of Redis), the nemesis each fault (`Fault`). The
+checker (tests/soak/checker.py) judges it; it sees no server.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ class Call:
     Attributes:
         run: its run; of a submit the id that came back or was asked for.
         asked, answered: when the call began and when it returned.
-        outcome: ``acknowledged`` (it returned a reply), ``refused`` (a typed answer: it changed nothing), or ``unknown`` (the
-            connection failed: it may or may not have happened).
-        reply: what matters of the reply: of a stop ``status`` and ``step`` (the committed rounds it speaks of).
-        key: of a submit, its idempotency key, if it had one; of a signal, its key, which is its payload too.
+        outcome: ``acknowledged`` (it returned a reply), ``refused`` (a typed answer: it changed
+            nothing), or ``unknown`` (the connection failed: it may or may not have happened).
+        reply: the relevant part of the reply: of a stop ``status`` and ``step`` (the committed
+            rounds it speaks of).
+        key: of a submit, its idempotency key, if it had one; of a signal, its key, which is its
+            payload too.
     """
 
     name: str
@@ -36,7 +41,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Read:
-    """One look of a client at a run: what `Client.get` said. ``server`` counts the restarts of the server before it."""
+    """One look of a client at a run: the result of `Client.get`.
+
+    ``server`` counts the restarts of the server before it.
+    """
 
     client: str
     run: str
@@ -49,7 +57,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Event:
-    """One entry of a run's event stream, in the stream's order."""
+    """One entry of a run's event stream."""
 
     run: str
     type: str
@@ -61,7 +69,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a round did to the world: it ``tried`` (the round began), and its receiver ``applied`` it (or knew the key already)."""
+    """A round's effect in the world: it ``tried`` (the round began), and its receiver ``applied``
+    it (or knew the key already).
+    """
 
     run: str
     step: int
@@ -74,7 +84,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault that was asked for. ``fired`` says that it is known to have happened, ``hit`` whom; ``over`` when it was mended."""
+    """One fault that was asked for.
+
+    ``fired`` says that it is known to have happened, ``hit`` whom; ``over`` when it was mended.
+    """
 
     kind: str
     at: float
@@ -85,9 +98,10 @@ class Fault:
 
 @dataclass(frozen=True)
 class End:
-    """A run as the server held it after the quiet: ``answer`` is the steps that the flow itself wrote down, in order.
+    """A run as the server held it after the quiet: ``answer`` is the steps that the flow itself
+    wrote down, in order.
 
-    ``rounds``: how many it has if nobody stops it; None: as many as `History.rounds` says.
+    ``rounds``: its number without a stop; None: `History.rounds`.
     """
 
     run: str
@@ -111,11 +125,12 @@ class Child:
 
 @dataclass(frozen=True)
 class Family:
-    """A parent, and what it answered if it completed.
+    """A parent, and its answer if it completed.
 
     Attributes:
         children: the number of its children.
-        answers: its children's answers: of each its ``place`` and ``seen``, its steps. None if the parent has not completed.
+        answers: its children's answers: of each its ``place`` and ``seen``, its steps. None if the
+            parent has not completed.
         signal: the payload of the signal that ended its wait.
         again: the payload of a signal that it found after that, or None.
     """
@@ -132,10 +147,11 @@ class History:
     """The whole story of one soak.
 
     Attributes:
-        asked_faults: the kinds of fault that were to happen; each must have fired, or the soak proves nothing of it.
-        rounds: how many rounds a run has that nobody stopped.
-        children: all child runs, found by their hashes, not by what their parents say.
-        left: what the server still held of runs that are not at rest, by the name of its set.
+        asked_faults: the kinds of fault that were to happen; each must have fired, or the soak
+            proves nothing of it.
+        rounds: the rounds of a run that was not stopped.
+        children: all child runs, found by their hashes, not by their parents' records.
+        left: the server's remaining data of runs that are not at rest, by the name of its set.
     """
 
     calls: Sequence[Call]

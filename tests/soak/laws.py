@@ -1,6 +1,8 @@
-"""Laws: what must hold of a history, one function a law. Each yields a violation with no more records than it takes to see it.
+"""Laws of a history, one function a law.
 
-The numbers are the invariants of the design (I1 to I15, V1): what can be seen of them from outside.
+Each yields a violation with the fewest records that show it.
+
+The numbers are the invariants of the design (I1 to I15, V1): the part that is visible from outside.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ LAWS: dict[str, Law] = {}
 def law(
     name: str,
 ) -> Callable[[Callable[[History], Iterator[tuple[str, str, Sequence[Any]]]]], Law]:
-    """Make a law of a function that yields the run, a sentence and the witness of each violation."""
+    """Make a law of a function that yields run, sentence and witness of each violation."""
 
     def named(finds: Callable[[History], Iterator[tuple[str, str, Sequence[Any]]]]) -> Law:
         def judged(history: History) -> Iterator[Violation]:
@@ -191,7 +193,7 @@ def asked_for_once(history: History) -> Found:
             [call for call in history.calls if call.name == name and call.outcome != "refused"],
             lambda call: call.run,
         )
-        for child in history.children:  # whoever continues a parent continues its children
+        for child in history.children:  # continuing a parent continues its children
             asked[child.run] += [
                 call
                 for call in history.calls

@@ -1,7 +1,9 @@
-"""Ledger: what rounds did to the world outside of Redis, written by the rounds themselves, and a receiver that honours keys.
+"""Ledger: the effects of rounds in the world outside of Redis, written by the rounds themselves,
+and a receiver that honours keys.
 
-One line of JSON each, appended in one write: lines under 4 KiB of many processes do not mix. The receiver is a directory: an
-effect's file is linked into place under its key, whole or not at all, by whoever comes first.
+One line of JSON each, appended in one write: lines under 4 KiB of many processes do not mix. The
+receiver is a directory: an effect's file is linked into place under its key, whole or not at all,
+by the first to come.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from pathlib import Path
 
 from tests.soak.history import Effect
 
-#: What the end of the ledger is read of, to see who is at work: some thousand lines, more than any lease lasts.
+#: The bytes read from the ledger's end, to see who is at work: some thousand lines, more than any
+#: lease lasts.
 RECENT_BYTES = 1 << 19
 
 
 class Ledger:
-    """The ledger in ``directory``, which is made where it is missing."""
+    """The ledger in ``directory``, made if missing."""
 
     def __init__(self, directory: Path) -> None:
         self._lines = directory / "ledger.jsonl"
@@ -29,11 +32,11 @@ class Ledger:
         self._receiver.mkdir(parents=True, exist_ok=True)
 
     def tried(self, run: str, step: int, attempt: int, key: str) -> None:
-        """A round begins."""
+        """Record that a round begins."""
         self._append(Effect(run, step, attempt, key, "tried", time.time(), os.getpid()))
 
     def apply(self, run: str, step: int, attempt: int, key: str) -> None:
-        """The round's effect is sent to its receiver, which applies it or knows the key already."""
+        """Send the round's effect to its receiver, which applies it or knows the key already."""
         effect = Effect(run, step, attempt, key, "applied", time.time(), os.getpid())
         name = hashlib.sha256(key.encode()).hexdigest()[:32]
         folder = self._receiver / name[:2]
@@ -45,20 +48,23 @@ class Ledger:
         letter.unlink()
 
     def left(self, run: str, step: int, attempt: int, key: str) -> None:
-        """The round has ended well and handed on; for engines without a commit log of their own."""
+        """Record that the round has ended well and enqueued the next; for engines without a commit
+        log of their own.
+        """
         self._append(Effect(run, step, attempt, key, "left", time.time(), os.getpid()))
 
     def effects(self) -> list[Effect]:
-        """Everything that was written down, each kind in order of time."""
+        """Return all records, each kind in order of time."""
         tried = _read(self._lines.read_text().splitlines()) if self._lines.exists() else []
-        # A file with a dot was being written when its writer was killed: nothing of it was received.
+        # A file with a dot was being written when its writer was killed: nothing of it was
+        # received.
         applied = _read(
             path.read_text() for path in self._receiver.glob("*/*") if "." not in path.name
         )
         return sorted([*tried, *applied], key=lambda effect: effect.at)
 
     def at_work(self, pids: Iterable[int]) -> list[int]:
-        """Those of ``pids`` that have begun a round within the last second, as long as most take."""
+        """Return the ``pids`` that have begun a round within the last second, which most take."""
         if not self._lines.exists():
             return []
         with self._lines.open("rb") as lines:

@@ -1,4 +1,6 @@
-"""Nemesis: carries out the faults that a seed asks for, one after another in each lane, and keeps the list of them."""
+"""Nemesis: carries out the faults that a seed asks for, one after another in each group, and keeps
+the list of them.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,21 @@ from tests.soak.cluster import Cluster
 from tests.soak.faults import Fault
 from tests.soak.strike import Strike
 
-#: Seconds between two faults: of the first lane, and of the others, which leave it some time for itself.
+#: Seconds between two faults: of the first group, and of the others, which leave it some time for
+#: itself.
 PAUSES, LONG_PAUSES = (0.5, 3.0), (1.0, 8.0)
-#: Seconds without a fault after each has had its turn, so that some of the other lane's hit a system that is otherwise well.
+#: Seconds without a fault after each has had its turn, so that some faults of the other group hit a
+#: healthy system.
 CALM = (20.0, 50.0)
-#: A kind that did not hit anything is tried so many times more when the time is over.
+#: The further tries of a kind that did not hit anything, when the time is over.
 MORE_TRIES = 3
 
 
 class Lane(threading.Thread):
     """Faults that never overlap each other. Each kind has its turn before any has its second.
 
-    The ``first`` lane has the workers in its hands, and minds those that ended by themselves. The others rest now and then.
+    The ``first`` group steers the workers, and restarts those that ended by themselves. The others
+    rest now and then.
     """
 
     def __init__(
@@ -48,7 +53,7 @@ class Lane(threading.Thread):
     def run(self) -> None:
         try:
             self._strike_on()
-        except BaseException as error:  # told by `Nemesis.finish`, in the thread that waits for it
+        except BaseException as error:  # `Nemesis.finish` raises it, in its caller's thread
             self.error = error
 
     def abort(self) -> None:
@@ -86,7 +91,10 @@ class Lane(threading.Thread):
 
 
 class Nemesis:
-    """All lanes. ``kinds`` by lane; ``seconds`` is when they stop to begin anew."""
+    """All groups of faults.
+
+    ``kinds`` by group; ``seconds``: the time until they stop beginning faults.
+    """
 
     def __init__(
         self, cluster: Cluster, kinds: dict[str, Sequence[Fault]], seed: int, seconds: float
@@ -103,7 +111,7 @@ class Nemesis:
             lane.start()
 
     def abort(self) -> None:
-        """Begin nothing more, and wait until what is going on has been mended."""
+        """Begin nothing more, and wait until the current faults have been mended."""
         for lane in self._lanes:
             lane.abort()
         for lane in self._lanes:
@@ -111,7 +119,10 @@ class Nemesis:
                 lane.join()
 
     def finish(self) -> list[history.Fault]:
-        """Wait until all is done and mended; the faults in order. Raises what a fault raised: the laboratory itself is broken then."""
+        """Wait until all is done and mended; return the faults in order.
+
+        Raises the error of a fault: the laboratory itself is broken then.
+        """
         while any(lane.is_alive() for lane in self._lanes):
             for lane in self._lanes:
                 lane.join(1.0)

@@ -1,6 +1,8 @@
-"""The other side: the soak's rounds as plain Celery tasks that enqueue each other, with late acks and a short visibility timeout.
+"""The other side: the soak's rounds as plain Celery tasks that enqueue each other, with late acks
+and a short visibility timeout.
 
-``celery -A tests.soak.plain_celery worker``. What it is given is what its documentation offers against lost workers.
+``celery -A tests.soak.plain_celery worker``. Its settings are its documentation's advice against
+lost workers.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ app.conf.update(
 
 @app.task(name="plain.round")
 def play(run: str, step: int, rounds: int, seconds: float) -> None:
-    """One round; the next is enqueued at its end, as code without an engine does."""
+    """Play one round, and enqueue the next at its end, as code without an engine does."""
     what = run, step, 0, f"{run}:{step}"
     ledger().tried(*what)
     time.sleep(seconds)

@@ -1,7 +1,8 @@
-"""A TCP proxy in front of the server that can be a bad network: it delays, cuts, half-opens and swallows replies.
+"""A TCP proxy in front of the server that can be a bad network: it delays, cuts, half-opens and
+swallows replies.
 
-It passes bytes on as they come; what it does to them is its ``mood``. What it has done in each mood is counted, so that a fault
-which hit nothing is told from one that did.
+It passes bytes on as they come; its ``mood`` is its treatment of them. It counts its acts in each
+mood, so that a fault which hit nothing can be recognized.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-#: What a delay adds to each chunk of bytes, in seconds, at most; longer than a heartbeat's patience (1 s) once in a while.
+#: The longest delay of a chunk of bytes, in seconds; longer than a heartbeat's patience (1 s) once
+#: in a while.
 LONGEST_DELAY = 1.5
 
 
 class Proxy:
-    """Listens on a port of loopback of its own and passes on to the server's Unix socket, or port; runs in a thread of its own."""
+    """Listens on a port of loopback and passes on to the server's Unix socket, or port; runs in a
+    separate thread.
+    """
 
     def __init__(self, server: Path | int) -> None:
         self._server = server
@@ -37,7 +41,7 @@ class Proxy:
 
     @property
     def mood(self) -> str:
-        """What it does to what comes through: `pass`, `delay`, `half_open` or `swallow`."""
+        """Its treatment of passing bytes: `pass`, `delay`, `half_open` or `swallow`."""
         return self._mood
 
     @mood.setter
@@ -53,14 +57,14 @@ class Proxy:
         assert self._up.wait(10), "the proxy did not start"
 
     def stop(self) -> None:
-        """Cut all and end."""
+        """Stop the proxy, and cut all connections."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
 
     def cut(self) -> int:
-        """Cut all connections, in the middle of whatever they carry; how many there were."""
+        """Stop all connections, in the middle of any data; return how many there were."""
         return asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(10)
 
     async def _end(self) -> None:
@@ -121,13 +125,14 @@ class Proxy:
                     self.done["delay"] += 1
                     await asyncio.sleep(LONGEST_DELAY * self._chance.random() ** 3)
                 elif self.mood == "half_open":
-                    # Both sides stay connected, and nothing comes through any more, not even later: the bytes are gone.
+                    # Both sides stay connected, and nothing comes through any more, not even later:
+                    # the bytes are gone.
                     self.done["half_open"] += 1
                     await self._passed.wait()
                     return
                 elif self.mood == "swallow" and reply:
                     self.done["swallow"] += 1
-                    return  # what was asked for has been done; whoever asked does not learn it
+                    return  # the request has been done; its sender does not learn it
                 target.write(data)
                 await target.drain()
         except OSError:

@@ -1,4 +1,6 @@
-"""Recovery: from the moment a worker lost its rounds until the next try of each of them began, by the kind of fault."""
+"""Recovery: from the moment a worker lost its rounds until the next try of each began, by the kind
+of fault.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,11 @@ from dataclasses import dataclass
 from tests.soak.faults import GROUND, older_version
 from tests.soak.history import Call, Effect, Fault
 
-#: After a warm shutdown the round in hand is mostly finished, so what is waited for is the run's next try, of whichever round.
+#: After a warm shutdown the round in hand is mostly finished, so the recovery is the run's next
+#: try, of any round.
 ANY_ROUND = frozenset({"warm_shutdown"})
-#: What makes a recovery take longer that the lost worker has no part in. (An older worker sends runs it does not know to wait.)
+#: Faults that make a recovery take longer without a part of the lost worker. (An older worker sends
+#: runs it does not know to wait.)
 DISTURBING = frozenset(kind.__name__ for kind in (*GROUND, older_version))
 #: A fault goes on to be felt for so long after it is mended: leases, and reconnecting.
 AFTERMATH = 5.0
@@ -19,7 +23,10 @@ AFTERMATH = 5.0
 
 @dataclass(frozen=True)
 class Recovery:
-    """One round that was in flight when its process was lost. ``alone``: all else was well meanwhile, and just before."""
+    """One round that was in flight when its process was lost.
+
+    ``alone``: all else was well meanwhile, and just before.
+    """
 
     kind: str
     run: str
@@ -35,9 +42,11 @@ def recoveries(
     effects: Iterable[Effect],
     calls: Iterable[Call],
 ) -> list[Recovery]:
-    """The recoveries after each fault in ``struck``, which names the processes that it cost their rounds.
+    """Compute the recoveries after each fault in ``struck``, which names the processes that it cost
+    their rounds.
 
-    Left out are runs that a client steered meanwhile: those may stand still because they were asked to.
+    Left out are runs that a client steered meanwhile: those may stand still because they were asked
+    to.
     """
     tries: dict[str, list[Effect]] = defaultdict(list)
     done: dict[tuple[str, int, int], float] = {}
@@ -79,6 +88,6 @@ def recoveries(
 
 
 def share(values: Iterable[float], part: float) -> float:
-    """The value that ``part`` (0 to 1) of them do not exceed; nan of none."""
+    """Return the value that the share ``part`` (0 to 1) does not exceed; nan without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else float("nan")

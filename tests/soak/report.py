@@ -1,4 +1,4 @@
-"""The report of a soak for people, made of its figures."""
+"""A soak's report for people, from its figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def text(told: dict[str, Any]) -> str:
-    """The whole report; plain Celery's beside it where it was asked for."""
+    """Format the whole report, with plain Celery's beside it if it was requested."""
     return "\n".join(
         [*_soak(told), *(_plain(told["plain_celery"]) if "plain_celery" in told else ())]
     )

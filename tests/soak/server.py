@@ -1,4 +1,6 @@
-"""The soak's server: it can be killed, frozen, filled up, and its clock set, all from outside and without being root."""
+"""The soak's server: it can be killed, frozen, filled up, and its clock set, all from outside and
+without being root.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,17 @@ import redis
 
 from tests.support.redis_servers import CrashableServer, available_binaries, until
 
-#: The library that answers a program's questions for the time; of the package libfaketime, which brings it built for x86-64 Linux.
+#: The library that answers a program's questions for the time; of the package libfaketime, which
+#: brings it built for x86-64 Linux.
 CLOCK_LIBRARY = Path("vendor/libfaketime/src/libfaketime.so.1")
 
 
 class SoakServer(CrashableServer):
     """A Valkey with ``appendfsync always``, so that "acknowledged" has an exact meaning.
 
-    Its program is started by a small script that sets what the faults need: the signal of a file grown too large ignored
-    (the write then fails, as on a full disk), and the clock's library in front of libc.
+    Its program is started by a small script with two settings for the faults: the signal of a file
+    grown too large ignored (the write then fails, as on a full disk), and the clock's library in
+    front of libc.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -32,7 +36,7 @@ class SoakServer(CrashableServer):
         super().__init__(directory / "data", self._program(directory), "always")
 
     def admin(self) -> redis.Redis:
-        """A connection of its own, that gives up at once; for one fault."""
+        """Open a connection for one fault, without retries."""
         return redis.Redis(
             unix_socket_path=str(self.socket), decode_responses=True, socket_timeout=10, retry=None
         )
@@ -44,12 +48,12 @@ class SoakServer(CrashableServer):
 
     @property
     def process(self) -> int:
-        """Its process id as it told it at its start: a frozen server answers no questions."""
+        """Its process id as of its start: a frozen server answers no questions."""
         assert self._confirmed is not None, "the server was never started"
         return self._confirmed
 
     def freeze(self, seconds: float) -> None:
-        """Let it stand still; connections stay, nothing is answered."""
+        """Suspend the server; connections stay, nothing is answered."""
         os.kill(self.process, signal.SIGSTOP)
         try:
             time.sleep(seconds)
@@ -62,7 +66,9 @@ class SoakServer(CrashableServer):
         return _clock_library() is not None
 
     def set_clock(self, ahead: float) -> None:
-        """Let its clock run ``ahead`` seconds before the true one (below zero: behind), and return when it says so itself."""
+        """Set its clock ``ahead`` seconds before the true one (below zero: behind), and return when
+        it reports so itself.
+        """
         written = self._clock.with_suffix(".new")
         written.write_text(f"{ahead:+.3f}\n")
         written.replace(self._clock)
@@ -72,14 +78,14 @@ class SoakServer(CrashableServer):
             )
 
     def fill_disk(self, room: int) -> None:
-        """Let its files grow by ``room`` bytes and no further: writes beyond it fail."""
+        """Limit the growth of its files to ``room`` bytes: writes beyond it fail."""
         largest = max(path.stat().st_size for path in self.directory.rglob("*.aof"))
         resource.prlimit(
             self.process, resource.RLIMIT_FSIZE, (largest + room, resource.RLIM_INFINITY)
         )
 
     def free_disk(self) -> None:
-        """Let them grow again."""
+        """Remove the limit of its files."""
         resource.prlimit(
             self.process, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
         )

@@ -17,20 +17,22 @@ from tests.soak.faults import GROUND, WORKERS, Fault, clock_jump
 from tests.soak.history import History
 from tests.soak.nemesis import Nemesis
 
-#: 200 runs of 20 rounds in three minutes: what four workers can do under chaos that leaves them half of the time.
+#: 200 runs of 20 rounds in three minutes: the capacity of four workers under chaos that leaves them
+#: half of the time.
 RUNS_PER_SECOND = 200 / 180
 QUIET_LOOKS_EVERY = 0.5
-#: One family more for so many runs.
+#: The number of runs for which there is one family more.
 RUNS_PER_FAMILY = 5
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked of a soak.
+    """The order for a soak.
 
     Attributes:
-        chaos: seconds of faults and submissions. quiet: seconds after them in which every run must complete.
-        kinds: the faults, by lane; see tests/soak/faults.py.
+        chaos: seconds of faults and submissions. quiet: seconds after them in which every run must
+            complete.
+        kinds: the faults, by group; see tests/soak/faults.py.
     """
 
     seed: int
@@ -53,12 +55,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it.
+    """The results.
 
     Attributes:
-        settled: seconds of quiet until all runs had completed and nothing was left to do. unfinished: those that never did.
-        fallen: workers that ended though nobody ended them.
-        refusals: how often a worker refused to start, because the server's clock was wrong; a supervisor starts it again.
+        settled: seconds of quiet until all runs had completed and nothing was left to do.
+        unfinished: runs that never completed.
+        fallen: workers that ended by themselves.
+        refusals: how often a worker refused to start, because the server's clock was wrong; a
+            supervisor starts it again.
         missing: kinds of fault that this machine cannot have.
     """
 
@@ -75,7 +79,9 @@ class Outcome:
 
     @property
     def well(self) -> bool:
-        """Whether nothing is wrong: no law broken, every fault fired, every run completed, every worker lived that nobody ended."""
+        """Whether nothing is wrong: no law broken, every fault fired, every run completed, every
+        worker lived until it was ended.
+        """
         return self.verdict.valid and not self.unfinished and not self.fallen
 
 
@@ -95,7 +101,7 @@ def soak(plan: Plan) -> Outcome:
         for ends in (clients.abort, nemesis.abort, watch.stop):
             ending.callback(
                 ends
-            )  # whatever happens here, nobody starts a worker or calls the server when they are gone
+            )  # after any error here, no thread starts a worker or calls the server later
         watch.start()
         clients.start()
         nemesis.start()

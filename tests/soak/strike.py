@@ -1,4 +1,4 @@
-"""Strike: one blow of the nemesis, and what is known of it."""
+"""Strike: one blow of the nemesis, and its recorded facts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ class Strike:
     said: str = ""
 
     def fired(self, whom: str, pids: Iterable[int] = ()) -> None:
-        """It has hit ``whom``; the first time counts where it comes in bursts. ``pids``: processes whose rounds it ended."""
+        """Record that it has hit ``whom``; the first time counts if it comes in bursts.
+
+        ``pids``: processes whose rounds it ended.
+        """
         if self.at is None:
             self.at, self.whom, self.pids = time.time(), whom, list(pids)
 
     def note(self, text: str) -> None:
-        """Something about it that a reader of the report should know."""
+        """Add a remark for a reader of the report."""
         self.said = text
 
     def over(self) -> Fault:
-        """It is mended."""
+        """Return the fault, which is mended."""
         hit = " ".join([self.whom, *map(str, self.pids), self.said]).strip()
         return Fault(self.kind, self.at or self.asked, self.at is not None, time.time(), hit)

@@ -1,4 +1,6 @@
-"""The checker finds each anomaly that is planted in a good history, names its law, and needs few records to show it."""
+"""The checker finds each anomaly that is planted in a good history, names its law, and needs few
+records to show it.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,11 @@ def commit(run: str, step: int, at: float = 0.0) -> Event:
 
 
 def good() -> History:
-    """Three runs and a family: one goes through, one is stopped and resumed, one is stopped for good; a worker is killed on the way.
+    """Return three runs and a family: one goes through, one is stopped and resumed, one is stopped
+    for good; a worker is killed on the way.
 
-    The parent ``p`` of ``x`` and ``y`` was stopped and resumed, and ``y`` with it; its signal was sent twice.
+    The parent ``p`` of ``x`` and ``y`` was stopped and resumed, and ``y`` with it; its signal was
+    sent twice.
     """
     a = [
         Event("a", "submitted", 0, 0, 0),
@@ -94,7 +98,7 @@ def with_family(history: History, **changes: object) -> History:
 
 ANSWERS = ({"place": 0, "seen": [0]}, {"place": 1, "seen": [0]})
 
-#: What is planted -> the beginning of the law that it breaks.
+#: The planted fault -> the beginning of the law that it breaks.
 PLANTED: dict[str, tuple[Callable[[History], History], str]] = {
     "a run that is gone": (lambda h: replace(h, ends=h.ends[1:], events=[e for e in h.events if e.run != "a"]), "an acknowledged submit"),
     "a second run of a key": (
@@ -166,7 +170,7 @@ PLANTED: dict[str, tuple[Callable[[History], History], str]] = {
     "a stop of nobody's": (lambda h: replace(h, calls=[c for c in h.calls if (c.name, c.run) != ("stop_now", "c")]), "after the quiet every run"),
 }  # fmt: skip
 
-#: What is planted -> a word of why the history proves nothing.
+#: The planted gap -> a word of why the history proves nothing.
 LITTLE: dict[str, tuple[Callable[[History], History], str]] = {
     "a fault that never fired": (lambda h: replace(h, asked_faults=frozenset({"kill", "disk full"})), "'disk full' never fired (0 tries)"),
     "a fault that missed": (lambda h: replace(h, faults=[Fault("kill", 1, False)]), "'kill' never fired (1 tries)"),

@@ -1,4 +1,4 @@
-"""The soak's proxy does to what passes through it what its mood says, and counts it."""
+"""The soak's proxy treats passing bytes by its mood, and counts its acts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def proxy(server: CrashableServer) -> Iterator[Proxy]:
 
 @pytest.fixture
 def behind(proxy: Proxy) -> Iterator[redis.Redis]:
-    """A client behind the proxy that sends nothing twice, and waits for no answer longer than half a second."""
+    """A client behind the proxy that sends nothing twice, and waits for no answer longer than half
+    a second.
+    """
     made = redis.Redis.from_url(proxy.url, retry=None, socket_timeout=0.5, decode_responses=True)
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""What counts as a recovery: the next try of a round that was in flight where its process was lost."""
+"""A recovery: the next try of a round that was in flight when its process was lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A short soak with every kind of fault: no law is broken, and after it everything comes to its end. No time is judged here."""
+"""A short soak with every kind of fault: no law is broken, and every run completes after it.
+
+No time is judged here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from tests.soak.report import text
 from tests.soak.soak import Plan, soak
 from tests.soak.workload import CHILD_ROUNDS, CHILDREN, FAMILY_ROUNDS
 
-#: The same faults each time; what they hit is chance enough. Others: make soak SEED=...
+#: The same faults each time; their victims are chance enough. Others: make soak SEED=...
 SEED = 8
 CHAOS_SECONDS = 90.0
 #: As long as it takes on a busy machine; mostly some seconds.

@@ -1,4 +1,6 @@
-"""The soak's flows: each round writes down that it was tried, takes its time, and sends one effect under its idempotency key."""
+"""The soak's flows: each round writes down that it was tried, takes its time, and sends one effect
+under its idempotency key.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,14 @@ from tests.soak.ledger import Ledger
 LEDGER = "SOAK_LEDGER"
 #: The flow of runs without a parent, of parents, and of their children.
 ALONE, FAMILY, CHILD = "soak", "soak_family", "soak_child"
-#: A parent's children, the rounds of each, the rounds of the parent, and the signal that it waits for.
+#: A parent's children, the rounds of each, the rounds of the parent, and the signal that it waits
+#: for.
 CHILDREN, CHILD_ROUNDS, FAMILY_ROUNDS, SIGNAL = 3, 2, 3, "go"
 
 
 @cache
 def ledger() -> Ledger:
-    """The ledger of this process."""
+    """Return the ledger of this process."""
     return Ledger(Path(os.environ[LEDGER]))
 
 
@@ -52,13 +55,16 @@ class Soak(CircularFlow):
         return {"seen": seen}
 
     def answer(self, seen: list[int], context: RoundContext) -> Any:
-        """Return what the run answers after its last round."""
+        """Return the run's answer after its last round."""
         return seen
 
 
 @register(CHILD)
 class SoakChild(Soak):
-    """A child: its answer says its place too, so that answers in another order show. Inputs: also ``place``."""
+    """A child: its answer says its place too, so that answers in another order show.
+
+    Inputs: also ``place``.
+    """
 
     def answer(self, seen: list[int], context: RoundContext) -> Any:
         return {"place": context.inputs["place"], "seen": seen}

@@ -1,4 +1,6 @@
-"""Artifacts: texts kept whole beside the history, in a key of their own, written by the commit of the round that made them."""
+"""Artifacts: texts kept whole beside the history, in a key of their own, written by the commit of
+the round that made them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""At rest a run takes little memory: no message, and a hash that the server keeps in its short form."""
+"""At rest a run takes little memory: no message, and a hash that the server keeps in its short
+form.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def test_a_question_that_answers_itself_keeps_the_message_that_goes_on_with_it(
 
 @pytest.mark.parametrize("where", REST)
 def test_a_run_at_rest_takes_less_memory(store: Store, where: str) -> None:
-    """A hash that has ever had a long value, as a real message is one, stays a table until it is made anew."""
+    """A hash that has ever had a long value, such as a real message, stays a table until it is made
+    again.
+    """
     key = store.keys.run(new_run(store))
     store.redis.hset(key, "message", "x" * 1000)
     assert store.redis.object("encoding", key) == "hashtable"

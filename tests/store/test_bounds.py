@@ -1,4 +1,6 @@
-"""Bounded histories and renewals, by the scripts alone: what a commit drops, and what it must not."""
+"""Bounded histories and renewals, by the scripts alone: the turns that a commit drops, and the
+turns that it must keep.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def plain(store: Store, granted: Claim, additions: tuple[str, ...], **options: i
 
 
 def rare(store: Store, granted: Claim, additions: tuple[str, ...], **options: int) -> Any:
-    """By the part of the script that knows all cases."""
+    """Commit by the script part for all cases."""
     return commit_next(store, granted, "Controller", additions, {"take": "", **options})
 
 
@@ -49,7 +51,7 @@ PATHS = pytest.mark.parametrize("commit", [plain, rare, staying])
 
 
 def two_turns(store: Store) -> Claim:
-    """The claim of the second round of a run that has two turns."""
+    """Return the claim of the second round of a run that has two turns."""
     new_run(store)
     assert commit_next(store, claim(store), "Controller", ("one", "two"))[0] == "ok"
     return claim(store)

@@ -1,4 +1,4 @@
-"""Budgets of a tree, by the scripts alone: who pays, who is held up, who asks, and who goes on."""
+"""Budgets of a tree, by the scripts alone: who pays, who waits, who asks, and who goes on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FIVE = "tokens 5000000"
 
 
 def tree(store: Store, name: str = "tokens", run_id: str = "r") -> str | None:
-    """What the runs below a run have spent, in millionths."""
+    """Return the spending below a run, in millionths."""
     return hash_of(store, run_id).get(f"t:{name}")
 
 
@@ -351,7 +351,7 @@ def test_more_lets_the_one_that_asks_and_those_that_wait_go_on(store: Store) -> 
     assert fields["resumed_at"] == told["at"]
     assert reconcile(store)[-1].word == "done"
     assert "funded" not in hash_of(store)
-    # The one that asks waits for its message, which Lua cannot make.
+    # The run that asks waits for its message, which Lua cannot make.
     assert (second, "woken") in sweep_after(store, 0) and phase(store, first) == "waiting"
     assert (first, "woken") in sweep_and_bring(store, 1_000)
     assert phases(store, first, second) == ["queued", "queued"]

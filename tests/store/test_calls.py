@@ -1,4 +1,6 @@
-"""Who is called when a run ends (``on_end``): kept in the write that ends it, and told to sweeps until the call is out."""
+"""Calls at the end of a run (``on_end``): kept in the write that ends it, and returned by sweeps
+until the call is out.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,13 @@ LATE, AGAIN = 5_001, 25_000
 
 
 def kept(store: Store) -> list[tuple[str, float]]:
-    """The calls that are still to be made, and from when on they are late."""
+    """Return the calls that are still to be made, and from when on they are late."""
     found: list[tuple[str, float]] = store.redis.zrange(store.keys.endings, 0, -1, withscores=True)
     return [(name, at) for name, at in found]
 
 
 def calls(store: Store, **options: object) -> list[tuple[str, int]]:
-    """The calls that a sweep is told to make."""
+    """Return the calls that a sweep has to make."""
     swept: SweepReply = store.fleet.sweep(
         **{"lease": 4_000, "max_losses": 3, "jitter": 0.0, **options}
     )  # type: ignore[arg-type]
@@ -162,7 +164,9 @@ def test_a_sweep_is_told_of_a_call_that_is_late_and_another_when_that_one_has_ha
 
 
 def test_what_is_struck_off_is_one_end_and_not_the_next(store: Store) -> None:
-    """Whoever calls for the first end is slow: the run was retried, and has ended again, before it says that it has called."""
+    """The caller for the first end is slow: the run was retried, and has ended again, before it
+    reports its call.
+    """
     new_run(store, **ASKED)
     errs(store)
     assert retry(store) == ["queued"]

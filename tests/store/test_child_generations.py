@@ -1,4 +1,6 @@
-"""Families of three generations, and runs of two groups: what the model of them found (docs/internals/model.md)."""
+"""Families of three generations, and runs of two groups: the findings of their model
+(docs/internals/model.md).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from tests.support.runs import (
 
 
 def claim_after(store: Store, *children: str) -> Claim:
-    """The claim of a parent whose children have succeeded."""
+    """End the children well; return their parent's claim."""
     for child in children:
         end_child(store, child)
     return claim(store)
@@ -43,7 +45,7 @@ ONE = (2, 2, 1)
 
 
 def generations(store: Store) -> tuple[str, str]:
-    """A root that waits for its child, which waits for its own; the ids of both."""
+    """Make a root that waits for its child, which waits for its own; return the ids of both."""
     new_run(store)
     park_on_children(store, claim(store), ONE, total=1)
     start_children(store)

@@ -1,4 +1,6 @@
-"""Groups that outlive their step, ends that are held back, stops of a parent alone, and the lists of child runs."""
+"""Groups that outlive their step, ends that are held back, stops of a parent alone, and the lists
+of child runs.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,12 @@ from tests.support.runs import (
     try_claim,
 )
 
-#: What a start needs: nothing but that the group is written.
+#: The need of a start: only that the group is written.
 NOTHING = (0, 3, 3)
 
 
 def started(store: Store, **options: Any) -> list[str]:
-    """A parent whose two children are queued, and which goes on; their ids."""
+    """Make a parent whose two children are queued, and which goes on; return their ids."""
     new_run(store)
     assert park_on_children(store, claim(store), NOTHING, kept=1, **options) == ("ok", "queued")
     assert start_children(store, 2) == ["ok", "2"]
@@ -58,12 +60,12 @@ def started(store: Store, **options: Any) -> list[str]:
 
 
 def joining(store: Store, need: tuple[int, int, int] = SETTLED) -> tuple[str, str]:
-    """The parent's next step joins the group of its first one, and has to wait."""
+    """Park the parent's next step, which joins the group of its first one, and has to wait."""
     return park_on_children(store, claim(store, step=1), need, group=GROUP, kept=1)
 
 
 def done(store: Store, kind: str = "next", step: int = 0, **options: Any) -> list[str]:
-    """The parent's round is done; the follow-ups of its commit."""
+    """Commit the parent's round; return the commit's follow-ups."""
     more: dict[str, Any] = {"message": "m", "fields": {"current_node": "Executor"}}
     if kind == "end":
         more = {"fields": {"answer": "1", "output": "{}"}}
@@ -398,7 +400,7 @@ def test_an_unpaused_flow_finds_its_children_too(store: Store) -> None:
     assert store.pauses.remove(flow) == 1
 
 
-# What is counted
+# Counts
 
 
 def test_starts_and_ends_of_children_are_counted_for_metrics(store: Store) -> None:
@@ -418,7 +420,7 @@ def test_starts_and_ends_of_children_are_counted_for_metrics(store: Store) -> No
 
 
 def children_counted(store: Store, flow: str) -> dict[str, str]:
-    """The counts of child runs by their word."""
+    """Return the counts of child runs by their word."""
     counts = store.redis.hgetall(store.keys.queues).items()
     ends = f":{flow}"
     return {

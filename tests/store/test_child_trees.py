@@ -1,4 +1,4 @@
-"""What becomes of child runs when their parent stops, ends, goes on or drops them, and what its walks find."""
+"""Child runs when their parent stops, ends, goes on or drops them, and its walks' findings."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ def test_a_good_end_is_not_taken_back(store: Store) -> None:
     assert end_of(store, 0) == "ok completed 1\n7" and group_of(store)["ok"] == "1"
 
 
-# What a walk finds
+# The findings of a walk
 
 
 def test_a_walk_looks_at_so_many_children_at_a_time(store: Store) -> None:
@@ -576,7 +576,7 @@ def test_a_damaged_child_has_not_ended(store: Store) -> None:
 
 
 def two_groups(store: Store) -> list[str]:
-    """A parent of two groups of two children, all of which run."""
+    """Make a parent of two groups of two children, all of which run."""
     ids = family(store, FIRST)
     store.redis.hset(store.keys.group("r", GROUP), "ok", "1")
     stop(store)

@@ -311,7 +311,9 @@ def test_a_child_that_a_person_stopped_has_not_succeeded(store: Store) -> None:
 
 
 def test_each_way_of_ending_is_told(store: Store) -> None:
-    """A deadline that passed, a damaged round, a stop at the claim, losses, a message of another round."""
+    """A deadline that passed, a damaged round, a stop at the claim, losses, a message of another
+    round.
+    """
     first, second = family(store, limit=5)
     store.redis.hset(store.keys.run(first), "deadline", clock(store) + 10)
     claim(store, second)

@@ -1,4 +1,4 @@
-"""claim_round: exactly one delivery wins a round, and time gives it to nobody."""
+"""claim_round: exactly one delivery wins a round, and the passing of time changes no winner."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def test_a_duplicate_of_a_leased_round_is_refused(store: Store) -> None:
 
 
 def test_a_leased_run_is_refused_whatever_the_clock_says(store: Store) -> None:
-    """A duplicate would take a lapsed lease uncounted: only the sweep and stop-now take a lease away."""
+    """A duplicate would take a lapsed lease uncounted: only the sweep and stop-now take a lease
+    away.
+    """
     new_run(store)
     claim(store)
     advance(store, 100 * LEASE)
@@ -318,7 +320,7 @@ def test_a_claim_that_was_freed_meanwhile_is_granted_anew_and_counted(store: Sto
 def test_a_text_that_holds_what_stands_between_texts_is_told_as_it_is(
     store: Store, where: str
 ) -> None:
-    """A claim is told as one text; what it cannot tell apart is read from the hash."""
+    """A claim's reply is one text; an ambiguous text is read from the hash instead."""
     new_run(store, fields={where: f"a{BETWEEN}b"})
     granted = claim(store)
     assert granted.fields[where] == f"a{BETWEEN}b"

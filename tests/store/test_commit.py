@@ -540,7 +540,7 @@ def test_an_ending_sets_one_absolute_expiry_on_all_keys_of_the_run(store: Store)
 def test_the_fields_of_a_round_are_written_whatever_it_came_to_and_whoever_stopped_it(
     store: Store, kind: str, stopping: bool
 ) -> None:
-    """What a round spent is spent, also where it failed or a stop beat it."""
+    """A round's spending counts, also if it failed or a stop beat it."""
     new_run(store, fields={"spent": "{}"})
     granted = claim(store)
     if stopping:
@@ -606,7 +606,7 @@ def test_every_message_delivered_five_times_out_of_order_leaves_the_log_exact(st
 
 
 def settle(store: Store, granted: Claim, kind: str) -> tuple[str, str]:
-    """Any kind of commit."""
+    """Commit in any way."""
     calls: dict[str, Callable[[], tuple[str, str]]] = {
         "next": lambda: commit_next(store, granted),
         "end": lambda: commit_end(store, granted),

@@ -1,4 +1,4 @@
-"""What is counted for those who watch: once each, with what it counts, and never at a run's expense."""
+"""Counts for monitoring: one count for each event, with the event, and never at a run's expense."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def claimed(store: Store) -> None:
 
 
 def gone_on(store: Store) -> None:
-    """Claimed twice: it has been running since the first time."""
+    """Claim the run twice: it has been running since the first time."""
     commit_next(store, claim(store), "Executor")
     claim(store)
 
@@ -70,7 +70,7 @@ def stopped_at_work(store: Store) -> None:
 
 
 def nothing(store: Store) -> None:
-    """It waits in its queue."""
+    """Leave the run waiting in its queue."""
 
 
 STATUSES = {
@@ -253,7 +253,7 @@ def test_a_damaged_count_costs_no_run_anything(store: Store, text: str) -> None:
 
 
 def test_no_count_falls_below_nothing(store: Store) -> None:
-    """Of runs that are older than the counts, or whose counts somebody removed."""
+    """Runs that are older than the counts, or whose counts were removed."""
     new_run(store)
     store.redis.hdel(store.keys.queues, "runs:queued:ring")
     claim(store)
@@ -305,7 +305,7 @@ def of_statuses(store: Store) -> dict[str, int]:
 
 
 def one_of_each(store: Store) -> dict[str, int]:
-    """A run in each status, and what they count to."""
+    """Make a run in each status; return expected counts."""
     for run_id in "abcde":
         new_run(store, run_id)
     for run_id in "fg":

@@ -1,4 +1,4 @@
-"""What is not as it was stored gets a typed answer, and nothing is written: no script fails half-way."""
+"""Damaged data gets a typed answer, and nothing is written: no script fails half-way."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def submitting(store: Store) -> Callable[[], Any]:
 
 
 def word(answer: Any) -> str:
-    """The word of any transition's answer."""
+    """Return the word of any transition's answer."""
     return (
         "ok"
         if isinstance(answer, Claim)
@@ -187,7 +187,7 @@ TRANSITIONS = {
 }
 
 
-#: Those that read the run's control fields.
+#: Transitions that read the run's control fields.
 READING = (
     "claiming",
     "intending",
@@ -201,9 +201,9 @@ READING = (
 )
 
 
-#: What the moves of every round leave alone, and do not ask the type of: a claim writes to the run, its due time and the counters; the
-#: commit of a round that is followed by another also to its history and to the list that the next message goes to. What is known of a
-#: provider is among the counters.
+#: Indexes that the moves of every round neither write nor check. A claim writes to the run, its due
+#: time and the counters; a commit that is followed by another round also writes to its history and
+#: to the list of the next message. Facts about a provider are among the counters.
 INDEXED = ("index:live", "index:interrupted", "index:stopped", "index:completed", "index:errored")
 LEFT_ALONE = {
     "claiming": ("events", "artifacts", *INDEXED, *LISTS),
@@ -344,7 +344,7 @@ def test_a_missing_control_field_is_damaged_and_nothing_is_written(
 def test_a_garbled_control_field_is_damaged_and_nothing_is_written(
     fresh_store: Callable[[], Store], each_case: EachCase
 ) -> None:
-    """Lua reads nan, inf, 0x10 and 1e3 as numbers; none of them is a count."""
+    """Lua reads nan, inf, 0x10 and 1e3 as numbers; none is a count."""
 
     def check(transition: str, field: str) -> None:
         store = fresh_store()
@@ -375,7 +375,9 @@ def test_an_unknown_phase_is_damaged(fresh_store: Callable[[], Store], each_case
 def test_a_damaged_run_does_not_cost_its_neighbours_their_heartbeat(
     store: Store, field: str, text: str | None
 ) -> None:
-    """One process beats for many runs in one call: a script that fails on one lets every lease lapse."""
+    """One process beats for many runs in one call: a script that fails on one lets every lease
+    lapse.
+    """
     leases = [
         (new_run(store, run_id), claim(store, run_id).token, "")
         for run_id in ("before", "broken", "behind")

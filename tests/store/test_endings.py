@@ -29,7 +29,7 @@ MORE = {"answer": "null", "more": True}
 
 
 def unfinished(store: Store) -> None:
-    """A run that has used up its cycles."""
+    """Make a run that has used up its cycles."""
     new_run(store)
     assert commit_unfinished(store, claim(store)) == ("ok", "completed")
 

@@ -1,4 +1,6 @@
-"""Errored runs in groups: their numbers, the newest of each, and the query that chooses exactly them."""
+"""Errored runs in groups: their numbers, the newest of each, and the query that chooses exactly
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ GONE = 'run {id}, step 0, node Controller: the "order" {number} is gone'
 
 
 def failed(client: Client, error: str, flow: str = "countdown", **options: object) -> str:
-    """An errored run with this error, a second later than the one before."""
+    """Make an errored run with this error, a second later than the one before."""
     store = client._store
     run = client.submit(flow, "g", {"rounds": 1}, **options)  # type: ignore[arg-type]
     number = store.ended_count = getattr(store, "ended_count", 0) + 1  # type: ignore[attr-defined]

@@ -1,4 +1,6 @@
-"""The search for events to notify of: each is found once, whatever is looked at twice, and none is of the time before the rule."""
+"""The search for events to notify of: each is found once, even if looked at twice, and none is of
+the time before the rule.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +162,7 @@ def test_a_server_that_stands_still_does_not_put_off_the_next_search(store: Stor
     finder._runs = StandsStill(store)
     look(finder, store)
     assert StandsStill.paused == len(WAITING)
-    assert finder._next_search < time.monotonic() + 10  # of 60 s, 100 times what it took
+    assert finder._next_search < time.monotonic() + 10  # of 60 s, 100 times its duration
 
 
 def test_a_worker_without_a_rule_leaves_the_events_of_the_rule_to_others(

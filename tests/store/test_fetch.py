@@ -1,4 +1,6 @@
-"""commit_round that fetches: the commit of one round pops the next message and claims its round, in the same write."""
+"""commit_round that fetches: the commit of one round pops the next message and claims its round, in
+the same write.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,12 @@ from tests.support.runs import (
     try_claim,
 )
 
-#: What a worker asks for that plays the flow ``ring``, controllers first.
+#: The request of a worker that plays the flow ``ring``, controllers first.
 OWNER, CLAIM = "w1", "w1.fetched"
 
 
 def fetching(store: Store, claim_id: str = CLAIM, known: tuple[str, ...] = ("ring",)) -> Fetches:
-    """The store with the worker's wish."""
+    """Return the store with the worker's prefetch request."""
     return Fetches(
         store,
         PrefetchRequest(
@@ -55,13 +57,13 @@ def fetching(store: Store, claim_id: str = CLAIM, known: tuple[str, ...] = ("rin
 
 
 def claimed(fetches: Fetches) -> Claim:
-    """The claim that came with the last commit."""
+    """Return the claim that came with the last commit."""
     assert fetches.fetched is not None and fetches.fetched.claim is not None, fetches.fetched
     return fetches.fetched.claim
 
 
 def waiting_run(store: Store, run_id: str = "b") -> str:
-    """A run whose first message waits in the controllers' list."""
+    """Submit a run with its message in the controllers' list."""
     return new_run(store, run_id, fetchable=True)
 
 
@@ -85,7 +87,7 @@ def test_a_lone_run_s_commit_brings_its_own_next_round(store: Store) -> None:
 
 
 def test_what_is_fetched_is_leased_as_a_claim_leases_it(store: Store) -> None:
-    """Two runs alike, one claimed and one fetched, differ in their names, tokens and claims alone."""
+    """Two equal runs, claimed and prefetched, differ in their names, tokens and claims alone."""
     for run_id in ("x", "y"):
         waiting_run(store, run_id)
     new_run(store, "z")
@@ -204,14 +206,14 @@ def claimed_already(store: Store) -> None:
 
 
 def ended_already(store: Store) -> None:
-    """An ended run keeps its last message: that alone must not make it a round again."""
+    """End the run, which keeps its last message: that alone must not make it a round again."""
     granted = try_claim(store, "b")
     assert isinstance(granted, Claim)
     commit_end(store, granted)
 
 
 def of_an_earlier_step(store: Store) -> None:
-    """A double of step 0's message, found when step 1 is due."""
+    """Push a double of step 0's message, found when step 1 is due."""
     granted = claim(store, "b")
     commit_next(store, granted, "Controller")
     take(store)
@@ -254,7 +256,7 @@ REASONS = [
 def test_what_cannot_be_claimed_is_handed_over_unclaimed_and_unchanged(
     store: Store, reason: Callable[[Store], None]
 ) -> None:
-    """Its own delivery asks for the claim, and is told why not."""
+    """Its own delivery asks for the claim, and gets the reason of the refusal."""
     new_run(store)
     mine = claim(store)
     waiting_run(store)
@@ -335,7 +337,9 @@ def test_a_claim_that_was_taken_away_meanwhile_is_not_brought_again(store: Store
 
 
 def test_a_claim_of_a_fetch_before_is_not_brought_by_a_later_commit(store: Store) -> None:
-    """What a commit fetched is noted, and the note stays: the claim's own id says whether it is meant."""
+    """A commit's prefetch is noted, and the note stays: the claim's own id says whether it is
+    meant.
+    """
     waiting_run(store)
     new_run(store)
     first = fetching(store, "w1.first")

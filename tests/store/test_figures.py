@@ -1,4 +1,6 @@
-"""What workers add up of their rounds: written once, kept while the server is away, and never at anything's expense."""
+"""Workers' sums over their rounds: written once, kept while the server is away, and never at a
+run's expense.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process known to be dead: its lease is over at once, and nobody else's."""
+"""A process known to be dead: its lease is over at once, and no other one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def forfeit(store: Store, process: str = CHILD, epoch: int = 0, step: int = 0) -
 
 
 def played(store: Store, process: str = CHILD) -> Claim:
-    """A round in flight in a process."""
+    """Claim a round for a process."""
     new_run(store)
     advance(store, 0)
     return claim(store, claim=f"{process}.0")
@@ -72,7 +72,7 @@ def test_a_forfeit_repeated_changes_nothing_however_late(store: Store) -> None:
 
 
 def test_no_silence_spares_a_forfeited_lease(store: Store) -> None:
-    """Its owner is known to be dead; that nobody swept says nothing of it."""
+    """Its owner is known to be dead; a time without sweeps says nothing about it."""
     played(store)
     later(store, 10 * LEASE)
     forfeit(store)
@@ -82,7 +82,9 @@ def test_no_silence_spares_a_forfeited_lease(store: Store) -> None:
 
 @pytest.mark.parametrize("process", ["host:72", "host:7", "host:711", "other:71", ""])
 def test_the_death_of_another_process_frees_nothing(store: Store, process: str) -> None:
-    """A duplicate of the message that was refused its claim, and died in another child, or on another machine."""
+    """A duplicate of the message that was refused its claim, and died in another child, or on
+    another machine.
+    """
     played(store)
     before = everything(store)
     assert forfeit(store, process) == ["not_held"]
@@ -93,7 +95,9 @@ def test_the_death_of_another_process_frees_nothing(store: Store, process: str) 
 def test_a_message_of_another_epoch_or_step_frees_nothing(
     store: Store, epoch: int, step: int
 ) -> None:
-    """The process died after its commit, or with a message from before; the round that it holds by now is another one."""
+    """The process died after its commit, or with a message from before; the round that it holds by
+    now is another one.
+    """
     commit_next(store, played(store))
     claim(store, claim=f"{CHILD}.1")
     before = everything(store)
@@ -131,7 +135,9 @@ def test_where_nobody_holds_a_lease_there_is_none_to_forfeit(store: Store) -> No
 
 
 def test_a_commit_that_was_on_its_way_still_counts_until_the_sweep(store: Store) -> None:
-    """The process died just after it had sent it: either the commit or the loss is true, never both."""
+    """The process died just after it had sent it: either the commit or the loss is true, never
+    both.
+    """
     granted = played(store)
     forfeit(store)
     assert commit_next(store, granted) == ("ok", "continued")

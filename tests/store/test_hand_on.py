@@ -1,4 +1,6 @@
-"""A message that is handed on stands in the list of workers that play its flow, and its run is in the care of the sweep as ever."""
+"""A forwarded message is in the list of workers that play its flow, and the sweep looks after its
+run as ever.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def come(store: Store, name: str) -> None:
 
 
 def refuse(store: Store) -> None:
-    """A worker takes the run's message, and does not play its flow."""
+    """Take the run's message as a worker that does not play its flow."""
     take(store)
     answer = try_claim(store, known=("other",))
     assert (

@@ -1,4 +1,6 @@
-"""A damaged run harms no other: not by another's id or idempotency key in its hash, not by a token or a time from nowhere."""
+"""A damaged run harms no other: not by another's id or idempotency key in its hash, not by a token
+or a time from nowhere.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def damage(store: Store, field: str, text: str | None) -> None:
 
 
 def copied(store: Store) -> None:
-    """The other's whole hash, under this run's key."""
+    """Copy the other's whole hash under this run's key."""
     store.redis.copy(store.keys.run("other"), store.keys.run("r"), replace=True)
 
 
@@ -141,7 +143,7 @@ def test_a_lease_without_its_end_is_damaged_and_nothing_is_written(
     assert everything(store) == before
 
 
-#: What run.lua checks as times, and what it checks as other numbers.
+#: The fields that run.lua checks as times, and the fields that it checks as other numbers.
 TIMES = (
     "created_at", "updated_at", "started_at", "queued_at", "not_before", "waiting_until", "wait_until", "claimed_at", "beat_at",
     "lease_until", "round_until", "held_until", "deadline", "i_until", "stop_asked_at", "stop_seen_at", "stopped_at", "ended_at",

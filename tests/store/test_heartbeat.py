@@ -219,7 +219,9 @@ def test_one_runs_answer_does_not_depend_on_its_neighbours(store: Store) -> None
 def test_a_beat_after_the_clock_was_set_back_brings_the_lease_back_to_the_clock(
     store: Store,
 ) -> None:
-    """clock an hour back > the lease ends in an hour > the worker beats, and dies > orphan for an hour."""
+    """clock an hour back > the lease ends in an hour > the worker beats, and dies > orphan for an
+    hour.
+    """
     new_run(store)
     token = claim(store).token
     store.now = START - 3_600_000

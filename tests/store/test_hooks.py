@@ -1,4 +1,4 @@
-"""open_hook: the run keeps the digest of each hook's secret, and no more than sixteen."""
+"""open_hook: the run keeps the digest of each hook's secret, and sixteen at most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""record_intent: whoever holds the round writes down what it is about to do, and whoever comes next finds it."""
+"""record_intent: the holder of a round records its coming command, and the next holder finds the
+record.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ WRITTEN = {"intent", "intent_token", "intent_at", "intent_by"}
 
 
 def intend(store: Store, granted: Claim, key: str = KEY) -> str:
-    """Ask for leave to begin the command of this key."""
+    """Record the intent of this key's command."""
     fields = granted.fields
     epoch, step = int(fields["epoch"]), int(fields["step"])
     return store.rounds.intend(
@@ -47,7 +49,7 @@ def intend(store: Store, granted: Claim, key: str = KEY) -> str:
 
 
 def begun(store: Store) -> Claim:
-    """A run whose worker is about to carry out a command."""
+    """Make a run whose worker is about to carry out a command."""
     new_run(store)
     granted = claim(store)
     assert intend(store, granted) == "ok"
@@ -85,7 +87,9 @@ def test_an_intent_repeated_changes_nothing(store: Store) -> None:
 
 
 def test_a_worker_that_lost_its_round_may_begin_nothing(store: Store) -> None:
-    """claim > lease lapses > swept > claimed by another, who finds no intent > the first one wakes up."""
+    """claim > lease lapses > swept > claimed by another, who finds no intent > the first one wakes
+    up.
+    """
     new_run(store)
     zombie = claim(store, owner="w1")
     sweep_after(store, LEASE)
@@ -189,7 +193,9 @@ def test_the_attempt_that_wrote_it_down_takes_it_back(store: Store, end: str) ->
 
 
 def test_no_later_attempt_takes_back_what_the_first_may_have_done(store: Store) -> None:
-    """intent > the worker dies inside the command > tried again under the same key > that says: busy, nothing was done."""
+    """intent > the worker dies inside the command > tried again under the same key > that says:
+    busy, nothing was done.
+    """
     begun(store)
     sweep_after(store, LEASE)
     second = claim(store)

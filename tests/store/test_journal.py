@@ -1,4 +1,4 @@
-"""The engine's journal: what a round writes down reaches the next attempt whole, or the run is quarantined."""
+"""The engine's journal: a round's records reach the next attempt, or the run is quarantined."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST, SECOND = "r:0:aaaa", "r:0:bbbb"
 
 
 def journal(store: Store, most_bytes: int = 1_000) -> StoreJournal:
-    """Of a round that was just claimed."""
+    """Open the journal of a just claimed round."""
     return StoreJournal(store, claim(store), most_bytes)
 
 
@@ -85,7 +85,7 @@ def test_the_only_intent_taken_back_leaves_nothing(store: Store) -> None:
 
 
 class DeafRounds(RoundTransitions):
-    """Does what it is asked, and never hears the answer."""
+    """Carries each request out, and never gets the reply."""
 
     def intend(self, run_id: str, **named: Any) -> str:
         assert super().intend(run_id, **named) == "ok"
@@ -93,7 +93,7 @@ class DeafRounds(RoundTransitions):
 
 
 class Deaf(Store):
-    """A store whose transitions of rounds never hear the answer."""
+    """A store that loses the answers of round transitions."""
 
     @cached_property
     def rounds(self) -> DeafRounds:
@@ -242,7 +242,7 @@ def bent(
 def test_what_is_not_as_it_was_written_down_quarantines_the_run(
     store: Store, first: StoreJournal, damage: Any
 ) -> None:
-    """Else a command would be repeated silently, or one step be told what another did."""
+    """Else a command would be repeated silently, or one step would get the result of another."""
     first.intend(FIRST)
     first.record("charge", "1")
     field, text = damage(hash_of(store))

@@ -1,4 +1,4 @@
-"""A run in line is let be, and looked at as soon as its line has gone past it, however long it had waited."""
+"""A waiting run is left alone, and looked at as soon as the queue has gone past it, after any wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAITED = 60_000
 
 
 def line(store: Store) -> list[str]:
-    """Who was seen in line, first come first."""
+    """Return the runs seen in the queue, in order."""
     return list(store.redis.zrange(store.keys.line(store.keys.queue("controller")), 0, -1))
 
 
@@ -105,7 +105,7 @@ def test_a_run_that_is_gone_leaves_its_line(store: Store, lost: str) -> None:
 def test_the_longest_line_that_has_been_passed_is_left_in_a_few_sweeps(
     store: Store, lost: str
 ) -> None:
-    """Nobody shall wait for it: one sweep takes some, the next ones the rest."""
+    """No run shall wait for it: one sweep takes some, the next ones the rest."""
     claim(store, "first")
     claim(store, "last")
     store.redis.zadd(
@@ -120,7 +120,9 @@ def test_the_longest_line_that_has_been_passed_is_left_in_a_few_sweeps(
 def test_a_message_pushed_again_is_looked_for_every_grace_and_never_doubled(
     store: Store, lost: str
 ) -> None:
-    """It stands at the consuming end, where its number says nothing; nobody takes it for a long time."""
+    """It stands at the consuming end, where its number says nothing; no worker takes it for a long
+    time.
+    """
     for run_id in ("first", "last"):
         commit_end(store, claim(store, run_id))
     sweep(store)

@@ -32,7 +32,7 @@ def ended(store: Store, run_id: str, errored: bool = False) -> None:
 
 
 def milliseconds(store: Store) -> int:
-    """The server's clock, by which the runs are listed."""
+    """Return the server's clock, which orders the lists."""
     seconds, micros = store.redis.time()
     return seconds * 1000 + micros // 1000
 

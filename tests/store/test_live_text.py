@@ -49,7 +49,7 @@ def lose(store: Store, _: Claim) -> None:
     sweep(store)
 
 
-#: What ends the right of a round to show text.
+#: The ends of a round's right to show text.
 ENDS: dict[str, Callable[[Store, Claim], object]] = {
     "commit": commit_next,
     "end": commit_end,

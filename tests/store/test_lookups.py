@@ -12,7 +12,10 @@ from tests.support.runs import new_run, stop
 
 
 def during_the_first_look(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> list[int]:
-    """Let something happen between the two reads of a run in the first look. Returns the looks."""
+    """Patch the first look so that something happens between its two reads of a run.
+
+    Return the looks.
+    """
     read, looks = lookups._read, []
 
     def moved(*args: Any) -> Any:

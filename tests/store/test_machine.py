@@ -1,10 +1,13 @@
-"""One run, several workers, and everything that can happen to them in any order: the real server goes where the model goes.
+"""One run, several workers, and every possible event in any order: the real server goes where the
+model goes.
 
-Messages are lost, doubled and late; workers die and wake up as zombies; replies are lost and requests sent again; flows are
-paused; time passes with sweepers and without. hypothesis chooses each move among those that the model (tests/model) allows, all
-kinds of them in one story, with times to the millisecond. It is made on both sides: the model's laws hold, the replies agree, and
-so do the states. What the model does not hold is looked at on the server: its history, its counts, the step in doubt, and that a
-move which changes nothing in the model writes nothing. At the end of each story the run is driven to its end.
+Messages are lost, doubled and late; workers die and wake up as zombies; replies are lost and
+requests sent again; flows are paused; time passes with sweepers and without. hypothesis chooses
+each move among those that the model (tests/model) allows, all kinds of them in one story, with
+times to the millisecond. It is made on both sides: the model's laws hold, the replies agree, and so
+do the states. Facts outside the model are checked on the server: its history, its counts, the step
+in doubt, and that a move which changes nothing in the model writes nothing. At the end of each
+story the run is driven to its end.
 """
 
 from __future__ import annotations
@@ -62,12 +65,13 @@ MESSAGES = ("take", "again", "deliver", "resend_claim", "double")
 ROUNDS = ("commit", "fetch", "stay", "begin", "resend_commit", "resend_stay")
 BESIDES = ("beat", "intend", "record", "forfeit", "forfeit_other", "die")
 PEOPLE = ("op", "look", "send", "resend", "pause", "unpause", "offer")
-#: They write what the model does not hold: when a sweep was, the reply to a refused operation, the time of a heartbeat.
+#: Moves that write data outside the model: the time of a sweep, the reply to a refused operation,
+#: the time of a heartbeat.
 UNSEEN = ("sweep", "forget", "tick", "op", "look", "send", "beat", "pause", "unpause")
 ENDS = {"completed": ("resumed",), "errored": ("retried",), "stopped": ("resumed",)}
-#: What sweeps count, by its word.
+#: The counts of sweeps, by their word.
 COUNTED_OF_SWEEPS = ("resent", "freed", "delayed", "overran", "answered")
-#: What a commit, a sweep and an operation add to the history, by the word that they answer.
+#: The history events of a commit, a sweep and an operation, by the word of their answer.
 BY_COMMIT = {
     "continued": [], "completed": ["completed"], "interrupted": ["interrupted"], "stopped": ["stopped"], "errored": ["errored"],
     "queued": ["given_back"], "waiting": ["failed"],
@@ -96,7 +100,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         Machine.made += 1
         self.store = Store(self.url, f"{self.prefix}m{Machine.made}", now=START)
-        self.swept: Counter[str] = Counter()  # what sweeps said became of the run
+        self.swept: Counter[str] = Counter()  # the run's results in sweeps
         self.unfinished = 0  # how often it ended with its cycles used up
         self.ticked = False
         self.calls = 0  # operations that have reached the server
@@ -141,7 +145,7 @@ class Machine(RuleBasedStateMachine):
         return World(self.state, self.config, RULES)
 
     def seen(self) -> dict[str, Any]:
-        """All keys, without a hold that has lapsed: it may be removed or not."""
+        """Return all keys, without a hold that has lapsed: it may be removed or not."""
         found, now = everything(self.store), clock(self.store)
         fields, _ = found.get(self.store.keys.run(RUN), ({}, -1))
         if int(fields.get("held_until", now + 1)) <= now:
@@ -149,7 +153,7 @@ class Machine(RuleBasedStateMachine):
         return found
 
     def is_forgotten(self, place: int) -> bool:
-        """Whether the run no longer remembers its reply to a client's operation."""
+        """Return whether the run no longer remembers its reply to a client's operation."""
         return self.calls - self.unheard[self.real.clients[place]] >= KEPT_OPERATIONS
 
     def choose(self, data: st.DataObject, names: tuple[str, ...]) -> None:
@@ -163,13 +167,13 @@ class Machine(RuleBasedStateMachine):
         if there:
             name = data.draw(st.sampled_from(there))
             named = [move for move in moves if move[0] == name]
-            # A round that another one follows is what most stories need more of.
+            # Most stories need more rounds that another one follows.
             self.make(
                 data.draw(st.sampled_from(named + 8 * [move for move in named if "next" in move]))
             )
 
     def make(self, move: Move) -> Any:
-        """Make a move on both sides, and compare replies and states."""
+        """Make a move on both sides, and compare them."""
         world, before = self.world(), self.seen()
         run, logged = hash_of(self.store, RUN), len(events(self.store, RUN))
         reply = act(world, move)
@@ -197,7 +201,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(data=st.data(), rounds=st.integers(1, 3))
     def a_worker_plays_rounds(self, data: st.DataObject, rounds: int) -> None:
-        """What happens most often, and is else seldom chosen."""
+        """Play rounds: the most frequent events, which are else seldom chosen."""
         for _ in range(rounds):
             if all(slot.state != "plays" for slot in self.world().slots):
                 can = possible(self.world())
@@ -232,7 +236,7 @@ class Machine(RuleBasedStateMachine):
         silent=st.sampled_from([False, False, True]),
     )
     def time_passes(self, ms: int, silent: bool = False) -> None:
-        """While sweepers are at work, so that it is no silence, or not."""
+        """Let time pass; without ``silent``, sweepers are at work, so that it is no silence."""
         self.make(("tick", ms))
         if silent:
             return
@@ -241,11 +245,14 @@ class Machine(RuleBasedStateMachine):
         self.state = world.frozen()
         self.store.redis.hset(self.store.keys.queues, "swept_at", clock(self.store))
 
-    # A run in line is looked at after twice the time each time: no story goes to where the model stops counting.
+    # A run in line is looked at after twice the time each time: no story goes to where the model
+    # stops counting.
     @precondition(lambda self: (self.run.due or 0) < FAR)
     @rule()
     def its_time_comes(self) -> None:
-        """A lease lapses, a wait is over, a deadline passes, a grace has gone by; sweepers were at work meanwhile."""
+        """Move to the run's due time: a lease lapses, a wait is over, a deadline or a grace has
+        passed; sweepers were at work meanwhile.
+        """
         if self.run.due is not None:
             if self.run.due > 0:
                 self.time_passes(self.run.due)
@@ -255,10 +262,10 @@ class Machine(RuleBasedStateMachine):
     def run(self) -> Any:
         return self.world().runs[0]
 
-    # What the model does not hold.
+    # Facts outside the model.
 
     def logged(self, move: Move, answer: Any, new: list[dict[str, str]]) -> None:
-        """What a move adds to the history."""
+        """Check a move's new events in the history."""
         kinds = [event["type"] for event in new]
         self.unfinished += any("unfinished" in event for event in new)
         match move:
@@ -289,7 +296,9 @@ class Machine(RuleBasedStateMachine):
         assert kinds == expected, f"{move}: answered {answer}, and logged {kinds}"
 
     def stored(self, move: Move, before: dict[str, str]) -> None:
-        """A round that a stop met in flight is in doubt, unless it was done; and nothing goes back."""
+        """Check that a round that a stop met in flight is in doubt, unless it was done; and that
+        nothing goes back.
+        """
         after = hash_of(self.store, RUN)
         for name in ("epoch", "step", "token"):
             assert int(after[name]) >= int(before[name]), f"I3: {move}: {name} went back"
@@ -349,7 +358,7 @@ class Machine(RuleBasedStateMachine):
         )
 
     def teardown(self) -> None:
-        """Every state can settle: people answer, workers work, and it ends completed."""
+        """Check that every state can settle: people answer, workers work, and it ends completed."""
         try:
             if hasattr(self, "real"):
                 self.settled()
@@ -389,7 +398,9 @@ class Machine(RuleBasedStateMachine):
 
 
 def server(state: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What the server and the broker hold of a frozen state: not what workers and clients know."""
+    """Return the server's and the broker's data of a frozen state, without the knowledge of workers
+    and clients.
+    """
     runs, _, _, *rest = state
     return runs, *rest
 
@@ -431,7 +442,8 @@ def test_one_run_and_all_that_can_happen(server: CrashableServer, prefix: str) -
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_many_more_stories_of_one_run(server: CrashableServer, prefix: str) -> None:
-    # CI plays the same ones each time, other machines play others; the short one that is found is printed, to be repeated.
+    # CI plays the same stories each time, other machines play others; a failing story is shortened
+    # and printed, to be repeated.
     assert (
         explore(
             server, prefix, max_examples=300, stateful_step_count=50, derandomize="CI" in os.environ

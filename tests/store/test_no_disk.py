@@ -1,4 +1,6 @@
-"""A server that cannot write to its disk refuses all writes; nothing that a worker does then may surprise it."""
+"""A server that cannot write to its disk refuses all writes; nothing that a worker does then may
+surprise it.
+"""
 
 from __future__ import annotations
 

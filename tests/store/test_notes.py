@@ -1,4 +1,6 @@
-"""put_note and forget_notes: notes of a namespace within their bounds, and only from the round that holds its lease."""
+"""put_note and forget_notes: notes of a namespace within their bounds, and only from the round that
+holds its lease.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""record_once: in a step the first result of a name stands, whoever recorded it, and every attempt gets that one."""
+"""record_once: in a step the first result of a name stands, from any recorder, and every attempt
+gets it.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def record(
 
 
 def recorded(store: Store) -> Claim:
-    """A run with a round that has recorded a result."""
+    """Make a run whose round has recorded a result."""
     new_run(store)
     granted = claim(store)
     assert record(store, granted) == ("ok", '"done"')
@@ -83,7 +85,9 @@ def test_a_result_recorded_again_changes_nothing(store: Store) -> None:
 
 
 def test_what_a_worker_did_that_lost_its_round_is_recorded(store: Store) -> None:
-    """It charged the card, stood still, and was taken for dead: whoever plays the step next must not charge it again."""
+    """It charged the card, stood still, and was taken for dead: the next worker of the step must
+    not charge it again.
+    """
     new_run(store)
     zombie = claim(store)
     sweep_after(store, LEASE)
@@ -135,7 +139,9 @@ def test_a_round_that_is_done_leaves_no_results_and_takes_none(
 
 
 def test_a_worker_of_a_deleted_run_records_nothing_in_a_new_run_of_its_id(store: Store) -> None:
-    """stop now > delete > submitted again under the same id: the same epoch, the same step, and not the same run."""
+    """stop now > delete > submitted again under the same id: the same epoch, the same step, and not
+    the same run.
+    """
     new_run(store)
     zombie = claim(store)
     stop(store, "now")

@@ -60,7 +60,7 @@ RUNS = (
 
 @pytest.fixture(params=["valkey", "redis"])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """On a server of its own: it is filled up."""
+    """On a separate server: it is filled up."""
     if request.param not in available_binaries() and "CI" not in os.environ:
         pytest.skip(f"this machine has no {request.param}-server")
     with server(request.param, "no") as running:
@@ -183,7 +183,9 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
 
 
 def test_a_full_server_that_has_forgotten_the_scripts_still_takes_the_beat(store: Store) -> None:
-    """A restart forgets all scripts; where they must be loaded first, and loading is refused, every lease lapses."""
+    """A restart forgets all scripts; where they must be loaded first, and loading is refused, every
+    lease lapses.
+    """
     new_run(store)
     token = claim(store).token
     store.redis.script_flush()

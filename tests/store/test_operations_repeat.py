@@ -1,7 +1,7 @@
-"""I13: any operation repeated with its id changes nothing, in whatever state the repeat finds the run.
+"""I13: any operation repeated with its id changes nothing, in any state of the run.
 
-Each story is a list of moves. Every move is sent twice in a row, and once more after each later move: as a client
-library does that never saw the reply.
+Each story is a list of moves. Every move is sent twice in a row, and once more after each later
+move: as a client library does that never saw the reply.
 """
 
 from __future__ import annotations
@@ -250,7 +250,9 @@ def test_every_move_sent_twice_changes_nothing_and_gets_the_same_reply(
 
 @pytest.mark.parametrize("story", STORIES)
 def test_a_repeat_that_comes_after_others_changes_nothing(store: Store, story: str) -> None:
-    """The client library re-sends late: others came in between. (Who has committed has seen its claim's reply: no repeat of that.)"""
+    """The client library re-sends late: others came in between. (A worker that committed has seen
+    its claim's reply: no repeat then.)
+    """
     replies: list[tuple[Move, Any]] = []
     for move in STORIES[story]:
         reply = move(store)
@@ -292,8 +294,12 @@ def test_a_beat_and_a_sweep_sent_twice_change_nothing(store: Store) -> None:
 
 
 def essence(reply: Any) -> Any:
-    """A claim's reply tells the time and fields as they are; the claim itself is token, attempt, lease and memory.
-    ``existing`` says of a submission what ``ok`` says; test_submit.py asks for the first word."""
+    """Return the part of a reply that a repeat must not change.
+
+    A claim's reply has the current time and fields; the claim itself is token, attempt, lease and
+    memory. ``existing`` means the same as ``ok`` of a submission; test_submit.py checks the first
+    word.
+    """
     if reply == ("existing", "r"):
         return ("ok", "r")
     if isinstance(reply, Claim):

@@ -1,4 +1,6 @@
-"""The scripts where the broker is another server: they push nothing, and say what is to be published."""
+"""The scripts with the broker on another server: they push nothing, and return the messages to
+publish.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def lengths(store: Store, count: int) -> dict[str, int]:
 
 
 def swept(store: Store, length: int | None = 0, after: int = 0) -> SweepReply:
-    """One sweep, told how many messages wait at the broker (None: it does not answer)."""
+    """Sweep once with this number of messages at the broker (None: it does not answer)."""
     advance(store, after)
     told = {} if length is None else lengths(store, length)
     return store.fleet.sweep(lease=LEASE, max_losses=3, jitter=0.0, lengths=told)
@@ -79,7 +81,7 @@ def test_a_message_that_is_redirected_is_published_by_the_caller(store: Store) -
 
 
 def test_a_queued_run_is_due_a_grace_ahead(store: Store) -> None:
-    """So that the sweep publishes where whoever queued it died before it did."""
+    """So that the sweep publishes the message if its publisher died before it did."""
     new_run(store)
     assert (phase(store), due_in(store)) == ("queued", GRACE)
     commit_next(store, claim(store))
@@ -111,7 +113,9 @@ def test_what_a_sweep_queues_is_handed_over(store: Store) -> None:
 
 
 def test_each_push_takes_a_number_of_its_own(store: Store) -> None:
-    """A broker that is not ours takes what comes again at the far end: it is in line there until that number has passed."""
+    """A broker that is not ours puts a repeated message at the far end: it waits there until that
+    number has passed.
+    """
     for run_id in ("lost", "next"):
         new_run(store, run_id)
     commit_end(store, claim(store, "next"))
@@ -169,7 +173,9 @@ def test_a_broker_that_does_not_answer_keeps_no_lease_from_being_freed(store: St
 
 
 def test_the_first_message_of_a_run_that_was_sent_twice_takes_no_line_along(store: Store) -> None:
-    """A broker gives the message of a dead worker out again, at the head of the line; the copy is at its tail. Nobody between is passed."""
+    """A broker gives the message of a dead worker out again, at the head of the queue; the copy is
+    at its tail. No run between them is passed.
+    """
     new_run(store, "twice")
     claim(store, "twice")
     behind = [f"behind{place}" for place in range(5)]

@@ -55,7 +55,7 @@ def between(client: Client, monkeypatch: pytest.MonkeyPatch) -> Between:
 
 
 def submitted_ids(store: Store, count: int, **options: Any) -> list[str]:
-    """Submit runs that stay, and return their ids, the oldest first."""
+    """Submit runs that stay; return ids, the oldest first."""
     ids = [f"stays{number:03}" for number in range(count)]
     for run_id in ids:
         submit(store, run_id, **options)
@@ -63,7 +63,7 @@ def submitted_ids(store: Store, count: int, **options: Any) -> list[str]:
 
 
 def traffic(store: Store) -> Callable[[], None]:
-    """Return a move that starts some runs, and ends and deletes some of those it has started."""
+    """Return a move that starts some runs, and ends and deletes some that it has started."""
     chance, numbers = random.Random(1), itertools.count()
     going: list[str] = []
 
@@ -194,7 +194,7 @@ def test_a_bulk_operation_reaches_each_run_that_stays_live_while_others_start_an
     def reach(run_id: str, *_: object, **__: object) -> None:
         reached.append(run_id)
 
-    # What it does to one run is not the matter here.
+    # Its effect on one run is not the matter here.
     monkeypatch.setattr(client, do.removesuffix("_many"), reach)
 
     def move_next() -> None:

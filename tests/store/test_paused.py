@@ -28,7 +28,7 @@ from tests.support.runs import (
 
 
 def held(store: Store, run_id: str = "r") -> None:
-    """A run that was given back at its claim, because its flow is paused."""
+    """Make a run that was given back at its claim, because its flow is paused."""
     new_run(store, run_id)
     store.pauses.add("ring")
     take(store)

@@ -106,7 +106,9 @@ class Provider:
 def test_an_outage_ends_no_run_and_a_hundred_runs_make_few_requests(
     store: Store, seconds: int, most: int
 ) -> None:
-    """The clock is advanced from one due time to the next; the rounds of four processes ask as a model's controller does."""
+    """The clock is advanced from one due time to the next; the rounds of four processes ask as a
+    model's controller does.
+    """
     runs = [f"r{number}" for number in range(100)]
     for run_id in runs:
         new_run(store, run_id)

@@ -1,4 +1,6 @@
-"""push: the first of a round goes to the end of the line; again goes to its front, under the same number."""
+"""push: the first of a round goes to the end of the line; again goes to its front, under the same
+number.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ def test_the_next_step_and_the_next_epoch_join_the_end_of_the_line(store: Store)
 
 
 def test_commit_and_the_message_for_the_next_step_are_one_effect(store: Store) -> None:
-    """Whatever the commit refuses pushes nothing; what it accepts pushes exactly one."""
+    """A refused commit pushes nothing; an accepted one pushes exactly one message."""
     new_run(store)
     granted = claim(store)
     commit_next(store, granted)

@@ -1,4 +1,6 @@
-"""A run whose stored message is none of its round is ended as damaged: it would be sent for ever, and nobody could claim by it."""
+"""A run whose stored message is none of its round is ended as damaged: else it would be sent for
+ever, and no worker could claim by it.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,7 @@ def damage(store: Store, run_id: str, change: Damage) -> None:
 
 
 def about(*args: Any) -> Damage:
-    """The message of another round."""
+    """Return the change to the message of another round."""
 
     def change(text: str) -> str:
         read = json.loads(text)
@@ -178,7 +180,9 @@ def test_a_run_whose_stored_message_is_damaged_is_quarantined_when_it_is_sent_ag
 def test_a_message_that_the_sweep_does_not_send_quarantines_nobody(
     store: Store, sweeper: Sweeper, fused: SameServerPublisher
 ) -> None:
-    """The good one is still in line: by that the run is claimed, and its next round has a fresh message."""
+    """The good one is still in line: by that the run is claimed, and its next round has a fresh
+    message.
+    """
     text = submit(store, fused, "hurt")
     damage(store, "hurt", DAMAGES["cut short"])
     sweeper.sweep()

@@ -1,4 +1,4 @@
-"""Some fields of very many runs are read by one script, like those of few by commands."""
+"""One script reads some fields of very many runs, as commands do of few."""
 
 from __future__ import annotations
 

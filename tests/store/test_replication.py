@@ -1,4 +1,4 @@
-"""WAIT: what is acknowledged is on replicas, and where it is not, whoever asked is told so."""
+"""WAIT: acknowledged writes are on replicas; if they are not, the caller gets an error."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def waiting(pair: Watched, prefix: str, replicas: int = 1, seconds: float = 2.0)
 
 @contextmanager
 def replica_away(pair: Watched) -> Iterator[None]:
-    """The replica stands still; the server does not know it yet."""
+    """Suspend the replica, still unknown to the server."""
     pair.signal(pair.servers[1], signal.SIGSTOP)
     try:
         yield
@@ -71,7 +71,7 @@ def caught_up(pair: Watched) -> bool:
 
 
 def on_replica(pair: Watched, store: Store) -> dict[str, str]:
-    """What the replica has of the run at this moment."""
+    """Return the replica's current fields of the run."""
     with pair.client(pair.servers[1]) as client:
         return client.hgetall(store.keys.run("r"))
 
@@ -121,7 +121,9 @@ def test_what_the_replica_did_not_get_in_time_is_done_and_not_acknowledged(
 def test_an_operation_sent_again_writes_nothing_and_is_still_not_acknowledged_before_the_replica_has_it(
     pair: Watched, prefix: str
 ) -> None:
-    """WAIT alone would say on Valkey that all is well: the connection that asks again has written nothing itself."""
+    """WAIT alone would say on Valkey that all is well: the connection that asks again has written
+    nothing itself.
+    """
     with waiting(pair, prefix, seconds=0.05) as store, replica_away(pair):
         with pytest.raises(NotReplicated):
             submit(store, idempotency_key="k", content="c")

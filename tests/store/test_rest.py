@@ -1,4 +1,6 @@
-"""Rest: how long a run was interrupted, stopped or errored is added up, so that nobody takes it for time that it has gone on."""
+"""Rest: the time for which a run was interrupted, stopped or errored is added up, so that it does
+not count as working time.
+"""
 
 from __future__ import annotations
 

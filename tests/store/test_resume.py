@@ -1,4 +1,6 @@
-"""resume_run: the one who answers names the question, and the one who resumes names what was seen."""
+"""resume_run: an answer names its question, and a resume names the epoch and step that its sender
+saw.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def test_another_epoch_than_the_one_seen_answers_stale(store: Store, epoch: int)
 
 
 def test_a_resume_of_a_step_that_was_committed_since_is_stale(store: Store) -> None:
-    """Looked at while the round was in flight and a stop asked for: its messages are of the old step, and no claim would ever fit them."""
+    """Looked at while the round was in flight and a stop asked for: its messages are of the old
+    step, and no claim would ever fit them.
+    """
     new_run(store)
     granted = claim(store)
     stop(store)
@@ -366,7 +370,9 @@ def test_a_resume_writes_the_fields_given_with_it_and_tells_of_them(store: Store
 
 
 def test_a_repeated_resume_writes_its_fields_once(store: Store) -> None:
-    """resume that raises a budget, reply lost > the round asks again > it is raised once more > the first one re-sent."""
+    """resume that raises a budget, reply lost > the round asks again > it is raised once more > the
+    first one re-sent.
+    """
     asking(store)
     seen = hash_of(store)
     given = {
@@ -383,7 +389,9 @@ def test_a_repeated_resume_writes_its_fields_once(store: Store) -> None:
 
 
 def test_fields_made_from_other_content_than_is_there_are_refused_as_stale(store: Store) -> None:
-    """Looked at while a round was in flight > it failed, and was charged for > stopped: the digest vouches for the old charge."""
+    """Looked at while a round was in flight > it failed, and was charged for > stopped: the digest
+    vouches for the old charge.
+    """
     asking(store)
     before = hash_of(store)
     assert resume(store, "late", fields={"budgets": "9", "digest": "d9"}, digest="another") == [

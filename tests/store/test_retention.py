@@ -176,7 +176,7 @@ def test_nothing_comes_back_from_a_deleted_run(store: Store) -> None:
 def test_a_zombie_of_a_deleted_run_cannot_commit_into_a_new_run_of_the_same_id(
     store: Store,
 ) -> None:
-    """stop now > delete > submitted again under the same id > claimed > the first worker wakes up."""
+    """stop now > delete > submitted again under the same id > claimed > the first worker wakes."""
     new_run(store)
     zombie = by_token_alone(claim(store, owner="w1"))
     stop(store, "now")

@@ -110,7 +110,9 @@ def test_another_epoch_than_the_one_seen_answers_stale(store: Store) -> None:
 
 
 def test_a_retry_of_a_step_that_was_committed_since_is_stale(store: Store) -> None:
-    """Its messages are of the step that failed when it was looked at, and no claim would ever fit them."""
+    """Its messages are of the step that failed when it was looked at, and no claim would ever fit
+    them.
+    """
     new_run(store)
     commit_next(store, claim(store))
     fail_round(store, claim(store), fatal=1)

@@ -1,4 +1,6 @@
-"""config/redis.acl: each user is tried with every command of a real server, on keys of ours and of others, and inside scripts."""
+"""config/redis.acl: each user is tried with every command of a real server, on keys of ours and of
+others, and inside scripts.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ NO = (
     "The user executing the script",
     "ACL failure in script",
 )
-#: What no script may run, whoever runs it.
+#: Commands that no script may run, for any user.
 NOT_IN_SCRIPTS = ("not allowed from script", "Write commands are not allowed")
 
 
@@ -38,7 +40,9 @@ def operator(locked: LockedServer) -> Iterator[redis.Redis]:
 
 
 def commands_of(operator: redis.Redis) -> dict[str, list[str]]:
-    """Every command and subcommand of the server by its name, as it is sent with the least arguments."""
+    """Return every command and subcommand of the server by its name, as it is sent with the least
+    arguments.
+    """
     names = operator.execute_command("COMMAND", "LIST")
     calls = {}
     for info in operator.execute_command("COMMAND", "INFO", *names):
@@ -53,7 +57,7 @@ def commands_of(operator: redis.Redis) -> dict[str, list[str]]:
 
 
 def refusal(client: redis.Redis, *words: Any) -> str | None:
-    """What the server has against the call; None where it has nothing against the caller."""
+    """Return the server's objection to the caller of this command; None if it has none."""
     try:
         client.execute_command(*words)
     except redis.ResponseError as error:
@@ -112,7 +116,9 @@ def test_a_user_reaches_the_keys_of_its_role_and_no_others(
 def test_a_script_may_do_no_more_than_the_user_who_runs_it(
     locked: LockedServer, operator: redis.Redis, name: str
 ) -> None:
-    """Any Lua, not only ours: each command of the server, and each of the user's own on each key, undeclared."""
+    """Any Lua, not only ours: each command of the server, and each of the user's own on each key,
+    undeclared.
+    """
     role, escapes, starved, tried = ROLES[name], [], [], 0
     keys: list[tuple[str | None, str]] = [*OURS.items(), *((None, key) for key in FOREIGN)]
     run = "EVAL" if "eval" in role.commands else "EVAL_RO"
@@ -206,7 +212,9 @@ def test_who_may_publish_does_so_on_our_channel_alone(locked: LockedServer) -> N
 
 
 def test_as_it_ships_it_lets_nobody_in() -> None:
-    """Its passwords are for the operator to set; until then it locks everybody out, the user without a password first."""
+    """Its passwords are for the operator to set; until then it locks everybody out, the user
+    without a password first.
+    """
     lines = [line for line in ACL.read_text().splitlines() if line]
     assert [line.split()[:4] for line in lines] == [
         ["user", name, "off", "resetpass"] for name in ("default", "operator", *ROLES)
@@ -217,7 +225,9 @@ def test_as_it_ships_it_lets_nobody_in() -> None:
 def test_a_commit_whose_user_may_not_pop_stands_and_fetches_nothing(
     locked: LockedServer, operator: redis.Redis
 ) -> None:
-    """By an ACL file that is older than the fetch: a commit must not be made and then fail for what it was to take besides."""
+    """With an ACL file older than the prefetch: a commit must not succeed and then fail for the
+    message that it was to take besides.
+    """
     (line,) = (line for line in ACL.read_text().splitlines() if line.startswith("user worker "))
     rules = [rule.replace(" +rpop", "") for rule in re.findall(r"\([^)]*\)|\S+", line)[2:]]
     operator.execute_command("ACL", "SETUSER", "older", *rules, "on", f">{password('older')}")

@@ -1,4 +1,6 @@
-"""Searching the list of runs: pages of a query, in each order, with and without a bound of what is looked at."""
+"""Searching the list of runs: pages of a query, in each order, with and without a bound of the runs
+looked at.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A server may forget its scripts at any moment (SCRIPT FLUSH, a restart, a failover); no call may fail for that."""
+"""A server may forget its scripts at any moment (SCRIPT FLUSH, a restart, a failover); no call may
+fail for that.
+"""
 
 from __future__ import annotations
 

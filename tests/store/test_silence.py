@@ -1,4 +1,4 @@
-"""An outage is not a death: leases that lapsed while nobody swept are spared, once each."""
+"""An outage is not a death: leases that lapsed in a time without sweeps are spared, once each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.runs import (
 
 
 def silence(store: Store, ms: int) -> list[tuple[str, str]]:
-    """Nobody sweeps for ``ms``; then somebody does."""
+    """Let ``ms`` pass without a sweep; then sweep."""
     later(store, ms)
     return sweep(store)
 
@@ -48,7 +48,9 @@ def test_a_spared_round_that_beats_and_commits_was_never_robbed(store: Store) ->
 
 
 def test_a_beat_in_the_millisecond_of_the_sweep_that_spared_it_is_a_beat(store: Store) -> None:
-    """Else a second silence would find the end that was spared, and rob a worker that has beaten whenever it could."""
+    """Else a second silence would find the end that was spared, and rob a worker that has beaten
+    whenever it could.
+    """
     new_run(store)
     sweep(store)
     granted = claim(store)
@@ -102,7 +104,9 @@ def test_a_gap_just_longer_is_a_silence(store: Store) -> None:
 
 
 def test_before_the_first_sweep_ever_all_was_silence(store: Store) -> None:
-    """claimed before anybody swept > the server stands still for longer than the lease > the first sweep robs nobody."""
+    """claimed before the first sweep > the server stands still for longer than the lease > the
+    first sweep takes no lease away.
+    """
     new_run(store)
     claim(store)
     assert silence(store, 10_000) == [("r", "spared")]
@@ -197,7 +201,9 @@ def test_a_claim_after_the_loss_may_be_spared_anew(store: Store) -> None:
 def test_a_round_past_its_own_limit_is_not_spared_for_ever_though_its_worker_beats(
     store: Store,
 ) -> None:
-    """round limit lapses in a silence > spared > a beat sets the lease back to the limit > spared > ..."""
+    """round limit lapses in a silence > spared > a beat sets the lease back to the limit > spared >
+    ...
+    """
     new_run(store, fields={"round_timeout": "10000"})
     sweep(store)
     token = claim(store).token

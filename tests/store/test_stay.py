@@ -1,4 +1,6 @@
-"""commit_and_continue: the commit of one round leases the run's next one to the same worker, in the same write, and no list sees it."""
+"""commit_and_continue: the commit of one round leases the run's next one to the same worker, in the
+same write, and no list sees it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ from tests.support.runs import (
 
 
 def stayed(store: Store, granted: Claim, **options: Any) -> Claim:
-    """The claim of the next round of a run that stays, which it must."""
+    """Stay with the run, which must succeed; return the claim of its next round."""
     found = stay(store, granted, **options)
     assert found is not None, "the run was not to stay"
     return found
@@ -81,7 +83,10 @@ def test_the_round_is_committed_and_the_next_one_leased_in_one_write(store: Stor
 def test_what_its_worker_knows_of_the_next_round_is_what_the_hash_says(
     store: Store, extra: dict[str, str]
 ) -> None:
-    """Nothing is read again: the claim is put together from what was committed. Field for field it is what a reader finds."""
+    """Nothing is read again: the claim is put together from the committed values.
+
+    Field for field it equals a reader's.
+    """
     new_run(store, fields=extra)
     granted = claim(store)
     for step in range(1, 11):

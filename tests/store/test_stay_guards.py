@@ -1,4 +1,6 @@
-"""commit_and_continue refuses whatever is not plain: the answer is `other`, and nothing is written. commit_round knows."""
+"""commit_and_continue refuses every special case: the answer is `other`, and nothing is written.
+commit_round knows them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from tests.support.runs import (
     sweep_after,
 )
 
-#: What every leased run has, counts and times.
+#: The counts and times of every leased run.
 COUNTS = (
     "epoch", "step", "token", "attempt", "claimed_at", "lease_until", "lease_granted", "number", "failures", "losses", "grace", "resend",
 )  # fmt: skip
@@ -31,20 +33,20 @@ NO_COUNTS = (None, "", "x", "-1", "1e3", "1.5", "123456789012345")
 
 
 def leased(store: Store) -> Claim:
-    """The claim of a run that would stay."""
+    """Return the claim of a run that would stay."""
     new_run(store)
     return claim(store)
 
 
 def refused(store: Store, granted: Claim) -> None:
-    """The round is not committed here, and nothing is written."""
+    """Check that the round is not committed here, and nothing is written."""
     before = everything(store)
     assert stay(store, granted) is None
     assert everything(store) == before
 
 
 def put(store: Store, field: str, text: str | None) -> None:
-    """What the run's hash says from now on; None: nothing."""
+    """Set a field of the run's hash; None: remove."""
     key = store.keys.run("r")
     if text is None:
         store.redis.hdel(key, field)
@@ -53,7 +55,7 @@ def put(store: Store, field: str, text: str | None) -> None:
 
 
 def other(granted: Claim, field: str) -> Claim:
-    """The same claim, but of another epoch or step."""
+    """Return the claim with another epoch or step."""
     return granted._replace(fields={**granted.fields, field: "7"})
 
 
@@ -194,7 +196,7 @@ def test_into_a_line_without_a_number_no_run_stays(store: Store, text: str | Non
 
 @pytest.mark.parametrize("text", [None, "", "0", "x"])
 def test_a_counter_behind_the_run_s_own_token_grants_none(store: Store, text: str | None) -> None:
-    """It was lost: of what it counts next, others hold tokens already."""
+    """It was lost: others hold tokens already that it would count next."""
     granted = leased(store)
     store.redis.hdel(store.keys.queues, "token")
     if text is not None:

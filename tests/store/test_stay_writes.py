@@ -1,4 +1,6 @@
-"""What a round that stays leaves: all that its commit would, and a lease as a claim would grant it."""
+"""The data after a round that stays: all writes of its commit, and a lease as a claim would grant
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from tests.support.runs import (
     sweep,
 )
 
-#: What is another run's own, or tells a queued run from a leased one.
+#: Data that belongs to another run, or differs between a queued run and a leased one.
 APART = {
     "id",
     "nonce",
@@ -41,7 +43,9 @@ APART = {
 
 
 def test_a_round_that_stays_leaves_what_any_commit_leaves(store: Store) -> None:
-    """Two rounds alike, one queued after it and one that stays: the same turns, texts, event and values."""
+    """Two rounds alike, one queued after it and another that stays: the same turns, texts, event
+    and values.
+    """
     left = []
     for run_id in ("queued", "stays"):
         new_run(store, run_id)
@@ -103,7 +107,9 @@ def test_the_attempts_of_the_next_round_begin_anew(store: Store) -> None:
 
 
 def test_its_number_is_that_of_what_was_last_taken_from_its_list(store: Store) -> None:
-    """Not the one it had: that was of another list, or stands ahead of the line's cursor, where nobody would look for the run."""
+    """Not its old number: that was of another list, or is ahead of the queue's cursor, where no
+    sweep would look for the run.
+    """
     for run_id, role in (("e", "executor"), ("before", "controller"), ("r", "controller")):
         new_run(store, run_id, role=role)
     claim(store, "e")

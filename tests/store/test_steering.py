@@ -1,4 +1,6 @@
-"""What is said to a run that works, by the scripts alone: who hears it when, what an end does with it, and replies."""
+"""Messages to a run that works, by the scripts alone: who reads them and when, their effect on an
+end, and replies.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from tests.support.steering_orders import HEED, heard_or_refused
 
 
 def under_way(store: Store) -> Claim:
-    """A run whose line has been taken from, so that it may stay."""
+    """Claim a run whose queue has been taken from, so that it may stay."""
     new_run(store)
     return claim(store)
 

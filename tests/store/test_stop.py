@@ -1,4 +1,6 @@
-"""request_stop: nobody's run is stopped here and now; somebody's, after this round or by fencing it."""
+"""request_stop: a run without a round is stopped here and now; a run in a round, after it or by
+fencing it.
+"""
 
 from __future__ import annotations
 
@@ -273,7 +275,9 @@ def test_the_late_commit_ends_the_wait_of_a_resumed_run(store: Store) -> None:
 
 
 def test_the_late_commit_of_the_held_token_ends_no_other_wait(store: Store) -> None:
-    """stop now > resume, waits for the hold > stop > answered by nobody > resumed before the start time: it waits for that."""
+    """stop now > resume, waits for the hold > stop > not answered > resumed before the start time:
+    it waits for that.
+    """
     new_run(store, phase="waiting", delay=1_000)
     sweep_after(store, 1_000)
     granted = claim(store)
@@ -305,7 +309,9 @@ def test_stop_and_resume_while_held_waits_again(store: Store) -> None:
 
 
 def test_a_retry_before_the_hold_ends_waits_as_well(store: Store) -> None:
-    """stop now > resume, waits for the hold > the run's deadline passes > retry > two workers in one step."""
+    """stop now > resume, waits for the hold > the run's deadline passes > retry > two workers in
+    one step.
+    """
     new_run(store, deadline=2_000)
     claim(store)
     stop(store, "now")

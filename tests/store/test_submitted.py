@@ -34,7 +34,7 @@ def new(
     flow: str = "countdown",
     labels: Mapping[str, str] | None = None,
 ) -> str:
-    """A run of that owner and that status."""
+    """Submit a run of that owner and that status."""
     before = ["Controller"] if status == "interrupted" else None
     run = client.submit(flow, "g", {}, labels=labels, submitted_by=owner, interrupt_before=before)
     if status == "stopped":
@@ -217,7 +217,9 @@ def test_what_is_done_to_many_is_done_to_one_submitters_alone(client: Client) ->
 
 
 def test_runs_that_are_gone_leave_the_list_when_others_are_submitted(client: Client) -> None:
-    """A service that submits and never lists must not leave an id behind for each run that there ever was."""
+    """A service that submits and never lists must not leave an id behind for each run that there
+    ever was.
+    """
     store = client._store
     key = store.keys.submitted("ann")
     stays = new(client, "ann")

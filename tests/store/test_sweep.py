@@ -1,4 +1,4 @@
-"""sweep_due: it re-enqueues what is overdue, and executes nothing."""
+"""sweep_due: it re-enqueues overdue runs, and executes nothing."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_in_line_beyond_the_cursor_is_left_alone(store: Store) -> None:
 
 
 def test_in_line_too_far_to_search_is_left_alone(store: Store) -> None:
-    """Its number says that it is in line, though its message lies beyond what is searched."""
+    """Its number says that it is in the queue, though its message lies beyond the searched part."""
     store.redis.lpush(store.keys.queue("controller"), *(["somebody's"] * 1_000))
     new_run(store)
     for _ in range(6):
@@ -195,7 +195,7 @@ def test_a_message_lost_from_an_empty_list_is_marked_then_resent(store: Store) -
 def test_a_mark_is_taken_back_where_the_message_is_found_after_all(
     store: Store, cursor: int
 ) -> None:
-    """A consumer that was killed gives back what it had popped: to be lost later is to be lost anew."""
+    """A killed consumer gives back the messages that it had popped: a later loss is a new one."""
     new_run(store)
     text = take(store)
     assert sweep_after(store, GRACE) == [("r", "marked")] and text is not None
@@ -222,7 +222,9 @@ def test_one_grace_between_the_mark_and_the_push(store: Store) -> None:
 def test_the_grace_doubles_with_each_push_behind_a_line_too_long_to_search(
     store: Store, others: int, factor: int
 ) -> None:
-    """docs/internals/decisions/0003: where the whole line is searched no copy can pile up, and the grace stays."""
+    """docs/internals/decisions/0003: where the whole line is searched no copy can pile up, and the
+    grace stays.
+    """
     new_run(store)
     new_run(store, "ahead")
     commit_end(store, claim(store, "ahead"))
@@ -286,7 +288,9 @@ def test_a_spared_lease_is_due_at_its_end_though_the_runs_deadline_comes_before(
 
 
 def test_a_stale_stored_message_is_never_sent(store: Store) -> None:
-    """Every write of epoch, step or node replaces the stored message; a lost one comes back as the new one."""
+    """Every write of epoch, step or node replaces the stored message; a lost one comes back as the
+    new one.
+    """
     new_run(store)
     pause_next(store, claim(store), "Executor")
     resume(store, "r1")
@@ -374,7 +378,9 @@ def test_a_question_looked_at_before_its_deadline_is_not_answered(
 
 @pytest.mark.parametrize("after", [LEASE, 1_000 + LEASE])
 def test_a_lease_that_lapsed_past_the_runs_deadline_ends_the_run(store: Store, after: int) -> None:
-    """Within the lease that the round had to commit in, and beyond it, where the round has ignored its limit."""
+    """Within the lease that the round had to commit in, and beyond it, where the round has ignored
+    its limit.
+    """
     new_run(store, deadline=1_000)
     claim(store)
     assert sweep_after(store, after) == [("r", "errored")]
@@ -531,7 +537,9 @@ def test_an_empty_sweep_changes_nothing_but_its_time(store: Store) -> None:
 
 
 def test_what_a_sweep_resends_puts_no_other_lost_message_in_line(store: Store) -> None:
-    """Two messages lost at once: the first is pushed again in the same script in which the second is looked at."""
+    """Two messages lost at once: the first is pushed again in the same script in which the second
+    is looked at.
+    """
     for run_id in ("a", "b", "c"):
         new_run(store, run_id)
     store.redis.delete(store.keys.queue("controller"))
@@ -540,7 +548,7 @@ def test_what_a_sweep_resends_puts_no_other_lost_message_in_line(store: Store) -
 
 
 def sleepers(store: Store, count: int, delay: int = 1) -> None:
-    """Runs whose time to start comes in so many milliseconds."""
+    """Submit runs whose time to start comes in this number of milliseconds."""
     for n in range(count):
         new_run(
             store,
@@ -560,7 +568,9 @@ def test_a_lapsed_lease_comes_before_all_that_fell_due_earlier(store: Store) -> 
 
 
 def test_a_message_that_was_brought_is_taken_however_many_are_due(store: Store) -> None:
-    """Of a run that waits for a retry, which is no lease: nothing else takes it out of the order of time."""
+    """Of a run that waits for a retry, which is no lease: nothing else takes it out of the order of
+    time.
+    """
     new_run(store)
     stayed = stay(store, claim(store))
     assert stayed is not None and fail_round(store, stayed, delay=1) == ("ok", "waiting")
@@ -589,7 +599,7 @@ def test_each_lapsed_lease_is_found_within_as_many_sweeps_as_pieces_of_what_is_d
 def test_a_lease_that_has_just_lapsed_is_found_by_the_next_sweep_however_many_are_due(
     store: Store,
 ) -> None:
-    """Sweeps of a busy worker are slow: what it takes 30 of them to find waits for seconds."""
+    """Sweeps of a busy worker are slow: a run that only the 30th finds waits for seconds."""
     sleepers(store, 3_600)
     new_run(store)
     claim(store)
@@ -599,7 +609,9 @@ def test_a_lease_that_has_just_lapsed_is_found_by_the_next_sweep_however_many_ar
 def test_a_queued_run_that_is_looked_at_before_its_time_is_marked_and_then_sent_again(
     store: Store,
 ) -> None:
-    """Who has seen a process die has reason to: the graces of a message that is on its way are seconds."""
+    """A process that has seen another die has reason to: the graces of a message that is on its way
+    are seconds.
+    """
     sleepers(store, 40)
     new_run(store)
     take(store)

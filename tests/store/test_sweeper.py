@@ -1,4 +1,4 @@
-"""The thread that sweeps, however much there is to do."""
+"""The sweeping thread, under any amount of work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.runs import LEASE, claim, clock, hash_of, later, new_run, par
 
 
 def sweeper_of(store: Store) -> Sweeper:
-    """A sweeper whose thread does not run."""
+    """Make a sweeper whose thread does not run."""
     settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
     return Sweeper(store, SameServerPublisher(make_app(settings), store.keys), settings, "w", dict)
 
@@ -51,7 +51,9 @@ def test_between_two_batches_of_what_is_due_the_worker_is_announced(store: Store
 
 @pytest.fixture
 def rarely_sweeps(own_server: CrashableServer) -> Iterator[tuple[Sweeper, Store]]:
-    """A sweeper that does not sweep in the time of a test, and the store that it announces itself on."""
+    """A sweeper that does not sweep in the time of a test, and the store that it announces itself
+    on.
+    """
     settings = Settings(
         redis_url=own_server.url, prefix="rare", heartbeat_seconds=0.05, sweep_seconds=1000
     )
@@ -84,7 +86,9 @@ def test_a_worker_is_announced_each_heartbeat_however_rarely_it_sweeps(
 
 
 def test_one_look_in_a_while_is_enough_for_all_sweepers(store: Store) -> None:
-    """Thousands of workers sweep: whoever comes soon after another does nothing, unless it has a reason of its own."""
+    """Thousands of workers sweep: a sweep soon after another does nothing, unless it has a special
+    reason.
+    """
     sweeper = sweeper_of(store)
     new_run(store)
     claim(store)

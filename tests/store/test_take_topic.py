@@ -1,4 +1,6 @@
-"""take_topic: a round takes a topic for its run, and the signals that wait there come into the run's mailbox."""
+"""take_topic: a round takes a topic for its run, and the signals that wait there come into the
+run's mailbox.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,13 @@ from tests.support.topic_runs import TOPIC, end, expiry, fail, holder, mail, roo
 
 
 def listen(store: Store, granted: Claim, run_id: str = "r", **other: Any) -> tuple[str, str]:
-    """The round of this claim takes the topic for its run."""
+    """Take the topic for the run, as the round of this claim."""
     fence = {"token": granted.token, "claim": granted.id or None}
     return store.signals.take_topic(run_id, **{"topic": TOPIC, **fence, **other})
 
 
 def listening(store: Store, run_id: str = "r") -> Claim:
-    """A run, in a round that has taken the topic."""
+    """Claim a run's round that takes the topic."""
     new_run(store, run_id)
     granted = claim(store, run_id)
     assert listen(store, granted, run_id) == ("ok", "")

@@ -1,4 +1,4 @@
-"""Tokens: what is kept of them, who finds them again, and what ends them."""
+"""Tokens: their stored fields, their lookup, and their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Topics, by the scripts alone: one live run holds a topic, and signals reach it from before its submission to after its end."""
+"""Topics, by the scripts alone: one live run holds a topic, and signals reach it from before its
+submission to after its end.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ SENDERS = ("ann\nbob", 'ann\n{"forged":1}', "a\n\nb", "a\r\nb", "1\n2\n3")
 def test_a_signal_has_its_own_payload_and_sender_whatever_the_sender_is_called(
     store: Store, by: str
 ) -> None:
-    """The run gets one signal itself, one over its topic, and one that has waited for it."""
+    """The run gets a signal itself, another over its topic, and a third that has waited for it."""
     signal_topic(store, payload='"waited"', by=by)
     holder(store)
     signal_topic(store, payload='"over its topic"', by=by)
@@ -401,13 +403,13 @@ def test_a_completed_run_leaves_the_topic_what_it_knew_of_earlier_runs(store: St
 
 
 def heard(store: Store, run_id: str = "r", place: int = 1, step: int = 0) -> None:
-    """A round of the run takes what was said to it."""
+    """Commit a round of the run that takes the messages to it."""
     granted = claim(store, run_id, step=step)
     commit_next(store, granted, "Controller", options={"take": f"say {place}"})
 
 
 def say(store: Store, key: str = "k", run_id: str = "r") -> None:
-    """A message for a run, under a key."""
+    """Send a message to a run, under a key."""
     told = signal(store, run_id=run_id, name="say", payload='"more"', key=key, content="c")
     assert told[0] == "ok"
 

@@ -1,4 +1,6 @@
-"""set_trace: the first trace that a run is given stands; and what is read to tell of an attempt that was lost."""
+"""set_trace: the first trace that a run is given stands; and the fields that describe a lost
+attempt.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""After a failover, or a loss of power with ``everysec``, the server has forgotten claims whose workers still play: they are fenced."""
+"""After a failover, or a loss of power with ``everysec``, the server has forgotten claims whose
+workers still play: they are fenced.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tests.support.sentinels import watched
 
 @dataclass(frozen=True)
 class Histories:
-    """Of one run that was queued: the master goes on in one way, the replica that took its place in another."""
+    """Of one run that was queued: the master goes on in one way, the replica that took its place in
+    another.
+    """
 
     lost: Store
     surviving: Store

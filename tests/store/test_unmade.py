@@ -1,4 +1,6 @@
-"""A run that stays has no message (decision 29): where one is to be pushed the sweep asks for it, and does nothing until it comes."""
+"""A run that stays has no message (decision 29): where one is to be pushed the sweep asks for it,
+and does nothing until it comes.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,14 @@ from tests.support.runs import (
     try_claim,
 )
 
-#: Until a run is looked at again that a worker was told of, who may have died (ms).
+#: Until the sweep looks again at a run whose message a worker was to make, which may have died
+#: (ms).
 UNMADE = 1_000
 
 
 @pytest.fixture
 def granted(store: Store) -> Claim:
-    """The claim of step 1 of a run that has stayed."""
+    """The claim of step 1, after a stay."""
     new_run(store)
     found = stay(store, claim(store))
     assert found is not None

@@ -1,4 +1,6 @@
-"""Two versions of the code at once: an older worker leaves a newer one's runs to it, and never destroys what it does not know."""
+"""Two versions of the code at once: an older worker leaves a newer one's runs to it, and never
+destroys unknown data.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from tests.support.runs import (
     take,
 )
 
-#: What a newer worker may keep, under names that are near to ours, and bytes that are no text.
+#: Data that a newer worker may store, under names close to ours, and bytes that are no text.
 FUTURE = {
     "x_future": "\udcff\udcfe\x00",
     "v:later": "[1",
@@ -155,7 +157,9 @@ def test_an_older_worker_is_not_granted_a_newer_ones_run_and_takes_nothing_from_
 def test_an_older_client_removes_no_run_whose_phase_it_does_not_know(
     store: Store, schema: str
 ) -> None:
-    """To it such a run reads as damaged, and what is damaged can be removed; a newer version's is not damaged."""
+    """To it such a run reads as damaged, and damaged runs can be removed; a newer version's is not
+    damaged.
+    """
     new_run(store, fields={"schema": schema})
     store.redis.hset(store.keys.run("r"), "phase", "sleeping")
     before = everything(store)

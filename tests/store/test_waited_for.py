@@ -1,4 +1,4 @@
-"""A claim tells what may have ended the wait of its round, which then need not ask for it."""
+"""A claim has the possible ends of its round's wait, which then need not ask for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.support.runs import (
 
 
 def mailbox_of(store: Store, granted: Claim) -> StoreMailbox:
-    """The mailbox that the claim's round sees."""
+    """Return the mailbox that the claim's round sees."""
 
     def broken(error: Exception) -> None:
         raise error
@@ -52,14 +52,14 @@ def mailbox_of(store: Store, granted: Claim) -> StoreMailbox:
 
 
 def siblings(store: Store, need: tuple[int, int, int] = SETTLED) -> list[str]:
-    """The ids of two children, for which their parent waits and whose flow its plan names."""
+    """Return the ids of two children, awaited by their parent, whose plan names their flow."""
     ids = family(store, need)
     store.redis.hset(store.keys.group("r", GROUP), "plan:0", '{"flow":"ring"}')
     return ids
 
 
 def woken(store: Store, *names: str, **waits_for: int) -> Claim:
-    """The claim of a run that waited for signals, and got these."""
+    """Return the claim of a run that waited for signals, and got these."""
     new_run(store)
     assert park(store, claim(store), "1", waits_for or {"paid": 1}, None) == ("ok", "parked")
     for name in names:

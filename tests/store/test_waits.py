@@ -1,4 +1,6 @@
-"""Waits and the mailbox, by the scripts alone: parked runs, signals in order, what is taken, what is kept for how long."""
+"""Waits and the mailbox, by the scripts alone: parked runs, signals in order, taken signals, and
+how long the others are stored.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,14 @@ PAID = {"paid": 1}
 
 
 def parked(store: Store, ms: int | None = None, **signals: int) -> None:
-    """A run that waits for one signal ``paid``, or for what is given."""
+    """Park a run that waits for one signal ``paid``, or for the given ones."""
     new_run(store)
     granted = claim(store)
     assert park(store, granted, "1", signals or PAID, ms) == ("ok", "parked")
 
 
 def took(store: Store, granted: Claim, lines: str) -> tuple[str, str]:
-    """The round is done, and used these signals."""
+    """Commit a round that used these signals."""
     return commit_end(store, granted, options={"take": lines})
 
 
@@ -316,7 +318,7 @@ def test_a_full_mailbox_refuses_and_stores_nothing(store: Store) -> None:
 
 
 def entry_size(store: Store, name: str = "paid") -> int:
-    """The bytes of a signal in the mailbox whose payload is 1."""
+    """Return the bytes of a signal in the mailbox whose payload is 1."""
     return int(store.redis.hstrlen(store.keys.mailbox("r"), f"{name}:1"))
 
 

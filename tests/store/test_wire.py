@@ -1,4 +1,6 @@
-"""The connections by which transitions travel: no answer reaches the wrong call, what may be repeated is, and none is left behind."""
+"""The connections by which transitions travel: no answer reaches the wrong call, repeatable calls
+are repeated, and no connection is left behind.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,16 @@ from tests.support.runs import new_run, phase, submit
 
 @pytest.fixture
 def named(any_server: CrashableServer, prefix: str) -> Iterator[Store]:
-    """A store whose connections the server knows by the prefix, and that sends nothing twice after a failure."""
+    """A store whose connections the server knows by the prefix, and that sends nothing twice after
+    a failure.
+    """
     made = Store(f"{any_server.url}&client_name={prefix}", prefix, resends=0)
     yield made
     made.close()
 
 
 def connections(store: Store) -> list[str]:
-    """The ids of the store's connections, as the server sees them."""
+    """Return the ids of the store's connections, as the server sees them."""
     with redis.Redis.from_url(store.url.partition("&")[0], decode_responses=True) as other:
         return [each["id"] for each in other.client_list() if each["name"] == store.keys.prefix]
 
@@ -63,14 +67,16 @@ def test_a_call_that_is_interrupted_leaves_no_answer_for_the_next(store: Store) 
 
 
 class Struck(BaseException):
-    """What another thread throws into this one, as Celery does where a time limit is over: at any instruction."""
+    """The exception that another thread throws into this one, as Celery does at the end of a time
+    limit: at any instruction.
+    """
 
 
 def is_struck(line: int, call: Callable[[], object]) -> bool:
-    """Raise Struck where a call comes to its line of that number, whatever file it is in.
+    """Raise Struck when a call reaches its line of that number, in any file.
 
-    Not in what Python tidies up meanwhile. The call is made in a thread of its own, since a trace
-    function takes the place of the one that measures coverage.
+    Not in Python's cleanup meanwhile. The call is made in a separate thread, since a trace function
+    takes the place of the coverage tracer.
 
     Returns:
         False if the call has fewer lines.
@@ -204,7 +210,9 @@ def test_a_closed_store_has_no_connections(named: Store) -> None:
 def test_five_hundred_threads_at_once_each_get_their_answer(
     any_server: CrashableServer, prefix: str
 ) -> None:
-    """Reads that wait, so that each holds a connection while all others do, and transitions beside them."""
+    """Reads that wait, so that each holds a connection while all others do, and transitions beside
+    them.
+    """
     store = Store(any_server.url, prefix)
     new_run(store)
     [(newest, _)] = store.events.read("r")
@@ -225,13 +233,15 @@ def test_five_hundred_threads_at_once_each_get_their_answer(
 def test_no_connection_looks_through_what_is_installed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For its library's version, which it tells the server: of many threads that connect at once, each would."""
+    """For its library's version, which it tells the server: of many threads that connect at once,
+    each would.
+    """
     ask(store, "PING")
     looked: list[str] = []
     monkeypatch.setattr("redis.utils.metadata.version", lambda name: looked.append(name) or "0")
     with store.redis.pipeline(
         transaction=False
-    ) as pipe:  # of one that reads, and of one that transitions take
+    ) as pipe:  # of a connection that reads, and of another that transitions take
         pipe.ping().execute()
     held = [store._wire._take() for _ in range(3)]
     for connection in held:
@@ -241,4 +251,4 @@ def test_no_connection_looks_through_what_is_installed(
     told = store.redis.client_info()
     assert (
         told.get("lib-ver", redis.__version__) == redis.__version__
-    )  # Redis 7.0 is told, and does not tell
+    )  # Redis 7.0 does not report it

@@ -10,17 +10,18 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-#: Commands by which nobody changes anything, of every user.
+#: Commands of every user that change nothing.
 LOOKS = words(
     "exists hexists hget hgetall hkeys hlen hmget hstrlen llen lpos lrange type xread xrevrange zcard zcount zrange zrevrange zrevrank zscore "
     "eval_ro evalsha_ro"
 )
-#: Commands that concern no key; the last four are open to everybody on every server, logged in or not.
+#: Commands that concern no key; the last four are open to everybody on every server, logged in or
+#: not.
 KEYLESS = words("ping time info multi exec auth hello quit reset")
-#: Commands by which a script of any kind is run; what it may do to a key is asked of its commands once more.
+#: Commands that run a script of any kind; the rights of its commands on a key are checked again.
 SCRIPTS = frozenset({"eval", "evalsha"})
 
-#: A key of each kind, by what it holds.
+#: A key of each kind, by its content.
 OURS = {
     "run": "perdure:run:r1",
     "memory": "perdure:run:r1:memory",
@@ -81,7 +82,9 @@ OF_A_RUN = frozenset({"run", "memory", "events", "artifacts", "group"})
 
 @dataclass(frozen=True)
 class Role:
-    """A user: the kinds of keys it sees, its own further looks, the kinds it may name to scripts, and what it writes to, by command."""
+    """A user: the kinds of keys it sees, its own further looks, the kinds it may name to scripts,
+    and its writes, by command.
+    """
 
     sees: frozenset[str]
     looks: frozenset[str] = frozenset()
@@ -102,14 +105,16 @@ class Role:
         )
 
     def may(self, command: str, kind: str | None) -> bool:
-        """Whether the command is for this user on a key of this kind (None: not one of ours)."""
+        """Return whether the command is for this user on a key of this kind (None: not one of
+        ours).
+        """
         if command in LOOKS | self.looks:
             return kind in self.sees
         return kind in (self.scripts if command in SCRIPTS else self.writes.get(command, ()))
 
 
 def by_command(kinds: Mapping[frozenset[str], str]) -> dict[str, frozenset[str]]:
-    """``{kinds of keys: commands}``, turned round."""
+    """Return the keys by command, from ``{kinds of keys: commands}``."""
     found: dict[str, frozenset[str]] = {}
     for keys, commands in kinds.items():
         for command in commands.split():
@@ -121,9 +126,10 @@ def only(*kinds: str) -> frozenset[str]:
     return frozenset(kinds)
 
 
-#: What is waited for replicas with (``wait_replicas``): a publication on a channel of ours, then WAIT.
+#: The commands that wait for replicas (``wait_replicas``): a publication on a channel of ours, then
+#: WAIT.
 WAITS = frozenset({"publish", "wait"})
-#: What submit, stop, resume and retry write.
+#: Writes of submit, stop, resume and retry.
 MOVES = {
     OF_A_RUN: "hset hdel xadd persist",
     only("idem"): "get set persist",
@@ -134,7 +140,7 @@ MOVES = {
     only("list"): "lpush rpush",
     only("filters"): "hset hdel",
 }
-#: What workers and administrators write of notes. Nobody else sees them.
+#: Writes to notes by workers and administrators. No other user sees notes.
 WRITES_NOTES = {
     only("notes"): "hset hdel",
     only("notes_order", "notes_index"): "zadd zrem",
@@ -217,5 +223,5 @@ EXAMPLES = {
 
 
 def example(command: str, key: str) -> list[str]:
-    """The command on this key."""
+    """Return the command on this key."""
     return [key if word == "KEY" else word for word in EXAMPLES[command].split()]

@@ -1,4 +1,4 @@
-"""Clients of each role of config/redis.acl, and what the server has refused to whom."""
+"""Clients of each role of config/redis.acl, and the server's refusals by user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.support.acl_server import ROLES, LockedServer
 
 FLOWS, WAITS = "tests.support.example_flows.rings", "tests.support.example_flows.waits"
 FAMILIES, NOTES = "tests.support.example_flows.child_runs", "tests.support.example_flows.notes"
-#: What is asked of a server, and done without where it refuses: by the doctor, and by redis-py when it connects.
+#: Optional requests, which their caller does without after a refusal: by the doctor, and by
+#: redis-py when it connects.
 DONE_WITHOUT = {"config|get", "client|setinfo", "client|maint_notifications"}
 
 
@@ -39,7 +40,7 @@ def as_role(locked: LockedServer) -> Iterator[Callable[[str], Client]]:
 
 
 def refused(locked: LockedServer) -> set[tuple[str, str]]:
-    """What the server has refused to whom."""
+    """Return the server's refusals: user and object."""
     with locked.login("operator") as operator:
         log: Any = operator.acl_log(100)
         operator.acl_log_reset()

@@ -23,17 +23,17 @@ ROLES = ("producer", "worker", "reader", "admin")
 
 @dataclass(frozen=True)
 class LockedServer:
-    """A server that lets in whom config/redis.acl names, and nobody else."""
+    """A server that lets in the users of config/redis.acl, and no others."""
 
     socket: Path
     binary: str
 
     def url(self, user: str) -> str:
-        """The login of a user; ``operator`` may do everything."""
+        """Return a user's login; ``operator`` may do everything."""
         return f"unix://{user}:{password(user)}@{self.socket}?db=0"
 
     def login(self, user: str) -> redis.Redis:
-        """A client that gives up at once."""
+        """Return a client that gives up at once."""
         return redis.Redis.from_url(
             self.url(user), decode_responses=True, retry=None, socket_timeout=5
         )
@@ -44,7 +44,7 @@ def password(user: str) -> str:
 
 
 def users() -> str:
-    """The file as an operator completes it: every user but ``default`` on, with a password."""
+    """Return the file as an operator completes it: all but ``default`` on, with a password."""
     lines = [line for line in ACL.read_text().splitlines() if line]
     return "\n".join(
         line.replace(" off resetpass", f" on >{password(line.split()[1])}")
@@ -55,14 +55,14 @@ def users() -> str:
 
 
 def _accepts(path: Path) -> bool:
-    """Whether a server listens there. Its file is there a moment before."""
+    """Return whether a server listens there. Its file exists a moment before."""
     with socket.socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(path)) == 0
 
 
 @contextmanager
 def locked_server(binary: str) -> Iterator[LockedServer]:
-    """A running server of its own, ended and removed with its data afterwards."""
+    """Start a separate server; remove it and its data afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="hf-acl-"))
     (directory / "users.acl").write_text(users())
     options = {
@@ -72,7 +72,8 @@ def locked_server(binary: str) -> Iterator[LockedServer]:
         "aclfile": directory / "users.acl",
     }
     options |= {"appendonly": "yes", "save": "", "logfile": directory / "log"}
-    # Doors that servers keep shut by themselves: here the users' permissions alone are to keep them shut.
+    # Features that servers disable by default: here the users' permissions alone are to refuse
+    # them.
     options |= {"enable-debug-command": "yes", "enable-module-command": "yes"}
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     process = subprocess.Popen([available_binaries()[binary], *arguments], stdin=subprocess.DEVNULL)

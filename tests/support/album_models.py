@@ -1,4 +1,7 @@
-"""Scripted models for the albums of the guides. They log what they are shown, and wait while the test kills their worker."""
+"""Scripted models for the albums of the guides.
+
+They log their requests, and wait while the test kills their worker.
+"""
 
 from __future__ import annotations
 

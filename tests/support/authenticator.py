@@ -8,7 +8,7 @@ from perdure.worker.web.auth import Caller, Scope, Unknown
 
 
 def by_name(request: Request) -> Caller:
-    """Whom the token names, with the scopes that it names: ``ann:read,stop``."""
+    """Return the caller that the token names, with the scopes that it names: ``ann:read,stop``."""
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     name, _, scopes = token.partition(":")
     known = {scope.value for scope in Scope}

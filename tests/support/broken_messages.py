@@ -1,4 +1,4 @@
-"""Messages of a round, and random damage to their bytes."""
+"""Messages of a round, randomly damaged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ VALUES = st.recursive(
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths to everything in it."""
+    """Return the paths to everything in it."""
     inner = (
         list(value.items())
         if isinstance(value, dict)
@@ -58,7 +58,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def changed(value: Any, path: tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
-    """A copy in which what stands there is another; ABSENT takes it away."""
+    """Copy a value with a change at that path; ABSENT removes the part."""
     if not path:
         return change(value)
     made = dict(value) if isinstance(value, dict) else list(value)
@@ -72,7 +72,9 @@ def changed(value: Any, path: tuple[Any, ...], change: Callable[[Any], Any]) -> 
 
 @st.composite
 def meddled(draw: st.DrawFn) -> bytes:
-    """A good message with parts replaced, swapped, dropped or doubled, in the envelope and in the body."""
+    """Draw a good message with parts replaced, swapped, dropped or doubled, in the envelope and in
+    the body.
+    """
     form = a_good_one()
     whole = {**json.loads(form.listed()), "body": form.content}
     for _ in range(draw(st.integers(1, 3))):
@@ -93,7 +95,9 @@ def meddled(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def bent(draw: st.DrawFn) -> bytes:
-    """A message of the corpus with bits flipped, cut short, or with a piece of another in its middle."""
+    """Draw a message of the corpus with bits flipped, cut short, or with a piece of another in its
+    middle.
+    """
     names = st.sampled_from([name for name in carried_by(LIST) if "megabyte" not in name])
     data = bytearray(
         draw(

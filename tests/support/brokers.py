@@ -1,4 +1,6 @@
-"""The three grounds that messages are handed over on: the runs' own server, another Redis, RabbitMQ."""
+"""The three grounds that messages are handed over on: the runs' own server, another Redis,
+RabbitMQ.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Broker = CrashableServer | RabbitServer
 def ground(
     handover: str, prefix: str, fsync: str = "always", **options: object
 ) -> Iterator[tuple[Settings, CrashableServer, Broker | None]]:
-    """Settings on servers of its own: the one that holds the runs, and the broker where that is another."""
+    """Start separate servers; yield settings, the server that holds the runs, and the broker if it
+    is another.
+    """
     with ExitStack() as running:
         state = running.enter_context(server("valkey", fsync))
         broker: Broker | None = None
@@ -40,7 +44,9 @@ def ground(
 
 
 def settled(broker: Broker, settings: Settings) -> None:
-    """RabbitMQ never serves a quorum queue again that was made less than half a second before it was killed."""
+    """Wait until a kill is safe: RabbitMQ never serves a quorum queue again that was made less than
+    half a second before.
+    """
     if isinstance(broker, RabbitServer):
         with closing(Client(settings=settings)) as client:
             own = {queue for worker in client.workers() for queue in worker["lists"]}

@@ -1,4 +1,6 @@
-"""A real Chromium on the dashboard: what it complains of fails the test, and what it shows can be kept as pictures."""
+"""A real Chromium on the dashboard: its complaints fail the test, and its pages can be kept as
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,12 @@ ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync",
 )  # fmt: skip
-#: Milliseconds for something to be seen; far more than it takes, for the machine may be busy with other tests.
+#: Milliseconds for something to be seen; far more than it takes, for the machine may be busy with
+#: other tests.
 PATIENCE = 40_000
-#: What a browser says of each page that is an answer to an error; the page itself is looked at.
+#: A browser's message for each page that is an answer to an error; the page itself is checked.
 EXPECTED = "Failed to load resource: the server responded with a status of 4"
-#: Findings of axe that keep somebody from using a page.
+#: Findings of axe that keep a person from using a page.
 GRAVE = ("serious", "critical")
 
 Theme = Literal["light", "dark"]
@@ -33,7 +36,9 @@ Theme = Literal["light", "dark"]
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The Chromium of this machine; where there is none, or no Playwright, the test is skipped, and fails in CI."""
+    """Start the Chromium of this machine; without it, or without Playwright, the test is skipped,
+    and fails in CI.
+    """
     program = shutil.which("chromium")
     if program is None and "CI" not in os.environ:
         pytest.skip("this machine has no chromium")
@@ -53,7 +58,9 @@ def chromium() -> Iterator[Browser]:
 def browsing(
     browser: Browser, url: str, theme: Theme = "light", width: int = 1280, **options: Any
 ) -> Iterator[Page]:
-    """A page of a fresh profile; at the end nothing may have been complained of: no error, no warning, no breach of the policy."""
+    """Open a page of a fresh profile; at the end there may be no complaint: no error, no warning,
+    no breach of the policy.
+    """
     context = browser.new_context(
         base_url=url, color_scheme=theme, viewport={"width": width, "height": 900}, **options
     )
@@ -73,7 +80,7 @@ def browsing(
 
 
 def grave_findings(page: Page) -> list[str]:
-    """What axe finds on the page that keeps somebody from using it."""
+    """Return axe's findings on the page that keep a person from using it."""
     from axe_playwright_python.sync_playwright import Axe
 
     found = Axe().run(page).response["violations"]
@@ -86,7 +93,7 @@ def grave_findings(page: Page) -> list[str]:
 
 
 def keep_picture(page: Page, name: str) -> None:
-    """Keep what the page looks like, for people to look at."""
+    """Keep a picture of the page, for people."""
     directory = Path(
         os.environ.get("PERDURE_SCREENSHOTS") or ROOT / ".pytest-artifacts" / "screenshots"
     )

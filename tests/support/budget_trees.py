@@ -8,7 +8,7 @@ from perdure import Client, Run, RunStatus
 
 
 def tree_of(client: Client, run: Run) -> list[Run]:
-    """The runs below a run."""
+    """Return the runs below a run."""
     found = client.children(run.id, limit=200).runs if run.details.get("spent_below") else []
     return [each for child in found for each in (child, *tree_of(client, child))]
 
@@ -18,7 +18,7 @@ def millionths(amounts: Mapping[str, float], name: str) -> int:
 
 
 def held_up(client: Client, run: Run) -> tuple[list[Run], list[Run]]:
-    """The runs below it that ask a person, and those that wait with them."""
+    """Return the runs below it that ask a person, and the runs that wait with them."""
     below = tree_of(client, run)
     return (
         [each for each in below if each.status is RunStatus.INTERRUPTED],

@@ -47,7 +47,8 @@ class EachCase:
     def __call__(self, cases: Cases, check: Callable[..., object]) -> None:
         """Call the check with the values of each case, and fail with the name of each failing case.
 
-        Only what a failing case raises is collected. An interrupt or an exit ends the test at once.
+        Only the errors of failing cases are collected. An interrupt or an exit ends the test at
+        once.
         """
         if not cases:
             pytest.fail("the table has no cases", pytrace=False)
@@ -112,7 +113,7 @@ def cases_named(cases: Iterable[tuple[str, tuple[Any, ...]]]) -> dict[str, tuple
     """Return the cases by name.
 
     Raises:
-        ValueError: two cases have the same name, so that one of them would be lost.
+        ValueError: two cases have the same name, so that one would be lost.
     """
     named: dict[str, tuple[Any, ...]] = {}
     for name, values in cases:

@@ -1,7 +1,9 @@
-"""A server that speaks OpenAI's protocol on a real socket, and says and fails as a test has written down.
+"""A server that speaks OpenAI's protocol on a real socket, and says and fails as a test has written
+down.
 
-What it says follows from the conversation alone: a request that is made again gets the same reply. So tests write a script, a reply
-for each number of answers that the conversation holds so far, and the faults that come before it.
+Its reply follows from the conversation alone: a request that is made again gets the same reply. So
+tests write a script, a reply for each number of answers that the conversation holds so far, and the
+faults that come before it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ LOOK_EVERY = 0.02
 
 @dataclass(frozen=True)
 class Says:
-    """A reply: what the model says, and its calls, each a name and arguments (text is sent as it is, so it need not be JSON).
+    """A reply: the model's text, and its calls, each a name and arguments (text is sent as it is,
+    so it need not be JSON).
 
     ``cached`` is the part of the input tokens that the server found in its cache.
     """
@@ -49,14 +52,14 @@ class Fails:
 
 @dataclass(frozen=True)
 class Cuts:
-    """The connection is torn after so many events of the reply."""
+    """The connection is cut after this number of events of the reply."""
 
     after: int = 2
 
 
 @dataclass(frozen=True)
 class Hangs:
-    """Nothing more comes after so many events of the reply; None: not even the status."""
+    """Nothing more comes after this number of events of the reply; None: not even the status."""
 
     after: int | None = 2
 
@@ -76,7 +79,9 @@ class Sends:
 
 @dataclass(frozen=True)
 class Ends:
-    """The stream ends in order after so many events of the reply; with ``done`` it says ``[DONE]`` before."""
+    """The stream ends in order after this number of events of the reply; with ``done`` it says
+    ``[DONE]`` before.
+    """
 
     after: int
     done: bool = False
@@ -108,11 +113,12 @@ class Asked:
 
 
 class Play:
-    """A conversation: what is said in it, and what goes wrong.
+    """A conversation: its replies, and its faults.
 
     Args:
         script: the reply for each number of answers; beyond it the last one's.
-        faults: what happens to the requests with so many answers, one after the other, before the reply; None: nothing.
+        faults: by number of answers, the faults of the requests, one after the other, before the
+            reply; None: no fault.
 
     Attributes:
         asked: the requests, in order.
@@ -133,7 +139,7 @@ class Play:
         self._lock = threading.Lock()
 
     def next_fault(self, asked: Asked) -> Fault | None:
-        """Keep the request, and say what happens to it."""
+        """Keep the request, and return its fault."""
         with self._lock:
             self.asked.append(asked)
             waiting = self.faults.get(asked.answers)
@@ -143,7 +149,7 @@ class Play:
             return fault
 
     def reply_to(self, asked: Asked) -> Says:
-        """What the script has for it."""
+        """Return the script's reply."""
         return self.script[min(asked.answers, len(self.script) - 1)]
 
 
@@ -157,7 +163,8 @@ class ChatServer:
     Attributes:
         plays: conversations by the goal that they are about.
         named: how often it was asked for its models.
-        acted: called with the path of a request that holds ``/acting/``; so a command tells that it is being carried out.
+        acted: called with the path of a request that holds ``/acting/``; so a command tells that it
+            is being carried out.
     """
 
     def __init__(self, play: Play, models: Sequence[str] = ("scripted",)) -> None:
@@ -178,7 +185,7 @@ class ChatServer:
         return f"http://127.0.0.1:{self.http.server_address[1]}/v1"
 
     def play_of(self, asked: Asked) -> Play:
-        """The conversation that a request belongs to."""
+        """Return the conversation that a request belongs to."""
         goals = [
             str(message["content"])
             for message in asked.body.get("messages", ())
@@ -200,7 +207,7 @@ def chat_server(
     faults: Mapping[int, Sequence[Fault | None]] | None = None,
     **options: Any,
 ) -> Iterator[ChatServer]:
-    """A running server, closed afterwards; see ``Play`` and ``ChatServer``."""
+    """Start a server, closed afterwards; see ``Play`` and ``ChatServer``."""
     server = ChatServer(Play(script, faults), **options)
     thread = threading.Thread(target=server.http.serve_forever, args=(LOOK_EVERY,), daemon=True)
     thread.start()
@@ -234,10 +241,10 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server.chat  # type: ignore[attr-defined, no-any-return]
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Says nothing."""
+        """Do nothing: no log."""
 
     def do_GET(self) -> None:
-        """The models; or a command tells that it acts."""
+        """Serve the models; or note that a command acts."""
         if "/acting/" in self.path:
             self.chat.acted(self.path)
             with suppress(OSError):  # the worker that carries it out may be dead by now
@@ -251,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._whole(200, {"object": "list", "data": models})
 
     def do_POST(self) -> None:
-        """A chat request."""
+        """Serve a chat request."""
         length = int(self.headers["content-length"])
         text = self.rfile.read(length)
         if len(text) < length:

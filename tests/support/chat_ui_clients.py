@@ -1,6 +1,6 @@
-"""Clients of the protocols of chat interfaces (AI SDK, AG-UI).
+"""Clients of chat protocols (AI SDK, AG-UI).
 
-Each validates every event, and builds from the events what a person sees.
+Each validates every event, and builds a person's view from the events.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ CHUNKS = {
 
 
 def events_of(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The events of a stream, without the end."""
+    """Yield the events of a stream, without the end."""
     for line in lines:
         if line.startswith("data: ") and line != "data: [DONE]":
             yield json.loads(line.removeprefix("data: "))
 
 
 def chunk_of(data: dict[str, Any]) -> dict[str, Any]:
-    """A chunk of the AI SDK, which has exactly the fields of its type."""
+    """Validate a chunk of the AI SDK, which has exactly the fields of its type."""
     kind = CHUNKS.get(data["type"], response_types.DataChunk)
     read = kind.model_validate(data)
     assert json.loads(read.model_dump_json(by_alias=True, exclude_unset=True)) == data
@@ -44,7 +44,7 @@ class AiSdkPage:
     """A message as ``useChat`` keeps it.
 
     Attributes:
-        parts: in their order. Those that were retracted are gone, as the guide says.
+        parts: in their order. Retracted parts are gone, as the guide says.
     """
 
     id: str = ""
@@ -128,7 +128,8 @@ class AiSdkPage:
         return found
 
     def check_decision(self, chunk: dict[str, Any], approved: bool) -> None:
-        """A message is valid only if a part with a result has the decision that allows it.
+        """Check the decision: a message is valid only if a part with a result has the decision that
+        allows it.
 
         So does the schema of ``validateUIMessages`` say. Without an approval, it was not denied.
         """
@@ -140,7 +141,7 @@ class AiSdkPage:
         return "".join(part["text"] for part in self.parts if part["type"] == "text")
 
     def message(self) -> dict[str, Any]:
-        """The message as the client sends it with the next request."""
+        """Return the message as the client sends it with the next request."""
         return {"id": self.id, "role": "assistant", "parts": [{**part} for part in self.parts]}
 
 

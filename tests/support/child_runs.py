@@ -43,7 +43,7 @@ def park_on_children(
     group: str | None = None,
     **options: Any,
 ) -> tuple[str, str]:
-    """Park the run until as many of its children have succeeded, failed or ended as ``need`` says."""
+    """Park the run until ``need``'s numbers of its children have succeeded, failed or ended."""
     group = group or f"{granted.fields['step']}.{name}"
     lines = ":{} {} {} {}".format(group, *need)
     return commit(
@@ -63,7 +63,7 @@ def start_children(
     deadline: int | None = None,
     **fields: str,
 ) -> list[str]:
-    """Start children, and return the words of the reply. Their role is another than their parent's."""
+    """Start children, and return the words of the reply. Their role differs from their parent's."""
     nonce = hash_of(store, run_id)["nonce"] if store.reads.fields(run_id) else "gone"
     children = []
     for place in range(first, first + count):
@@ -79,17 +79,17 @@ def start_children(
 
 
 def child_id(store: Store, place: int, group: str = "0.0", run_id: str = "r") -> str:
-    """The id of a run's child."""
+    """Return the id of a run's child."""
     return child_of(run_id, hash_of(store, run_id)["nonce"], group, place)[0]
 
 
 def group_of(store: Store, group: str = "0.0", run_id: str = "r") -> dict[str, str]:
-    """What the server has of a group of children."""
+    """Return the server's hash of a group of children."""
     return dict(store.redis.hgetall(store.keys.group(run_id, group)))
 
 
 def parked(store: Store, need: tuple[int, int, int] = SETTLED, **options: Any) -> Claim:
-    """A parent that waits for two children, which are not started yet."""
+    """Make a parent that waits for two children, which are not started yet."""
     new_run(store)
     granted = claim(store)
     assert park_on_children(store, granted, need, **options) == ("ok", "parked")
@@ -97,7 +97,7 @@ def parked(store: Store, need: tuple[int, int, int] = SETTLED, **options: Any) -
 
 
 def family(store: Store, need: tuple[int, int, int] = SETTLED, **options: Any) -> list[str]:
-    """A parent that waits for two children, which are queued; their ids."""
+    """Make a parent that waits for two children, which are queued; return their ids."""
     parked(store, need, **options)
     assert start_children(store, 2) == ["ok", "2"]
     store.redis.delete(store.keys.follow_ups)
@@ -113,18 +113,18 @@ def fail_child(store: Store, run_id: str) -> None:
 
 
 def end_of(store: Store, place: int) -> str | None:
-    """What the parent has of the end of a child."""
+    """Return the parent's record of a child's end."""
     return group_of(store).get(f"end:{place}")
 
 
 def follow_up(store: Store, run_id: str = "r") -> int | None:
-    """The ms until a sweep passes on the run's follow-up; None if it has none."""
+    """Return the ms until a sweep passes on the run's follow-up; None if it has none."""
     at = store.redis.zscore(store.keys.follow_ups, run_id)
     return None if at is None else int(at) - clock(store)
 
 
 def reconcile(store: Store, run_id: str = "r", **options: Any) -> list[ChildrenStep]:
-    """Every step of one caller, up to the last one."""
+    """Return every step of one caller."""
     steps = [store.family.reconcile(run_id, **options)]
     while steps[-1].word in ("more", "moved"):
         last = steps[-1]
@@ -149,7 +149,7 @@ def by(granted: Claim) -> dict[str, Any]:
 
 
 def paying_family(store: Store, limit: int = 100) -> list[str]:
-    """A parent of two queued children that spend of its budgets; their ids."""
+    """Make a parent of two queued children that spend of its budgets; return their ids."""
     parked(store, limit=limit)
     assert start_children(store, 2, payers=f"r {hash_of(store)['nonce']} tokens") == ["ok", "2"]
     store.redis.delete(store.keys.follow_ups)

@@ -1,4 +1,4 @@
-"""The command line without the settings of the user: in this process, and as one of its own."""
+"""The command line without the settings of the user: in this process, and as a new one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Done:
 def run_here(
     entry: Callable[[], object], words: list[str], directory: Path, environment: Mapping[str, str]
 ) -> Done:
-    """Run a program by its entry in this process, as if it were a process of its own."""
+    """Run a program by its entry in this process, as if it were a new process."""
     for name, value in environment.items():
         assert not name.startswith(READ_ONCE) or value == AT_START.get(name), (
             f"{name} counts only in a process that starts with it: use CommandProcess"
@@ -70,7 +70,7 @@ def run_here(
 
 
 class _Output(io.TextIOWrapper):
-    """What a command prints into a pipe."""
+    """A command's output into a pipe."""
 
     def __init__(self) -> None:
         self._bytes = io.BytesIO()
@@ -78,20 +78,20 @@ class _Output(io.TextIOWrapper):
 
     @property
     def text(self) -> str:
-        """What has been printed."""
+        """The output so far."""
         self.flush()
         return self._bytes.getvalue().decode(errors="replace")
 
 
 class CommandLine:
-    """``perdure`` in a directory of its own, without the user's settings.
+    """``perdure`` in a new directory, without the user's settings.
 
     A call runs the command in this process. `running` and `worker` start a process.
 
     Args:
         directory: where it runs, and where its state directory is.
-        settings: server, prefix, heartbeat and lease to use; None leaves it to the command to find a
-            server.
+        settings: server, prefix, heartbeat and lease to use; None leaves it to the command to find
+            a server.
         variables: more of the environment.
     """
 
@@ -131,7 +131,7 @@ class CommandLine:
 
     @contextmanager
     def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """A command that goes on; killed afterwards, if it has not ended."""
+        """Start a command that goes on; kill it afterwards, if it has not ended."""
         process = subprocess.Popen(
             [*COMMAND, *arguments],
             cwd=self.directory,
@@ -150,7 +150,7 @@ class CommandLine:
 
     @contextmanager
     def worker(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """``perdure worker``, ready."""
+        """Start ``perdure worker``, and wait until it is ready."""
         with self.running("worker", *arguments) as process:
             wait_for_line(process, "worker ready")
             yield process
@@ -175,7 +175,7 @@ class CommandProcess(CommandLine):
 
 
 def wait_for_line(process: subprocess.Popen[str], words: str) -> str:
-    """Read what the process says on stderr until a line holds ``words``; returns it."""
+    """Read the process's stderr until a line holds ``words``; return the line."""
     assert process.stderr is not None
     said = []
     for line in process.stderr:

@@ -14,7 +14,7 @@ V1 = 5.0
 
 @dataclass(frozen=True)
 class Gap:
-    """The time between two commits of a run, in seconds since 1970, and what went wrong in it."""
+    """The time between two commits of a run, in seconds since 1970, and its faults."""
 
     run_id: str
     step: int
@@ -24,20 +24,22 @@ class Gap:
 
 
 def commits(client: Client, run_id: str) -> list[int]:
-    """The steps of the run's commit log, in order."""
+    """Return the steps of the commit log, in order."""
     return [
         event.step for event in client.events(run_id, follow=False) if event.type == "committed"
     ]
 
 
 def exact(client: Client, run_id: str, rounds: int) -> bool:
-    """Whether the run is completed, its log is 0..rounds-1 in order, and its state agrees with the log."""
+    """Return whether the run is completed, its log is 0..rounds-1 in order, and its state agrees
+    with the log.
+    """
     run = client.get(run_id)
     return run.answer == list(range(rounds)) == commits(client, run_id) and run.state.step == rounds
 
 
 def gaps(run_id: str, events: Iterable[Event]) -> list[Gap]:
-    """The gaps between the submission and each commit."""
+    """Return the gaps between the submission and each commit."""
     found, since, losses = [], 0.0, 0
     for event in events:
         at = event.at.timestamp()
@@ -58,10 +60,11 @@ def allowed(
     kills: Iterable[tuple[float, float]],
     outages: Iterable[tuple[float, float]],
 ) -> float:
-    """What V1 allows for the gap.
+    """Compute the time that V1 allows for the gap.
 
-    Once for each fault that hit it (a message thrown away, a kill), the backoff after repeated losses, and twice the time
-    without a worker: a run that stood in line is looked at again after as long as it has waited.
+    Once for each fault that hit it (a message thrown away, a kill), the backoff after repeated
+    losses, and twice the time without a worker: a run that stood in line is looked at again after
+    as long as it has waited.
     """
     faults = max(1, thrown + sum(gap.start <= end and begin <= gap.end for begin, end in kills))
     backoff = sum(min(1.0 * 2 ** (loss - 2), 30.0) * 1.5 for loss in range(2, gap.losses + 1))

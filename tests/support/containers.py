@@ -1,4 +1,4 @@
-"""A real container runtime for tests: Podman with a store and an image of its own.
+"""A real container runtime for tests: Podman with a separate store and image.
 
 Two things of small virtual machines are evened out. Their root may lack CAP_SYS_RESOURCE, so the
 limits of a container are low. They may have cgroups of both versions, which crun refuses, so each

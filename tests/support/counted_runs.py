@@ -1,4 +1,4 @@
-"""Runs of the flows that count, played in this process."""
+"""Runs of the counting flows, played in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def play(settings: Settings, run_id: str) -> None:
 
 
 def counted(client: Client, settings: Settings, flow: str, **inputs: Any) -> Run:
-    """A run of flow ``counts`` or its like that has ended."""
+    """Play a run of flow ``counts`` or its like to its end."""
     run = client.submit(flow, "g", inputs)
     play(settings, run.id)
     return client.get(run.id)

@@ -1,4 +1,4 @@
-"""Runs in every phase, and ways to damage what the server stores of them.
+"""Runs in every phase, and damage to their data.
 
 A laboratory keeps the dump of each key, so that it can restore the run byte for byte.
 """
@@ -33,9 +33,10 @@ PHASES = ("queued", "leased", "waiting", "interrupted", "stopped", "completed", 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a key holds, as DUMP tells it, and when it expires.
+    """The content of a key, as DUMP returns it, and its expiry.
 
-    A hash's dump has its fields in an order that reading it can change, so hashes are compared by their fields.
+    A hash's dump has its fields in an order that reading it can change, so hashes are compared by
+    their fields.
     """
 
     dump: bytes = field(compare=False)
@@ -48,7 +49,8 @@ Held = dict[bytes, Kept]
 
 
 class Lab:
-    """Rounds are played here, in this process, and nothing happens by itself: what changes was changed by a call.
+    """Rounds are played here, in this process, and nothing happens by itself: each change comes
+    from a call.
 
     The store's clock stands still.
     """
@@ -66,7 +68,7 @@ class Lab:
         self.client.close()
 
     def held(self) -> Held:
-        # Figures are written by the heartbeat, whenever it comes, and are nobody's but their own.
+        # The heartbeat writes metrics at any time; they belong to no run.
         keys = sorted(key for key in self.raw.keys("*") if not key.startswith(b"lab:metrics"))
         with self.raw.pipeline() as pipe:
             for key in keys:
@@ -102,7 +104,7 @@ class Lab:
         return self.store.keys.run(run_id)
 
     def play(self) -> str | None:
-        """Take one message from the lists and play its round."""
+        """Take one message, and play its round."""
         for queue in self.store.keys.queue_names:
             text: Any = self.store.redis.rpop(queue)
             if text is not None:
@@ -113,7 +115,7 @@ class Lab:
         return None
 
     def claim(self) -> Claim:
-        """The run's message taken from its list, and claimed by a process that plays it for ever."""
+        """Take the run's message from its list, and claim it for a process that plays for ever."""
         seen = self.store.reads.fields(HURT) or {}
         self.store.redis.lrem(seen["queue"], -1, seen["message"])
         granted = self.store.rounds.claim(
@@ -140,7 +142,9 @@ class Lab:
         )
 
     def make(self, phase: str) -> None:
-        """A run in that phase that has come some way, beside one that waits for its time."""
+        """Make a run in that phase that has played some rounds, beside another that waits for its
+        time.
+        """
         self.raw.flushdb()
         self.store.now = self.start
         inputs = {"rounds": ROUNDS}
@@ -191,7 +195,7 @@ class Lab:
         assert found == phase, f"it is {found}"
 
     def write_down(self, granted: Mapping[str, str]) -> None:
-        """An intent and a result, as the engine's journal writes them, and an artifact."""
+        """Record an intent and a result, as the engine's journal writes them, and an artifact."""
         journal = StoreJournal(
             self.store, Claim(granted["token"], 1, 0, 0, 0, dict(granted), [], "host:7.1"), 1000
         )
@@ -203,7 +207,7 @@ class Lab:
         return (self.store.reads.fields(HURT) or {})["token"]
 
     def in_phase(self, phase: str) -> Held:
-        """The server made to hold such a run; what it holds then."""
+        """Give the server such a run; return its data."""
         if phase not in self.snapshots:
             self.make(phase)
             self.snapshots[phase] = self.held()
@@ -222,7 +226,7 @@ def laboratory(url: str) -> Iterator[Lab]:
 
 
 def damages(value: bytes, other: bytes | None, chance: random.Random) -> dict[str, bytes | None]:
-    """What may have become of a value; None is a field that is gone."""
+    """Return the damages to a value; None is a field that is gone."""
     made: dict[str, bytes | None] = {
         "gone": None,
         "empty": b"",
@@ -251,7 +255,7 @@ def damages(value: bytes, other: bytes | None, chance: random.Random) -> dict[st
 
 
 def transitions(lab: Lab) -> dict[str, Callable[[], Any]]:
-    """Every transition, called as somebody would who saw the run before it was damaged."""
+    """Return every transition, called as by a client that saw the run before it was damaged."""
     store = lab.store
     seen = store.reads.fields(HURT) or {}
     epoch, step, token = int(seen["epoch"]), int(seen["step"]), seen["token"]

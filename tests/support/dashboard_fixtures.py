@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def live_store(settings: Settings) -> Iterator[Store]:
-    """Yield a store that uses the clock of its server."""
+    """Yield a store with its server's clock."""
     from perdure.worker.store import Store
 
     made = Store(settings.redis_url or "", settings.prefix)
@@ -38,7 +38,7 @@ def url(settings: Settings) -> Iterator[str]:
 
 @pytest.fixture
 def visitor(url: str) -> Iterator[Visitor]:
-    """Yield a visitor of the dashboard whose browser runs no scripts."""
+    """Yield a dashboard visitor without scripts."""
     from tests.support.page_visitor import visiting
 
     with visiting(url) as made:

@@ -26,17 +26,21 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 
 
 def interpolated(text: str) -> str:
-    """``${NAME:-default}`` as Compose reads it where nothing is set."""
+    """Read ``${NAME:-default}`` as Compose does without variables."""
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
 
 
 def instruction(name: str) -> list[str]:
-    """What the last instruction of this name in the Dockerfile holds; it must be in exec form."""
+    """Return the words of the last instruction of this name in the Dockerfile; it must be in exec
+    form.
+    """
     return list(yaml.safe_load(re.findall(rf"(?m)^{name} (\[.*\])$", DOCKERFILE)[-1]))
 
 
 def program(words: list[str]) -> list[str]:
-    """A command of a container, here: ``perdure`` is this checkout's, with nothing between it and the signals."""
+    """Return a container's command for this machine: ``perdure`` is this checkout's, with nothing
+    between it and the signals.
+    """
     return [*{"perdure": COMMAND, "python": [sys.executable]}[words[0]], *words[1:]]
 
 
@@ -44,7 +48,8 @@ class Container:
     """A service's process and environment.
 
     Args:
-        elsewhere: parts of its command and its check, and what stands for them on this machine; with NUL, several words.
+        elsewhere: parts of its command and its check, and their stand-ins on this machine;
+            with NUL, several words.
     """
 
     def __init__(
@@ -80,7 +85,7 @@ class Container:
         self.directory = directory
         self.health = service["healthcheck"]
         self._elsewhere = dict(elsewhere or {})
-        #: What it says.
+        #: Its output.
         self.log = directory / f"{name}.log"
         with self.log.open("wb") as said:
             self.process = subprocess.Popen(
@@ -94,7 +99,7 @@ class Container:
             )
 
     def check(self, **variables: str) -> subprocess.CompletedProcess[str]:
-        """The health check, run as Docker runs it."""
+        """Run the health check as Docker does."""
         kind, *words = self.health["test"]
         assert kind == "CMD", "no shell, no grep: nothing that can be healthy by accident"
         return subprocess.run(

@@ -1,4 +1,4 @@
-"""The console blocks of a page of the documentation, executed.
+"""The console blocks of a documentation page, executed.
 
 A page's files are written, its commands are run, and its output is compared.
 """
@@ -19,9 +19,9 @@ from pathlib import Path
 
 from tests.support.command_line import ROOT
 
-#: A fenced block, also one that is indented inside a list or a tab.
+#: A fenced block, also if it is indented inside a list or a tab.
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-#: What differs from one execution to the next, and what stands for it in both texts.
+#: The differences between two executions, and their stand-in in both texts.
 VOLATILE = [
     (re.compile(r"\b\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?\b"), "TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DATE"),
@@ -36,11 +36,11 @@ VOLATILE = [
     (re.compile(r"[ \t]+"), " "),
 ]
 #: Python of an environment in which a wheel of Perdure is installed, to try a page there:
-#: DOCS_PYTHON=... pytest tests/e2e/test_docs_quickstart.py. By default the one that runs the tests.
+#: DOCS_PYTHON=... pytest tests/e2e/test_docs_quickstart.py. By default the Python of the tests.
 PYTHON = os.environ.get("DOCS_PYTHON", sys.executable)
 #: Seconds for which a command that only reads is repeated.
 PATIENCE = 20.0
-#: Commands that stay until Ctrl-C. A page shows each in a terminal of its own.
+#: Commands that stay until Ctrl-C. A page shows each in a separate terminal.
 STAYS = re.compile(r"^(perdure (up|worker|server)|celery .* worker)\b(?!.*--alive)(?!s)")
 
 
@@ -68,7 +68,7 @@ def steps_of(page: Path) -> list[Step]:
 
 
 def plain(text: str) -> list[str]:
-    """Return the lines of ``text`` without what differs from one execution to the next."""
+    """Return the lines of ``text`` without the differences between executions."""
     for pattern, stands_for in VOLATILE:
         text = pattern.sub(stands_for, text)
     return [line.strip() for line in text.splitlines() if line.strip()]
@@ -93,13 +93,13 @@ def missing(expected: str, actual: str) -> str | None:
 
 
 class Console:
-    """The terminals of a reader who types what a page shows.
+    """The terminals of a reader who types the commands of a page.
 
     Args:
         directory: Working directory, and the home of the reader.
-        waits: Seconds to wait before a command that only reads, by the command. It is repeated until
-            it prints what the page shows.
-        exports: Values that take the place of those that the page exports.
+        waits: Seconds to wait before a command that only reads, by the command. It is repeated
+            until it prints the page's output.
+        exports: Values that take the place of the page's exports.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Console:
         }
 
     def play(self, page: Path, skip: re.Pattern[str]) -> list[str]:
-        """Do what ``page`` shows and compare; return the commands that were run.
+        """Run the commands of ``page`` and compare; return the commands that were run.
 
         Args:
             page: Relative to docs/.
@@ -151,7 +151,7 @@ class Console:
         return done
 
     def run(self, step: Step) -> None:
-        """Run one command and compare its output with the one shown."""
+        """Run one command; compare its output with the page."""
         command = re.sub(r"\s+# .*$", "", step.text)
         if exported := re.fullmatch(r"export (\w+)=(\S+)", command):
             self.environment[exported[1]] = self.exports.get(exported[1], exported[2])
@@ -209,7 +209,7 @@ class Console:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """End what stays with SIGTERM, last started first."""
+        """End lasting commands with SIGTERM, last started first."""
         for process, _ in reversed(self._servers):
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -224,7 +224,7 @@ class Console:
 def console(
     directory: Path, waits: dict[str, float] | None = None, exports: dict[str, str] | None = None
 ) -> Iterator[Console]:
-    """A console; what it started is ended afterwards."""
+    """Open a console; end its processes afterwards."""
     made = Console(directory, waits, exports)
     try:
         yield made

@@ -27,7 +27,7 @@ def binary(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """A state directory; whatever runs there at the end is killed."""
+    """A state directory; processes that run there at the end are killed."""
     path = Path(tempfile.mkdtemp(prefix="hf-"))
     yield path
     _kill_what_runs(path)

@@ -25,7 +25,7 @@ def settings(server: CrashableServer, prefix: str) -> Settings:
 
 @pytest.fixture
 def calls(prefix: str) -> str:
-    """A queue of somebody's, which no worker of these tests consumes."""
+    """A user's queue, without a worker in these tests."""
     return f"{prefix}.calls"
 
 

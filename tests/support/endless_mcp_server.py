@@ -1,6 +1,7 @@
-"""An MCP server that answers a call without end: `python -m` it for stdio, `endless_service()` for HTTP.
+"""An MCP server that answers a call without end: `python -m` it for stdio, `endless_service()` for
+HTTP.
 
-`sent` tells how far it came: whoever reads without a bound takes all of it.
+`sent` counts its bytes: a reader without a bound takes all.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ HEAD = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", "te
 
 
 def result_of(asked: dict[str, Any]) -> dict[str, Any] | None:
-    """What it answers to everything but a call."""
+    """Return its answer to everything but a call."""
     return {
         "initialize": {
             "protocolVersion": (asked.get("params") or {}).get("protocolVersion"),
@@ -43,7 +44,7 @@ def answer(asked: dict[str, Any]) -> str:
 def endless_service(
     content_type: str = "application/json", **headers: str
 ) -> Iterator[tuple[str, list[int]]]:
-    """The same as a service; its URL, and the bytes of each piece that it could send."""
+    """Start the same as a service; yield its URL, and the bytes of each piece it sent."""
     sent: list[int] = []
 
     class Endless(BaseHTTPRequestHandler):
@@ -90,7 +91,7 @@ def endless_service(
             self.wfile.write(f"{len(text):x}\r\n".encode() + text.encode() + b"\r\n")
 
         def log_message(self, *_: Any) -> None:
-            """Nothing."""
+            """Do nothing: no log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

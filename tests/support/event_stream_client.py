@@ -1,4 +1,4 @@
-"""A client of a run's event stream on a bare socket.
+"""A client of event streams on a bare socket.
 
 It is cheap enough for hundreds at once, and a test can cut the connection at any byte.
 """
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 @dataclass
 class Watched:
-    """What came over one connection.
+    """The events of one connection.
 
     Attributes:
         status: of the response. ids: of the events, in order. types: likewise.
@@ -28,7 +28,7 @@ class Watched:
 async def connect(
     url: str, run_id: str, after: str | None = None, query: str = ""
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection on which the events of a run have been asked for."""
+    """Open a connection, and request the events of a run on it."""
     port = urlsplit(url).port
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
     last = f"Last-Event-ID: {after}\r\n" if after else ""
@@ -40,7 +40,7 @@ async def connect(
 
 
 async def listen(reader: asyncio.StreamReader, seen: Watched, most: int | None = None) -> Watched:
-    """Read until the stream ends, or so many events have come whole."""
+    """Read until the stream ends, or this number of whole events has come."""
     kind, seen.status = b"", seen.status or int((await reader.readline()).split()[1])
     # Each event is sent in one piece, so no line of one is broken by the frame of a chunk.
     while line := await reader.readline():

@@ -26,7 +26,7 @@ class ExposedServer:
     client: Client
 
     def token(self, name: str, *scopes: str) -> str:
-        """A new token, as its bearer has it; without scopes it may do all with its own runs."""
+        """Create a token, and return its text; without scopes it may do all with its own runs."""
         own = scopes or ("read", "submit", "answer", "stop")
         return Tokens(self.client).create(name, own).text
 
@@ -35,7 +35,7 @@ class ExposedServer:
 def exposed_server(
     server: CrashableServer, worker_count: int = 1, modules: Sequence[str] = (MODULE,)
 ) -> Iterator[ExposedServer]:
-    """One on a prefix of its own, with workers that play the flows of some modules."""
+    """Start a server on a separate prefix, with workers that play the flows of some modules."""
     settings = Settings(
         redis_url=server.url, prefix=f"exposed{uuid4().hex[:8]}", flow_modules=tuple(modules)
     )

@@ -1,4 +1,6 @@
-"""Failovers under load: runs submitted without a pause, rounds played by workers, the master taken away; and what became of it all."""
+"""Failovers under load: runs submitted without a pause, rounds played by workers, the master taken
+away; and the losses.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +23,26 @@ ROUND_SECONDS = 0.05
 WORKERS = 2
 #: Seconds of submitting before the fault, and after the failover.
 BEFORE, AFTER = 1.5, 0.5
-#: Seconds that the master goes on serving clients while its replicas hear nothing; shorter than what Sentinels take for its death.
+#: Seconds that the master goes on serving clients without contact to its replicas; shorter than the
+#: Sentinels' limit for its death.
 CUT_OFF = 0.7
 PAUSE = 0.01
 
 
 @dataclass
 class Told:
-    """What clients and workers were told, and what is left of it.
+    """The answers to clients and workers, and the remaining data.
 
     Attributes:
-        acknowledged: runs whose submit returned. doubtful: those that raised NotReplicated; failed: StoreUnavailable.
+        acknowledged: runs whose submit returned. doubtful: runs whose submit raised NotReplicated;
+        failed: StoreUnavailable.
         lost: acknowledged, and unknown to the server that is the master in the end.
-        confirmed: commits that a worker was told are done. undone: those of them that a failover took back.
+        confirmed: commits that a worker knows as done. undone: confirmed commits that a failover
+            took back.
         recovery: seconds from each fault to the first run that the new master saw to its end.
-        elections: failovers that the Sentinels agreed on. More than there were faults: a busy machine kept them from hearing a master
-            that lived, and that went on confirming until it was told.
+        elections: failovers that the Sentinels agreed on. More than there were faults: a busy
+            machine kept them from a living master, which went on confirming until it learned of the
+            failover.
     """
 
     acknowledged: list[str] = field(default_factory=list)
@@ -77,7 +83,7 @@ class Load:
                 self.client.close()
 
     def stop(self) -> None:
-        """Submit no more."""
+        """Stop submitting."""
         self._stopping.set()
         self._thread.join()
 
@@ -99,14 +105,17 @@ class Load:
         client.close()
 
     def fail_over(self, fault: Callable[[Load, int], float]) -> None:
-        """Take the master away by ``fault``, and wait until there is another, rounds are committed and all three are there again."""
+        """Take the master away by ``fault``, and wait until there is another, rounds are committed
+        and all three are there again.
+        """
         old = self.service.master()
         had = len(self.told.acknowledged)
         until(lambda: len(self.told.acknowledged) > had + 10, "submits before the fault", 60)
         time.sleep(BEFORE)
         began = fault(self, old)
         new = self.service.another_master(old)
-        # The new master's own word: until it is told, a stale one may confirm rounds that will be taken back.
+        # The new master's own word: until it learns of the failover, a stale one may confirm rounds
+        # that will be taken back.
         until(
             lambda: bool(self._committed_since(new, began)),
             "rounds committed after the failover",
@@ -117,7 +126,9 @@ class Load:
         bring_back(self, old)
 
     def _committed_since(self, port: int, began: float) -> list[float]:
-        """When (s) the newest runs on that server had their last change, where that was after another became the master."""
+        """Return when (s) the newest runs on that server had their last change, if that was after
+        another became the master.
+        """
         keys = self.client._store.keys
         with self.service.client(port) as client:
             ids = client.zrange(keys.index("completed"), 0, 5, desc=True)
@@ -130,7 +141,9 @@ class Load:
         return self._ledger.read_text().splitlines() if self._ledger.exists() else []
 
     def settle(self) -> list[Run]:
-        """Wait until all that the master knows has ended, and count what it does not know; its runs."""
+        """Wait until all runs of the master have ended, and count the runs that it does not know;
+        return its runs.
+        """
         self.stop()
         there = []
         for run_id in self.told.acknowledged:
@@ -148,12 +161,15 @@ class Load:
         lines = self._confirmed()
         surviving = {f"{run_id} {step}" for run_id in known for step in range(ROUNDS)}
         self.told.confirmed = len(lines)
-        # Each step of a run that is there was committed once in its log: what was confirmed beyond that was taken back.
+        # Each step of a surviving run was committed once in its log: confirmed commits beyond that
+        # were taken back.
         self.told.undone = len(lines) - len(surviving & set(lines))
         return there
 
     def inexact(self) -> list[str]:
-        """The runs that the master knows and whose log is not 0, 1, 2, ... in order, each once."""
+        """Return the runs that the master knows and whose log is not 0, 1, 2, ... in order, each
+        once.
+        """
         return [run.id for run in self._all_runs() if not exact(self.client, run.id, ROUNDS)]
 
     def _all_runs(self) -> list[Run]:
@@ -168,13 +184,13 @@ class Load:
 
 
 def killed(load: Load, master: int) -> float:
-    """SIGKILL, out of the blue."""
+    """Kill the master with SIGKILL, out of the blue."""
     load.service.kill(master)
     return time.time()
 
 
 def cut_off_and_killed(load: Load, master: int) -> float:
-    """Its replicas hear nothing for a while, its clients notice nothing; then it dies."""
+    """Stop its replicas for a while, which its clients do not notice; then kill it."""
     replicas = [port for port in load.service.servers if port != master]
     for port in replicas:
         load.service.signal(port, signal.SIGSTOP)
@@ -189,7 +205,10 @@ def cut_off_and_killed(load: Load, master: int) -> float:
 
 
 def frozen(load: Load, master: int) -> float:
-    """It stands still until another is the master, and then goes on as if it were one; a client that saw nothing of it asks at once."""
+    """Suspend the master until another takes over; then it goes on as if it were the master.
+
+    A client that noticed nothing asks at once.
+    """
     sleepy = Client(settings=load.settings)
     sleepy.runs(limit=1)
     sleepy._store.redis.ping()
@@ -213,7 +232,7 @@ FAULTS: dict[str, Callable[[Load, int], float]] = {
 
 
 def bring_back(load: Load, old: int) -> None:
-    """The old master is a replica of the new one, and all are in step."""
+    """Make the old master a replica of the new one, and wait until all are in step."""
     if load.service.ended(old):
         load.service.start_server(old, load.service.master())
     count = len(load.service.servers) - 1

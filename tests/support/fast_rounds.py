@@ -9,6 +9,6 @@ from perdure.worker.engine.fast.handoff import FastRounds
 
 
 def fast_rounds_without_server() -> FastRounds:
-    """A fast path whose store and committer are not used."""
+    """Make a fast path without store and committer."""
     nothing = cast("Any", None)
     return FastRounds(nothing, nothing, ["ring"], "worker", 20.0, Drain(), lambda: 1)

@@ -28,7 +28,7 @@ from perdure.flows.rounds.registry import make
 
 @dataclass
 class Played:
-    """How a run went: the outcome of each round, and what it ended with."""
+    """The course of a run: the outcome of each round, and its end."""
 
     rounds: list[tuple[str, Outcome]] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
@@ -51,7 +51,9 @@ def play_through(
     answers: Sequence[Any] = (),
     limit: int = 200,
 ) -> Played:
-    """Play to the end, giving ``answers`` to interrupts in turn; an exception of a round is the caller's."""
+    """Play to the end, giving ``answers`` to interrupts in turn; an exception of a round is the
+    caller's.
+    """
     fresh = (lambda: flow) if isinstance(flow, Flow) else flow
     checked = fresh().check_inputs(inputs or {})
     played, node, cycles, waiting = Played(), fresh().first_node, 0, list(answers)
@@ -107,7 +109,7 @@ def _stored(command: Command | None) -> Command | None:
 
 
 class PlayedRun:
-    """One run of a registered flow; each round gets a fresh flow and only what would have been committed."""
+    """One run of a registered flow; each round gets a fresh flow and only committed data."""
 
     def __init__(self, flow: str, inputs: Mapping[str, Any]) -> None:
         self.flow_name = flow
@@ -124,7 +126,7 @@ class PlayedRun:
         return make(self.flow_name)
 
     def context(self) -> RoundContext:
-        """What the next round sees."""
+        """Return the context of the next round."""
         history = History(
             len(self.turns), self.turns[-1:], lambda start, stop: self.turns[start:stop]
         )

@@ -10,9 +10,9 @@ from perdure.flows.rounds import registry
 
 
 def own_registry(monkeypatch: pytest.MonkeyPatch, *without: str) -> None:
-    """Let the flows that this test registers be forgotten after it.
+    """Forget the flows that this test registers after it.
 
-    Those that come with Perdure are loaded before: a module registers its flows only once.
+    The flows that come with Perdure are loaded before: a module registers its flows only once.
 
     Args:
         without: names of flows that this test registers, and perhaps another test has registered.

@@ -1,4 +1,4 @@
-"""Flows whose runs are forked, and what they have done in this process."""
+"""Flows for forks, and their effects in this process."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from perdure import (
 from tests.support.flow_registry import own_registry
 from tests.support.round_driver import Driver
 
-#: What commands and steps have done, in this process.
+#: The effects of commands and steps, in this process.
 DONE: Counter[str] = Counter()
 ROUNDS = 4
 
 
 class Adder(ControllerExecutorFlow):
-    """Adds 1, 2, 3, ... and the input, and says what it has seen."""
+    """Adds 1, 2, 3, ... and the input, and reports its observations."""
 
     max_result = 100
 
@@ -88,7 +88,7 @@ class Renews(ControllerExecutorFlow):
 
 
 class Listens(Adder):
-    """The same, and says what it has heard."""
+    """The same, and reports the messages that it read."""
 
     def decide(self, context: RoundContext) -> Any:
         decision = super().decide(context)
@@ -108,7 +108,7 @@ class Deaf(Listens):
 
 
 class AtOnce(ControllerExecutorFlow):
-    """Lets child runs make a long text and files, and says what it reads of them."""
+    """Lets child runs make a long text and files, and reports their content."""
 
     parallel_calls = 3
     max_result = 200
@@ -167,7 +167,7 @@ class UnrecordedRing(Ring):
 
 
 class GrowingRing(CircularFlow):
-    """Its answer depends on what each of its nodes did in each cycle."""
+    """Its answer depends on the work of each of its nodes in each cycle."""
 
     topology = (Node("Add", "add"), Node("Double", "double"), Node("Check", "check"))
 
@@ -188,7 +188,7 @@ def does(name: str) -> str:
 
 
 def journey(steps: Steps, city: str = "Oslo") -> list[str]:
-    """Five steps, with chance between them."""
+    """Play five steps, with chance between them."""
     first = steps.random()
     seen = [steps.step(does, f"book {first}", name="book")]
     second = str(steps.uuid())

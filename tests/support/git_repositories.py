@@ -32,7 +32,9 @@ class GeneratedRepository:
 
 @dataclass(frozen=True)
 class Shape:
-    """A history before it is written: parents by number, and which commits are bad and which cannot be tested."""
+    """A history before it is written: parents by number, and which commits are bad and which cannot
+    be tested.
+    """
 
     parents: list[list[int]]
     good: int
@@ -40,7 +42,7 @@ class Shape:
     skipped: frozenset[int] = frozenset()
 
     def ancestors(self, commit: int) -> set[int]:
-        """The commits contained in ``commit``, itself among them."""
+        """Return the commits contained in ``commit``, itself among them."""
         found, open_ = set(), [commit]
         while open_:
             one = open_.pop()
@@ -50,7 +52,7 @@ class Shape:
         return found
 
     def write(self, path: Path) -> GeneratedRepository:
-        """Make the repository; the last commit is the bad one."""
+        """Make the repository, whose last commit is bad."""
         new, exits = NewRepository(), []
         for number, parents in enumerate(self.parents):
             exit_code = (
@@ -70,14 +72,16 @@ class Shape:
 
 
 def linear(length: int, first_bad: int, skipped: frozenset[int] = frozenset()) -> Shape:
-    """A history without merges."""
+    """Make a history without merges."""
     return Shape(
         [[number - 1] if number else [] for number in range(length)], 0, first_bad, skipped
     )
 
 
 def random_shape(seed: int, most: int = 60, skips: bool = False) -> Shape:
-    """A history with branches and merges, some of three parents; with ``skips``, some commits cannot be tested."""
+    """Make a history with branches and merges, some of three parents; with ``skips``, some commits
+    cannot be tested.
+    """
     chance = random.Random(seed)
     heads, parents = [0], [[]]  # type: tuple[list[int], list[list[int]]]
     for number in range(1, chance.randint(4, most)):
@@ -112,7 +116,9 @@ def random_shape(seed: int, most: int = 60, skips: bool = False) -> Shape:
 
 @dataclass(frozen=True)
 class GitsAnswer:
-    """What ``git bisect run`` came to: the first bad commit, or the candidates; and the commits it tested, in order."""
+    """The result of ``git bisect run``: the first bad commit, or the candidates; and the commits it
+    tested, in order.
+    """
 
     first_bad: str | None
     candidates: frozenset[str]
@@ -120,7 +126,7 @@ class GitsAnswer:
 
 
 def git_bisect_run(repository: GeneratedRepository, work: Path, test: str = TEST) -> GitsAnswer:
-    """Let git bisect a clone of the repository at ``work``."""
+    """Run git bisect on a clone at ``work``."""
     log = work.with_suffix(".log")
     log.touch()
     git(work.parent, "clone", "--quiet", "--shared", "--template=", str(repository.path), str(work))
@@ -138,7 +144,7 @@ def git_bisect_run(repository: GeneratedRepository, work: Path, test: str = TEST
 
 
 def git(directory: Path, *arguments: str, check: bool = True) -> str:
-    """Run git and return what it printed."""
+    """Run git and return its output."""
     command = ["git", "-c", "user.name=A", "-c", "user.email=a@example.com", *arguments]
     return subprocess.run(
         command,
@@ -151,9 +157,10 @@ def git(directory: Path, *arguments: str, check: bool = True) -> str:
 
 
 def digest(folder: Path) -> str:
-    """A digest of names, modes, times of change and contents of all below a folder.
+    """Return a digest of names, modes, times of change and contents of all below a folder.
 
-    The times of git's objects are left out: git renews them when a test writes the same object into its own worktree.
+    The times of git's objects are left out: git renews them when a test writes the same object into
+    its own worktree.
     """
     seen = hashlib.sha256()
     for path in sorted(folder.rglob("*")):

@@ -1,4 +1,4 @@
-"""What is wrong with a page as HTML, and with what a strict content security policy would keep from working."""
+"""The faults of a page as HTML, and the parts that a strict content security policy would block."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFERENCES = ("for", "list", "aria-labelledby", "aria-describedby", "aria-contro
 
 
 class Markup(HTMLParser):
-    """Reads a page; ``faults`` says what is wrong with it."""
+    """Reads a page; ``faults`` lists its faults."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -13,7 +13,9 @@ from perdure.worker.runtime.runtime import Runtime
 
 
 def runtime_of(client: Client) -> Runtime:
-    """Return a runtime on the client's store, always the same one; the client's ``close`` closes it too."""
+    """Return a runtime on the client's store, always the same one; the client's ``close`` closes it
+    too.
+    """
     runtime: Runtime | None = vars(client).get("_runtime")
     if runtime is None:
         runtime = engine_of(client._app or make_app(client.settings))
@@ -22,7 +24,7 @@ def runtime_of(client: Client) -> Runtime:
         close = client.close
 
         def close_both() -> None:
-            runtime.close()  # writes what its heartbeat would write after the test
+            runtime.close()  # writes the data that its heartbeat would write after the test
             close()
 
         vars(client)["close"] = close_both
@@ -30,7 +32,7 @@ def runtime_of(client: Client) -> Runtime:
 
 
 def begin_fast_path(engine: Runtime) -> FastRounds:
-    """Return the engine's fast path, with its prefetch begun: pass its handoffs to ``rounds.run``."""
+    """Return the engine's fast path, its prefetch begun: pass its handoffs to ``rounds.run``."""
     fast = fast_rounds(engine)
     fast.prefetcher.begin(engine.store.keys.queue_names, 20, inline=False)
     return fast
@@ -50,7 +52,7 @@ def sweeping(client: Client, settings: Settings) -> Iterator[None]:
 
 
 def play(engine: Runtime, run_id: str) -> list[str]:
-    """Play rounds as long as the run is queued; what each came to."""
+    """Play rounds as long as the run is queued; return the outcome of each."""
     words: list[str] = []
     while (fields := engine.store.reads.fields(run_id) or {})["phase"] in ("queued", "waiting"):
         if fields["phase"] == "queued":
@@ -61,7 +63,7 @@ def play(engine: Runtime, run_id: str) -> list[str]:
 
 
 def played(client: Client, *run_ids: str) -> None:
-    """Play the first round of each, in this process, and write its figures as the heartbeat would."""
+    """Play the first round of each, in this process, and write figures as the heartbeat would."""
     for run_id in run_ids:
         runtime_of(client).rounds.run(run_id, 0, 0)
     runtime_of(client).write_stats()

@@ -26,7 +26,7 @@ HERE = "http://localhost"
 
 @contextmanager
 def site_on(server: CrashableServer, **settings: Any) -> Iterator[Site]:
-    """Yield a site for the tests of a module, on a prefix of its own."""
+    """Yield a site for the tests of a module, on a new prefix."""
     client = Client(
         settings=Settings(redis_url=server.url, prefix=f"site{uuid4().hex[:8]}", **settings)
     )
@@ -64,7 +64,7 @@ class Site:
     def asking(
         self, token: str | None = None, base_url: str = HERE, app: Any = None, **headers: str
     ) -> TestClient:
-        """Return a browser that sends these headers and keeps cookies.
+        """Return a browser with these headers, keeping cookies.
 
         It does not follow redirects, and errors of the app are responses.
         """
@@ -94,7 +94,7 @@ class Site:
         return written(token_id, secret)
 
     def signed_in(self, token: str, **options: Any) -> TestClient:
-        """Return a browser whose user has signed in with a token."""
+        """Return a browser signed in with a token."""
         browser = self.asking(**options)
         answer = browser.post("/login", data={"csrf": csrf_of(browser), "token": token})
         assert answer.status_code == 303, answer.text
@@ -102,7 +102,7 @@ class Site:
 
 
 def csrf_of(browser: TestClient, page: str = "/login") -> str:
-    """Return the CSRF token in the forms of a page."""
+    """Return the CSRF token of a page's forms."""
     found = re.search(r'name="csrf" value="([^"]+)"', browser.get(page).text)
     assert found is not None, "no form"
     return found[1]

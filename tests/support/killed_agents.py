@@ -1,4 +1,4 @@
-"""Agents whose worker dies in each round, beside one that nothing disturbs."""
+"""Agents whose worker dies in each round, beside an undisturbed one."""
 
 from __future__ import annotations
 

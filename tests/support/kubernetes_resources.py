@@ -21,7 +21,7 @@ def scaled() -> list[Resource]:
 
 
 def of_kind(resources: list[Resource], *kinds: str) -> dict[str, Resource]:
-    """Those of a kind, by name."""
+    """Return the resources of a kind, by name."""
     return {each["metadata"]["name"]: each for each in resources if each["kind"] in kinds}
 
 
@@ -30,7 +30,7 @@ def workloads(resources: list[Resource]) -> dict[str, Resource]:
 
 
 def pods(resources: list[Resource]) -> dict[str, Resource]:
-    """The pod templates, by the name of what makes pods of them."""
+    """Return the pod templates, by the name of the resource that makes pods of them."""
     return {name: each["spec"]["template"] for name, each in workloads(resources).items()}
 
 

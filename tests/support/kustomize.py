@@ -1,4 +1,5 @@
-"""What ``kubectl kustomize`` makes of a directory, as far as config/kubernetes/ needs it: for machines without kubectl.
+"""The output of ``kubectl kustomize`` for a directory, with the features that config/kubernetes/
+needs: for machines without kubectl.
 
 Anything that this does not know is an error, so that nothing is overlooked.
 """
@@ -22,10 +23,11 @@ GLOBAL = ("Namespace",)
 
 
 def build(directory: Path) -> list[Resource]:
-    """The resources of a kustomization.
+    """Build the resources of a kustomization.
 
     Raises:
-        FileNotFoundError: it names a file that is not there. ValueError: it holds what is not known here, or a name twice.
+        FileNotFoundError: it names a missing file. ValueError: it holds an unknown field, or a name
+            twice.
     """
     return _build(directory, [])
 
@@ -58,7 +60,7 @@ def _build(directory: Path, into: list[Resource]) -> list[Resource]:
 
 
 def _patch(patch: dict[str, Any], resources: list[Resource]) -> None:
-    """Only ``remove`` is known."""
+    """Apply a patch; only ``remove`` is known."""
     target = patch["target"]
     hit = [
         each

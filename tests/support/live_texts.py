@@ -9,7 +9,7 @@ from tests.support.example_flows import live_text  # noqa: F401 -- registers flo
 
 
 def texts_of(items: Iterable[StreamItem]) -> dict[int, str]:
-    """The text of each step, as a reader has it who does what the items say."""
+    """Return the text of each step, as a reader has it who applies the items."""
     texts: dict[int, str] = {}
     for item in items:
         assert item.type != "trimmed"

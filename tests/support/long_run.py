@@ -1,4 +1,4 @@
-"""A run of very many rounds, as the server stores it."""
+"""A run of very many rounds, as stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ TRACEBACK = """ValueError: no such till
 
 
 def long_run(client: Client, store: Store, rounds: int) -> Run:
-    """A run with so many rounds in its event stream; every thousandth failed once before."""
+    """Make a run with this number of rounds in its event stream; every thousandth failed once
+    before.
+    """
     run = client.submit("countdown", "A long one", {"rounds": rounds})
     at = int(run.created_at.timestamp() * 1000)
     with store.redis.pipeline(transaction=False) as pipe:
@@ -43,7 +45,7 @@ def long_run(client: Client, store: Store, rounds: int) -> Run:
 
 
 def add_turn(store: Store, run: Run, args: Any, observation: Any) -> str:
-    """A run's next turn, with its round's event; the digest of the observation."""
+    """Add a run's next turn, with its round's event; return the digest of the observation."""
     from perdure.flows.core.outcomes import Command, Turn
     from perdure.flows.core.summaries import digest, shown
 

@@ -1,4 +1,6 @@
-"""Real MCP servers for tests: those of the package index over stdio and HTTP, and what is needed to disturb them."""
+"""Real MCP servers for tests: servers of the package index over stdio and HTTP, and tools to
+disturb them.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,12 @@ from tests.support.redis_servers import until
 
 TIME = [sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"]
 GIT = [sys.executable, "-m", "mcp_server_git"]
-#: The server of the package `mcp-server-git`, as it is, behind the HTTP of the library that it is written with.
+#: The server of the package `mcp-server-git`, as it is, behind the HTTP of the library that it is
+#: written with.
 _OVER_HTTP = "import sys; from mcp_server_git.server import create_server as make; make(None).run('streamable-http', port=int(sys.argv[1]))"
 
-#: The servers are development dependencies: they may be missing at a desk, and are required where CI is set.
+#: The servers are development dependencies: they may be missing at a desk, and are required where
+#: CI is set.
 INSTALLED = all(
     importlib.util.find_spec(name) for name in ("mcp", "mcp_server_time", "mcp_server_git")
 )
@@ -56,13 +60,13 @@ def no_server_stays() -> Iterator[None]:
 
 
 def time_command(**settings: Any) -> Any:
-    """``time.get_current_time`` of mcp-server-time."""
+    """Return ``time.get_current_time`` of mcp-server-time."""
     [command] = mcp_commands("time", command=TIME, tools=["get_current_time"], **settings)
     return command
 
 
 def servers_of(process: int, module: str = "mcp_server_time") -> list[int]:
-    """The processes of a server that a process has started, in whichever of its threads."""
+    """Return the processes of a server that a process has started, in any of its threads."""
     found = []
     for thread in Path(f"/proc/{process}/task").iterdir():
         try:
@@ -76,7 +80,7 @@ def servers_of(process: int, module: str = "mcp_server_time") -> list[int]:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on."""
+    """Return a port of loopback without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -84,7 +88,7 @@ def free_port() -> int:
 
 @contextmanager
 def git_over_http(port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """mcp-server-git on a port, ready; killed afterwards."""
+    """Start mcp-server-git on a port; kill it afterwards."""
     running = subprocess.Popen(
         [sys.executable, "-c", _OVER_HTTP, str(port)],
         stdout=subprocess.DEVNULL,
@@ -108,7 +112,9 @@ def _answers(port: int) -> bool:
 
 @contextmanager
 def refusing(status: int, **headers: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """A web server that answers each POST with this status, and the headers that it was sent."""
+    """Start a web server that answers each POST with this status; yield its URL and the headers
+    that it received.
+    """
     seen: list[dict[str, str]] = []
 
     class Refusing(BaseHTTPRequestHandler):
@@ -121,7 +127,7 @@ def refusing(status: int, **headers: str) -> Iterator[tuple[str, list[dict[str, 
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
-            """Nothing."""
+            """Do nothing: no log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -136,7 +142,7 @@ def refusing(status: int, **headers: str) -> Iterator[tuple[str, list[dict[str, 
 
 @contextmanager
 def till_over_http(calls: Path) -> Iterator[str]:
-    """The till of ``tests.support.payment_mcp_server`` over HTTP; its URL."""
+    """Serve the till of ``tests.support.payment_mcp_server`` over HTTP; yield its URL."""
 
     class Till(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -162,7 +168,7 @@ def till_over_http(calls: Path) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Nothing."""
+            """Do nothing: no log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Till)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -15,7 +15,7 @@ STARTED = {
 
 
 class Imports:
-    """The imports of test files in the checkout at ``root``."""
+    """The imports of the test files under ``root``."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -24,8 +24,8 @@ class Imports:
     def reaches(self, file: str, changed: set[str]) -> bool:
         """Return whether a test file imports a changed module of the tests, or a changed package.
 
-        Modules of ``tests`` are followed. Packages of the product are not: nearly all of them would
-        lead to each other.
+        Modules of ``tests`` are followed. Packages of the product are not: nearly all would lead to
+        each other.
         """
         packages = {package_of(each) for each in changed if not each.startswith("tests/")}
         seen, pending = {file}, [file]

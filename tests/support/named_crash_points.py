@@ -38,7 +38,8 @@ from perdure.worker.settings import Settings
 from perdure.worker.store import CommitReply, Store
 from perdure.worker.store.rounds import RoundTransitions
 
-#: Where a process dies: after the intent was written; in the command, before and after the effect; before and after the commit.
+#: Where a process dies: after the intent was written; in the command, before and after the effect;
+#: before and after the commit.
 POINTS = ("intended", "begun", "done", "committing", "committed")
 POLICIES = ("tell", "ask", "retry", "reconcile")
 
@@ -50,7 +51,7 @@ def die_at(point: str) -> None:
 
 
 class Ledger:
-    """The outside world: what was charged, and under which key."""
+    """The outside world: the charges, and their keys."""
 
     def __init__(self, path: str) -> None:
         self._base = sqlite3.connect(path, isolation_level=None)
@@ -67,7 +68,7 @@ class Ledger:
         return "charged"
 
     def count(self, run: str) -> int:
-        """How often the run was charged for."""
+        """Count the charges of the run."""
         return int(
             self._base.execute("SELECT count(*) FROM charges WHERE run = ?", (run,)).fetchone()[0]
         )
@@ -149,7 +150,7 @@ class MortalStore(Store):
 
 
 class MortalCalls(Callbacks):
-    """Dies where a run has ended, and nobody has been called yet; or where that is done, and not written down yet."""
+    """Dies when a run has ended, before the call; or after the call, before it is recorded."""
 
     def make(self, run_id: str, epoch: int) -> None:
         die_at("ended")
@@ -174,7 +175,7 @@ def play(run_id: str) -> None:
 
 
 class Player:
-    """The process that forks those that play; ``modules`` register flows beside ``mortal``."""
+    """The process that forks players; ``modules`` register more flows."""
 
     def __init__(self, settings: Settings, modules: str = "") -> None:
         environment = {
@@ -210,7 +211,7 @@ class Player:
 
 
 def main() -> None:
-    """Fork for each line of standard input."""
+    """Read standard input, and fork for each line."""
     for line in sys.stdin:
         run_id, _, point = line.strip().partition(" ")
         pid = os.fork()

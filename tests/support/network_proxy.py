@@ -1,4 +1,4 @@
-"""A remote client behind a network that a test can cut."""
+"""A remote client behind a network with faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of notifications, and a receiver of what they send."""
+"""Rules of notifications, and a receiver of the notifications."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ Notifies = Callable[..., Notifier]
 
 @pytest.fixture
 def notifying(client: Client, settings: Settings, quick: None) -> Iterator[Notifies]:
-    """Starts a notifier with rules, which has looked once: it tells of all that happens from now on."""
+    """Starts a notifier with rules, which has looked once: it tells of all that happens from now
+    on.
+    """
     with ExitStack() as running:
         names = iter("abcdef")
 

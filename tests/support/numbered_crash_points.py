@@ -36,7 +36,7 @@ from tests.support.workflow_effects import let_time_pass
 LEDGER = "LEDGER"
 #: How a line of a point begins. Every other line is an effect.
 POINT = "point: "
-#: The point at which this process dies, and those that it has passed.
+#: The point at which this process dies, and the number of passed points.
 _deadly, _passed = 0, 0
 #: Steps of one round are carried out by several threads.
 _lock = threading.Lock()
@@ -50,7 +50,7 @@ def _write(line: str) -> None:
 
 
 def pass_point(name: str) -> None:
-    """Pass a point, or die there."""
+    """Count a point, or die there."""
     global _passed  # noqa: PLW0603 -- of this process
     with _lock:
         _passed += 1
@@ -69,13 +69,13 @@ def happens(name: str) -> str:
 
 
 def lines() -> list[str]:
-    """The lines of the ledger."""
+    """Return the lines of the ledger."""
     path = Path(os.environ[LEDGER])
     return path.read_text().splitlines() if path.exists() else []
 
 
 class HappeningCounter(Counter[str]):
-    """Stands for ``tests.support.workflow_effects.DONE``: what is counted happens."""
+    """Stands for ``tests.support.workflow_effects.DONE``: a counted effect happens."""
 
     def __setitem__(self, name: str, count: int) -> None:
         happens(name)
@@ -128,7 +128,7 @@ def play(engine: Runtime, run_id: str) -> None:
 
 
 class MortalPlayer:
-    """The process that forks those that play.
+    """The process that forks the players.
 
     Args:
         ledger: the file of effects and points.
@@ -163,15 +163,15 @@ class MortalPlayer:
         return process_name(pid) if status == signal.SIGKILL else None
 
     def lines(self) -> list[str]:
-        """The lines of the ledger."""
+        """Return the lines of the ledger."""
         return self.ledger.read_text().splitlines()
 
     def points(self) -> list[str]:
-        """The points that processes have passed."""
+        """Return the points that processes have passed."""
         return [each.removeprefix(POINT) for each in self.lines() if each.startswith(POINT)]
 
     def effects(self) -> Counter[str]:
-        """What has happened, and how often."""
+        """Count the effects that have happened."""
         return Counter(each for each in self.lines() if not each.startswith(POINT))
 
     def close(self) -> None:
@@ -189,8 +189,8 @@ class Tale:
     Attributes:
         at: the point at which its process died, or None.
         stored: names of the steps that were committed or recorded when it died.
-        happened: what had happened when it died.
-        begun: what had begun when it died.
+        happened: its effects when it died.
+        begun: its begun effects when it died.
         open: how many of the effects were neither recorded nor committed when it died.
         asked: the commands about which a person was asked whether they have happened.
     """
@@ -273,7 +273,7 @@ def _bury(driver: Driver, player: MortalPlayer, tale: Tale, process: str) -> Non
 
 
 def _open(lines: list[str]) -> int:
-    """How many of the last effects nothing on the server tells of."""
+    """Count the last effects without a trace on the server."""
     left = 0
     for line in lines:
         point = line.removeprefix(POINT)
@@ -287,7 +287,7 @@ def _open(lines: list[str]) -> int:
 
 
 def main() -> None:
-    """Fork for each line of standard input."""
+    """Read standard input, and fork for each line."""
     global _deadly  # noqa: PLW0603 -- of the forked process
     from perdure.flows.rounds.registry import load_modules
     from tests.support import workflow_effects

@@ -1,4 +1,4 @@
-"""An MCP server over stdio that surprises its clients: `python -m` it with what it does.
+"""An MCP server over stdio that surprises its clients: `python -m` it with one of these words.
 
 - ``latin1``: its first call writes a line that is not UTF-8, then answers.
 - ``hang FILE``: it never answers its first call, nor anything later. FILE says that it did.

@@ -1,4 +1,6 @@
-"""An MCP service over HTTP in the test's own process, that a test lets answer as servers do that surprise their clients."""
+"""An MCP service over HTTP in the test's own process, that a test lets answer as servers do that
+surprise their clients.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,11 @@ class OddService:
     """A service that knows its sessions.
 
     Attributes:
-        answer: what it answers to a call of a tool; None: nothing, before the test ends.
-        tools: what it lists.
+        answer: its answer to a call of a tool; None: nothing, before the test ends.
+        tools: the tools that it lists.
         next_cursor: the cursor of each of its lists.
         pongs: whether it answers a ping.
-        lost: what it answers with a session that it does not know.
+        lost: its answer with a session that it does not know.
         asked: the methods, in order.
         sessions: ids of the sessions that it knows.
     """
@@ -121,7 +123,7 @@ def odd_service() -> Iterator[OddService]:
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
-            """Nothing."""
+            """Do nothing: no log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -6,7 +6,7 @@ from typing import Any
 
 import schemathesis
 
-#: What a request meets that is not as OpenAPI describes it.
+#: Failures of a request that differs from its description in OpenAPI.
 NOT_AS_DESCRIBED = (
     "invalid-request",
     "unreadable-body",
@@ -19,18 +19,23 @@ NOT_AS_DESCRIBED = (
 
 @schemathesis.check
 def what_is_described_is_read(ctx: Any, response: Any, case: Any) -> None:
-    """A request as OpenAPI describes it may be impossible (a flow that is not there), and is still never malformed."""
+    """Check that a request as OpenAPI describes it is never malformed.
+
+    It may be impossible (a flow that does not exist).
+    """
     if case.meta is None or not case.meta.generation.mode.is_positive or response.status_code < 400:
         return
     if "/hooks/" in case.operation.path and response.status_code == 404:
-        return  # whatever is wrong with the address of a hook is no such path
+        return  # an invalid address of a hook is no such path
     kind = response.json()["type"].removeprefix("urn:perdure:")
     assert kind not in NOT_AS_DESCRIBED, f"a request as described is {kind}"
 
 
 @schemathesis.check
 def every_status_is_named(ctx: Any, response: Any, case: Any) -> None:
-    """Each operation names the statuses that it answers with; \"default\" is for what should not happen."""
+    """Check that each operation names the statuses of its answers; \"default\" is for unexpected
+    ones.
+    """
     if case.method.upper() == case.operation.method.upper():
         named = case.operation.definition.raw["responses"]
         assert str(response.status_code) in named, (
@@ -40,18 +45,24 @@ def every_status_is_named(ctx: Any, response: Any, case: Any) -> None:
 
 @schemathesis.hook
 def before_call(ctx: Any, case: Any, kwargs: Any) -> None:
-    """No worker plays the runs here: a stream of a chat would follow its run, and a read would wait for a value, in vain."""
+    """Remove waits from the request: no worker plays the runs here.
+
+    A stream of a chat would follow its run, and a read would wait for a value, in vain.
+    """
     query = case.query or {}
     wait = query.get("wait")
     if can_wait(wait):
-        # A number stays a number: Schemathesis looks at the query once more when it judges the reply.
+        # A number stays a number: Schemathesis looks at the query once more when it judges the
+        # reply.
         case.query = {**query, "wait": "0.1" if isinstance(wait, str) else 0.1}
     if case.operation.path.endswith(("/ai-sdk", "/ag-ui", "/ai-sdk/{chat}/stream")):
         case.query = {**query, "follow": "false"}
 
 
 def can_wait(seconds: Any) -> bool:
-    """Whether the API would accept this ``wait`` and wait. test_steering.py tests its bounds."""
+    """Return whether the API would accept this ``wait`` and wait. test_steering.py tests its
+    bounds.
+    """
     if isinstance(seconds, bool):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Processes of the operating system: the one that plays a run, children, and their ends."""
+"""Processes of the operating system: the player of a run, children, and their ends."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.support.redis_servers import until
 
 
 def process_of(client: Client, run_id: str) -> int | None:
-    """The process that plays the run's round; None where none does."""
+    """Return the process that plays the run's round; None if there is none."""
     claim = (client._store.reads.fields(run_id) or {}).get("claim_id")
     return None if claim is None else int(claim.rpartition(".")[0].rpartition(":")[2])
 
 
 def kill_process_of(client: Client, run_id: str) -> bool:
-    """SIGKILL it; whether there was one."""
+    """Kill that process with SIGKILL; return whether it existed."""
     pid = process_of(client, run_id)
     with suppress(ProcessLookupError):
         if pid is not None:
@@ -33,12 +33,12 @@ def kill_process_of(client: Client, run_id: str) -> bool:
 
 
 def peak() -> int:
-    """Bytes of memory that this process has had at most."""
+    """Return the bytes of memory that this process has had at most."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def ended(pid: int) -> bool:
-    """Whether the process is gone, or a zombie that nobody has waited for yet."""
+    """Return whether the process is gone, or a zombie that is not reaped yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -46,7 +46,7 @@ def ended(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """The living children of a process."""
+    """Return the living children of a process."""
     with suppress(OSError):
         return [
             int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -55,13 +55,13 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Its living children, theirs, and so on, also those that have sessions of their own."""
+    """Return its living children, theirs, and so on, also those in other sessions."""
     own = children(pid)
     return own + [each for child in own for each in descendants(child)]
 
 
 def open_files(pid: int) -> list[str]:
-    """What the descriptors of a process point to, such as a path or ``socket:[4711]``."""
+    """Return the targets of a process's descriptors, such as a path or ``socket:[4711]``."""
     found = []
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
@@ -70,7 +70,8 @@ def open_files(pid: int) -> list[str]:
 
 
 def end_all(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
-    """SIGKILL to its group, also where its leader has ended, and to all of ours below it, and wait for them.
+    """Send SIGKILL to its group, also if its leader has ended, and to all of ours below it, and
+    wait for them.
 
     `up` and `demo` start workers in sessions of their own, and those finish their rounds when `up`
     dies. They would write to the server after the test, and the next test would be blamed.
@@ -87,7 +88,7 @@ def end_all(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
 
 
 def _is_ours(pid: int) -> bool:
-    """Whether it is a command of Perdure or of Celery, and no server."""
+    """Return whether it is a command of Perdure or of Celery, and no server."""
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         return any(word in (b"perdure", b"celery") for word in words) or any(
@@ -97,7 +98,7 @@ def _is_ours(pid: int) -> bool:
 
 
 def alive(process: int) -> bool:
-    """Whether it runs; a zombie that nobody has waited for does not."""
+    """Return whether it runs; a zombie that is not reaped yet does not."""
     try:
         return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (
             b"Z",
@@ -116,6 +117,6 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def numbers(file: Path, count: int) -> list[int]:
-    """The ``count`` process ids that a command wrote into ``file``, once they are all there."""
+    """Return the ``count`` process ids that a command wrote into ``file``, once all are there."""
     wait_for(lambda: file.exists() and len(file.read_text().split()) == count)
     return [int(word) for word in file.read_text().split()]

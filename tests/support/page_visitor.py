@@ -1,4 +1,6 @@
-"""Visiting the dashboard without a browser, as somebody without JavaScript does: pages are fetched, forms are filled in and sent."""
+"""Visiting the dashboard without a browser, as a person without JavaScript does: pages are fetched,
+forms are filled in and sent.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ PATIENCE = 60.0
 
 @dataclass
 class Form:
-    """A form of a page: where it goes, and what stands in it, hidden fields included; of buttons the names alone."""
+    """A form of a page: its target, and its values, hidden fields included; of buttons the names
+    alone.
+    """
 
     action: str
     method: str
@@ -30,11 +34,12 @@ class Page(HTMLParser):
     """A page as it was answered.
 
     Attributes:
-        text: what people read of it, in one line. forms: what can be sent. links: where it leads. headings: by their words.
+        text: its readable text, in one line. forms: those to be sent. links: their targets.
+        headings: by their words.
         chosen: the ids of the runs on which its form acts.
     """
 
-    #: What stands between their tags is not read, or is read elsewhere.
+    #: Text between these tags is not read, or is read elsewhere.
     UNREAD = ("script", "style", "title", "svg")
 
     def __init__(self, response: httpx2.Response) -> None:
@@ -56,7 +61,7 @@ class Page(HTMLParser):
         return " ".join(" ".join(self._words).split())
 
     def form(self, action: str) -> Form:
-        """The form that does something there."""
+        """Return the form with that action."""
         found = [
             form for form in self.forms if form.action.endswith(action) and form.method == "post"
         ]
@@ -110,7 +115,7 @@ class Page(HTMLParser):
 
 
 class Visitor:
-    """Somebody at a browser that runs no scripts."""
+    """A person at a browser that runs no scripts."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -119,11 +124,13 @@ class Visitor:
         )
 
     def see(self, path: str) -> Page:
-        """The page there."""
+        """Get the page there."""
         return Page(self._http.get(path))
 
     def send(self, page: Page, action: str, **filled: str) -> Page:
-        """Fill in the form of ``page`` that goes to ``action``, press its button, and see the page that comes."""
+        """Fill in the form of ``page`` that goes to ``action``, press its button, and see the page
+        that comes.
+        """
         form = page.form(action)
         return Page(
             self._http.post(
@@ -132,7 +139,7 @@ class Visitor:
         )
 
     def choose(self, page: Page, **filled: str) -> Page:
-        """Confirm the action on all runs that the page names."""
+        """Submit the action on all runs of the page."""
         form = page.form("/chosen")
         data: dict[str, str | list[str]] = {**form.fields, **filled, "run": page.chosen}
         return Page(self._http.post(form.action, data=data, headers={"Referer": page.url}))
@@ -151,13 +158,15 @@ class Visitor:
 
 @contextmanager
 def visiting(url: str, token: str | None = None) -> Iterator[Visitor]:
-    """A visitor of the control room there."""
+    """Yield a visitor of the dashboard there."""
     with Visitor(url, token) as visitor:
         yield visitor
 
 
 def sound(page: Page, status: int = 200) -> Page:
-    """The page, once it had this status and was found to be well-formed and free of what a strict policy forbids."""
+    """Return the page, once checked: this status, well-formed, and nothing that a strict policy
+    forbids.
+    """
     assert page.status == status, f"{page.url} answered {page.status}: {page.text}"
     assert Markup(page.html).faults == []
     for hostile in ("\u202e", "\x00", "<script>alert"):

@@ -1,4 +1,4 @@
-"""Runs that wait for a signal or for a time."""
+"""Runs that wait for signals or times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.runs_in_every_status import play
 
 
 def parked(client: Client, settings: Settings, flow: str = "payment", **inputs: Any) -> Run:
-    """A run that has come to its wait."""
+    """Play a run up to its wait."""
     run = client.submit(flow, "g", inputs)
     play(settings, run.id)
     assert phase(client._store, run.id) == "parked"
@@ -19,7 +19,7 @@ def parked(client: Client, settings: Settings, flow: str = "payment", **inputs: 
 
 
 def asleep(client: Client, settings: Settings) -> Run:
-    """A run that has got its signal and sleeps."""
+    """Play a run until it sleeps, after its signal."""
     run = client.submit("payment", "g", {"nap": 60})
     client.signal(run.id, "paid")
     play(settings, run.id)

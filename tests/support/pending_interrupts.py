@@ -10,7 +10,7 @@ from perdure.worker.domain.run import Run, RunStatus
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 REMOVE: dict[str, Any] = {"path": "build/  old\u202e", "recursive": True}
-#: Kind: what the store holds of its interrupt.
+#: The stored fields of its interrupt, by kind.
 ASKED: dict[str, dict[str, Any]] = {
     "approval": {
         "kind": "node",
@@ -44,7 +44,7 @@ def a_run(
     answered: bool = False,
     **details: Any,
 ) -> Run:
-    """A run that asks something of this kind; None: nothing."""
+    """Make a run that asks something of this kind; None: nothing."""
     asked = (
         {}
         if kind is None

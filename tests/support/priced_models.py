@@ -16,7 +16,9 @@ REPLIES, LAST = 40, 8
 
 
 class InOrder(Play):
-    """A conversation whose replies follow the number of requests, since the window leaves out some of the answers."""
+    """A conversation whose replies follow the number of requests, since the window leaves out some
+    of the answers.
+    """
 
     def reply_to(self, asked: Asked) -> Says:
         return self.script[min(len(self.asked), len(self.script)) - 1]

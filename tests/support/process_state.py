@@ -34,7 +34,7 @@ from perdure.flows.rounds import registry
 from perdure.flows.rounds.lifespans import registered_lifespans
 from perdure.worker import settings
 
-#: Registries of what flows may name, beside that of the flows.
+#: Registries of the names in flows, beside that of the flows.
 NAMES = (
     registered_commands,
     registered_controllers,
@@ -58,7 +58,7 @@ def _shipped(definitions: Mapping[str, Any]) -> dict[str, Any]:
 #: Flows that come with Perdure. A module registers its flows only once, so it is imported here.
 registry.registered()
 SHIPPED = _shipped(registry._definitions)
-#: The files of those that are written in YAML, as far as they have been read.
+#: The files of flows in YAML that have been read.
 SHIPPED_FILES: dict[Path, Any] = {}
 
 
@@ -88,7 +88,8 @@ def _own_celery() -> Iterator[None]:
 
     own = [each for each in vars(signals).values() if isinstance(each, Signal)]
     receivers = [each.receivers[:] for each in own]
-    # What adds tasks to each app: Celery's own, and those of tasks that all apps share.
+    # The finalizers that add tasks to each app: Celery's, and the finalizers of tasks that all apps
+    # share.
     tasks = {each for each in _state._on_app_finalizers if each.__module__ == BUILTIN_TASKS}
     with (
         patch.object(_state, "default_app", None),
@@ -110,7 +111,7 @@ def _own_modules() -> Iterator[None]:
     hidden, thread, load_modules = _not_installed(), threading.get_ident(), registry.load_modules
 
     def load_unknown(modules: Iterable[str]) -> None:
-        """Import the modules, but in another thread not those that it has imported before."""
+        """Import the modules, but in another thread skip its earlier imports."""
         is_own = threading.get_ident() == thread
         load_modules(module for module in modules if is_own or module not in hidden)
 
@@ -142,7 +143,8 @@ def _is_installed(package: str, file: str | None) -> bool:
 
 @contextmanager
 def _own_flows() -> Iterator[None]:
-    """Give this thread the flows that come with Perdure, and settings that are read anew.
+    """Set up this thread with the flows that come with Perdure, and with settings that are read
+    again.
 
     Other threads, such as that of a server, keep the flows that they have.
     """
@@ -167,7 +169,7 @@ def _own_flows() -> Iterator[None]:
         settings.current.cache_clear()
         for (owner, name, _), others in zip(owns, before, strict=True):
             setattr(owner, name, others)
-        # What Perdure's own modules registered stays: they are imported once.
+        # The registrations of Perdure's own modules stay: they are imported once.
         for owner, name, own in owns:
             if name == "_things":
                 getattr(owner, name).update(_of_perdure(own))
@@ -215,7 +217,7 @@ class _ByThread:
 
 @contextmanager
 def _own_logging() -> Iterator[None]:
-    """Let warnings be printed on stderr, as in a process that sets up no logging."""
+    """Make warnings print on stderr, as in a process that sets up no logging."""
     root = logging.getLogger()
     ours = [root, *(logging.getLogger(name) for name in _loggers() if name.startswith("perdure"))]
     before = [(logger, logger.handlers, logger.level, logger.propagate) for logger in ours]
@@ -258,5 +260,5 @@ def _own_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-#: What a process has of its own, beside its environment, directory and search path.
+#: The state of a process, beside its environment, directory and search path.
 PARTS = (_own_celery, _own_flows, _own_modules, _own_logging, _own_warnings, _own_signals)

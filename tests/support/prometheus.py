@@ -1,4 +1,6 @@
-"""Reading ``/metrics`` as Prometheus does, with the official client library's parser and with promtool."""
+"""Reading ``/metrics`` as Prometheus does, with the official client library's parser and with
+promtool.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,11 @@ class Scraped:
     samples: dict[tuple[str, frozenset[tuple[str, str]]], float]
 
     def value(self, name: str, **labels: str) -> float | None:
-        """The sample of exactly these labels; None where it is not there."""
+        """Return the sample of exactly these labels; None if it is missing."""
         return self.samples.get((name, frozenset(labels.items())))
 
     def values(self, name: str, **labels: str) -> float:
-        """The sum of the samples that have these labels among theirs."""
+        """Return the sum of the samples that have these labels among theirs."""
         wanted = frozenset(labels.items())
         return sum(
             value
@@ -43,7 +45,7 @@ def scrape(client: Client) -> Scraped:
 
 
 def read(text: str) -> Scraped:
-    """What was told; each sample once."""
+    """Parse the exposition; each sample occurs once."""
     samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -54,7 +56,9 @@ def read(text: str) -> Scraped:
 
 
 def promtool(*arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
-    """Debian's ``promtool`` (package ``prometheus``); skips where it is not installed, except in continuous integration."""
+    """Run Debian's ``promtool`` (package ``prometheus``); skip without it, except in continuous
+    integration.
+    """
     tool = shutil.which("promtool")
     if tool is None and "CI" not in os.environ:
         pytest.skip("this machine has no promtool")

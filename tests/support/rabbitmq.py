@@ -20,14 +20,18 @@ from perdure.worker.store.keys import Keys
 from tests.support.os_processes import alive
 from tests.support.redis_servers import until
 
-#: Debian's /usr/sbin/rabbitmq-server is a wrapper that insists on the user rabbitmq; this is what it wraps.
+#: Debian's /usr/sbin/rabbitmq-server is a wrapper that insists on the user rabbitmq; this is the
+#: wrapped program.
 UNWRAPPED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 LOOPBACK = "127.0.0.1"
-#: Two schedulers (as many as a small machine has cores), and the port that nodes would meet at on loopback as well.
+#: Two schedulers (as many as a small machine has cores), and the port that nodes would meet at on
+#: loopback as well.
 ERLANG = "+S 2:2 -kernel inet_dist_use_interface {127,0,0,1}"
-#: Runs the command, beside a watcher that kills the whole group once nobody holds the other end of the standard input.
+#: Runs the command, beside a watcher that kills the whole group once the other end of the standard
+#: input is closed.
 WATCHED = 'exec 3<&0; (cat <&3 >/dev/null; kill -KILL 0) & exec "$0" </dev/null 3<&-'
-#: Shared machines are often low on disk and memory; a test broker that blocks its publishers for it tells nothing.
+#: Shared machines are often low on disk and memory; a test broker that blocks its publishers for it
+#: tells nothing.
 CONFIG = """\
 listeners.tcp.default = {loopback}:{port}
 disk_free_limit.absolute = 1MB
@@ -37,7 +41,7 @@ log.console.level = warning
 
 
 def rabbit_binary() -> Path | None:
-    """The server's start script on this machine, or None."""
+    """Return this machine's start script of RabbitMQ, or None."""
     if UNWRAPPED.exists():
         return UNWRAPPED
     found = shutil.which(
@@ -90,7 +94,10 @@ class RabbitServer:
         )
 
     def kill(self) -> None:
-        """SIGKILL the broker and return when it is gone; its data stays. Nothing happens to one that is dead."""
+        """Kill the broker with SIGKILL, and return when it is gone; its data stays.
+
+        A dead broker stays as it is.
+        """
         if self._process is None:
             return
         broker = self.pid if (self.directory / "pid").exists() else None
@@ -101,16 +108,16 @@ class RabbitServer:
             (self.directory / "pid").unlink()
 
     def restart(self) -> None:
-        """Kill it and start it again on the same data."""
+        """Kill it, and start it on the same data."""
         self.kill()
         self.start()
 
     def freeze(self) -> None:
-        """SIGSTOP: its connections stay open and say nothing."""
+        """Send SIGSTOP: its connections stay open and say nothing."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
@@ -121,7 +128,7 @@ class RabbitServer:
             self._epmd = None
 
     def speaks_amqp(self) -> bool:
-        """Whether a client gets in."""
+        """Return whether a client can connect."""
         try:
             self.connection(timeout=2).close()
         except (OSError, amqp.AMQPError):
@@ -129,15 +136,18 @@ class RabbitServer:
         return True
 
     def connection(self, timeout: float = 10, **options: Any) -> amqp.Connection:
-        """A plain AMQP connection, made; it waits at most ``timeout`` seconds for each answer while it is made."""
+        """Open a plain AMQP connection; it waits at most ``timeout`` seconds for each answer
+        meanwhile.
+        """
         made = amqp.Connection(f"{LOOPBACK}:{self.port}", connect_timeout=timeout, **options)
         made.connect()
         return made
 
     def settled(self, queue: str) -> bool:
-        """Whether the quorum queue is written down to the last bit.
+        """Return whether the quorum queue is written down to the last bit.
 
-        RabbitMQ notes the name of a new one on disk half a second late; killed before, it never serves that queue again.
+        RabbitMQ notes the name of a new one on disk half a second late; killed before, it never
+        serves that queue again.
         """
         return any(
             queue.encode() in path.read_bytes()
@@ -145,13 +155,15 @@ class RabbitServer:
         )
 
     def forget(self, prefix: str) -> None:
-        """Delete the queues of ``prefix``, with what is in them."""
+        """Delete the queues of ``prefix``, with their messages."""
         with self.connection() as connection:
             for queue in Keys(prefix).queue_names:
                 connection.channel(1).queue_delete(queue)
 
     def _started(self, command: str) -> subprocess.Popen[bytes]:
-        """A process in a session of its own that dies with this one: its watcher ends the session at the end of our pipe."""
+        """Start a process in a new session that dies with this one: its watcher ends the session at
+        the end of our pipe.
+        """
         with (self.directory / "output").open("ab") as output:
             return subprocess.Popen(
                 ["/bin/sh", "-c", WATCHED, command],
@@ -189,7 +201,7 @@ class RabbitServer:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL its whole group."""
+    """Send SIGKILL to its whole group."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(10)
     assert process.stdin is not None
@@ -201,7 +213,7 @@ Kind = TypeVar("Kind", bound=RabbitServer)
 
 @contextmanager
 def rabbit_server(kind: type[Kind] = RabbitServer) -> Iterator[Kind]:
-    """A running broker of its own, ended and removed with its data afterwards."""
+    """Start a separate broker; remove it and its data afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="hf-rabbit-"))
     running = kind(directory)
     try:

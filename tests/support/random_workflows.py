@@ -23,15 +23,15 @@ from tests.support.waits import WORK
 from tests.support.workflow_effects import BEGUN, Killed, journal, let_time_pass, play_one
 
 Op = tuple[Any, ...]
-#: What a program is made of. The last ones are of coroutine functions alone.
-#: A `loop` repeats others. `records` are steps at once that record results of their own with `once`.
-#: `policies` are steps at once with their own retry policies. `late` exceeds its time limit.
-#: `restart` begins the function anew with the rest of the program.
+#: The instructions of a program. The last ones are for coroutine functions alone. A `loop` repeats
+#: others. `records` are steps at once that record results of their own with `once`. `policies` are
+#: steps at once with their own retry policies. `late` exceeds its time limit. `restart` begins the
+#: function again with the rest of the program.
 ALPHABET = (
     "step", "once", "fail", "gather", "sleep", "ask", "chance", "child", "loop",
     "records", "policies", "late", "restart",
 )  # fmt: skip
-#: `tasks` are coroutines of two steps, taken from a set or from what asyncio makes one of.
+#: `tasks` are coroutines of two steps, taken from a set or from asyncio's copy of it.
 OF_COROUTINES = ("tasks", "cancelled")
 WAYS = ("wait", "first", "as_completed", "set", "group")
 
@@ -49,7 +49,7 @@ def program(random: Random, depth: int = 2, is_live: bool = False) -> list[Op]:
         elif kind == "tasks":
             made.append((kind, random.choice(WAYS), random.randint(2, 5)))
         elif kind == "restart" and depth < MOST_DEPTH:
-            made.append(("step",))  # Only the whole program can begin anew.
+            made.append(("step",))  # Only the whole program can restart.
         elif kind != "loop":
             made.append((kind,))
     return made
@@ -59,7 +59,7 @@ MOST_DEPTH = 2
 
 
 class Told:
-    """Numbers what a program does, in the order of its lines."""
+    """Numbers the effects of a program, in the order of its lines."""
 
     def __init__(self, count: int, said: list[Any]) -> None:
         self.count, self.said = count, list(said)
@@ -69,12 +69,12 @@ class Told:
         return str(self.count)
 
     def once(self) -> str:
-        """The name of a step that is not idempotent."""
+        """Return the name of a non-idempotent step."""
         return f"once {self.next()}"
 
 
 def chancy(name: str, fails: bool = False) -> str:
-    """A step in which the process may die, before its effect or behind it."""
+    """Run a step in which the process may die, before its effect or behind it."""
     BEGUN[name] += 1
     if CHANCE and CHANCE[0].random() < 0.15:
         raise Killed
@@ -83,13 +83,13 @@ def chancy(name: str, fails: bool = False) -> str:
     return f"did {name}"
 
 
-#: Results that a step has recorded, and those that were made again although they were recorded.
+#: Results that a step has recorded, and recorded results that were made again.
 RECORDED: set[str] = set()
 AGAIN: list[str] = []
 
 
 def records(name: str, context: RoundContext) -> str:
-    """A step with results of its own, each of which is made once."""
+    """Run a step with recorded results, each of which is made once."""
 
     def once(record: str, what: str) -> Any:
         own = f"{context.run_id} {what}"
@@ -103,13 +103,13 @@ def records(name: str, context: RoundContext) -> str:
 
 
 def fails_often(name: str) -> None:
-    """A step that fails each time."""
+    """Fail each time, as a step."""
     BEGUN[f"try {name}"] += 1
     raise ValueError(name)
 
 
 async def hangs(name: str) -> None:
-    """A step that exceeds its time limit."""
+    """Run a step that exceeds its time limit."""
     await asyncio.sleep(3600)
 
 
@@ -201,7 +201,7 @@ async def _two_steps(steps: AsyncSteps, name: str) -> list[str]:
 
 
 async def _tasks(steps: AsyncSteps, way: str, names: list[str]) -> list[Any]:
-    """Return what several coroutines came to, in the order in which a set has them."""
+    """Return the results of several coroutines, in the order in which a set has them."""
     works = [_two_steps(steps, name) for name in names]
     if way == "as_completed":
         return [await each for each in asyncio.as_completed(works)]
@@ -285,7 +285,7 @@ async def _aobey(steps: AsyncSteps, code: list[Any], told: Told) -> None:
 def played_by_chance(
     drivers: list[Driver], client: Client, run: Run, random: Random | None
 ) -> tuple[Any, list[tuple[str, Any]]]:
-    """The answer and the journal of a run whose workers die by chance."""
+    """Return the answer and the journal of a run whose workers die by chance."""
 
     def rests() -> bool:
         driver = drivers[0]

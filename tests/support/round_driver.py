@@ -14,7 +14,8 @@ from perdure.worker.messaging.message import stored_round
 from perdure.worker.runtime.runtime import Runtime
 from tests.support.redis_servers import until
 
-#: Settings with which a worker that has announced itself once counts as alive during the whole test.
+#: Settings with which a worker that has announced itself once counts as alive during the whole
+#: test.
 LASTING = {"heartbeat_seconds": 60.0, "lease_seconds": 240.0}
 
 
@@ -35,7 +36,7 @@ class Driver:
         return self.engine.new_sweeper(role, "threads", slots)
 
     def take(self) -> tuple[str, int, int] | None:
-        """The next message: run, epoch and step."""
+        """Take the next message: run, epoch and step."""
         store = self.engine.store
         lists = [*store.keys.queue_names, *self.engine.own_queues]
         popped = store.redis.lmpop(len(lists), *lists, direction="RIGHT")
@@ -55,7 +56,7 @@ class Driver:
         return played
 
     def sweep_and_play(self) -> list[tuple[str, str]]:
-        """Sweep as often as a worker's sweeper does, and play what it brought."""
+        """Sweep as often as a worker's sweeper does, and play the published messages."""
         report = self.sweeper.sweep()
         report += self.sweeper.sweep()  # with the messages that the first one asked for
         self.play()
@@ -90,7 +91,7 @@ class Driver:
             del committer.commit
 
     def dies_before_follow_ups(self) -> None:
-        """From now on, the process does nothing for the children of its rounds' runs, as if it were dead."""
+        """Disable the follow-ups of its rounds' runs from now on, as if the process were dead."""
         self.engine.rounds.committer._follow_ups.do = lambda run_ids, most=0: None  # type: ignore[method-assign]
 
 

@@ -1,4 +1,4 @@
-"""Stored records of runs, for pure tests of what follows from a round."""
+"""Stored records of runs, for pure tests of a round's consequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Runs made and moved by the transitions alone, without client, Celery or flow: one call a sentence of a test."""
+"""Runs made and moved by the transitions alone, without client, Celery or flow: one call a sentence
+of a test.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from perdure.worker.engine.fast import affinity
 from perdure.worker.store import Claim, ClaimRefused, Prefetched, PrefetchRequest, Store
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 
-#: The clock of tests starts here (ms), and moves when a test says so. In the future: servers expire keys by their own clock.
+#: The clock of tests starts here (ms), and moves when a test says so. In the future: servers expire
+#: keys by their own clock.
 START = 4_000_000_000_000
 LEASE = 4_000
 GRACE = 2_000
@@ -37,23 +40,25 @@ _claims = count(1)
 
 
 def message(run_id: str, epoch: int, step: int) -> str:
-    """What stands for the broker message of a round; scripts pass it on unread."""
+    """Return a stand-in for the broker message of a round; scripts pass it on unread."""
     return f"{run_id}/{epoch}/{step}"
 
 
 def named(run_id: str, epoch: int, step: int) -> str:
-    """The same where the commit that fetches finds the run's id, as it does in Celery's own."""
+    """Return the same, with the run's id at the place of Celery's messages, where the prefetching
+    commit finds it.
+    """
     return f'"argsrepr": "(\'{run_id}\' {message(run_id, epoch, step)}'
 
 
 def parts(text: str) -> tuple[str, int, int]:
-    """The run, the epoch and the step of such a message, of either kind."""
+    """Split such a message, of either kind, into run, epoch and step."""
     run_id, epoch, step = text.rpartition(" ")[2].split("/")
     return run_id, int(epoch), int(step)
 
 
 class Fetches:
-    """A store whose commits fetch what ``wish`` asks for; ``fetched`` is what the last one brought."""
+    """A store whose commits prefetch by ``wish``; ``fetched`` is the result of the last one."""
 
     def __init__(self, store: Store, wish: PrefetchRequest) -> None:
         self.store, self.wish, self.keys = store, wish, store.keys
@@ -67,7 +72,7 @@ class Fetches:
 
 
 def record(store: Store, role: str = "controller", **extra: str) -> dict[str, str]:
-    """The fields of a new run at node Controller."""
+    """Return a new run's fields at node Controller."""
     fields = {
         **ExecutionState(current_node="Controller").to_fields(),
         **DIGEST_FREE,
@@ -87,7 +92,9 @@ def submit(
     role: str = "controller",
     **options: Any,
 ) -> tuple[str, str]:
-    """Submit a run; ``fields`` are added to its hash, ``fetchable``: with messages like Celery's; the other options are those of store.runs.submit."""
+    """Submit a run; ``fields`` are added to its hash, ``fetchable``: with messages like Celery's;
+    other options go to store.runs.submit.
+    """
     extra = dict(options.pop("fields", {}))
     epoch, step = 0, options.get("step", 0)
     if options.get("phase") == "interrupted":
@@ -103,13 +110,15 @@ def submit(
 
 
 def new_run(store: Store, run_id: str = "r", **options: Any) -> str:
-    """A run that was submitted; its id."""
+    """Submit a run; return its id."""
     assert submit(store, run_id, **options) == ("ok", run_id)
     return run_id
 
 
 def handed_on(client: Client, count: int, flow: str = "ledger") -> tuple[str, list[str]]:
-    """Submit runs whose messages are handed on to a live worker that plays their flow; the queue of its flow set, and their ids."""
+    """Submit runs whose messages are forwarded to a live worker that plays their flow; return the
+    queue of its flow set, and their ids.
+    """
     store = client._store
     queue = store.keys.queue_of_set("controller", "0a")
     able = {"role": "controller", "lists": [queue], "flows": {flow: {}}}
@@ -123,7 +132,7 @@ def handed_on(client: Client, count: int, flow: str = "ledger") -> tuple[str, li
 
 
 def hash_of(store: Store, run_id: str = "r") -> dict[str, str]:
-    """The run's hash, which must be there."""
+    """Return the run's hash, which must exist."""
     fields = store.reads.fields(run_id)
     assert fields is not None, f"run {run_id} has no hash"
     return fields
@@ -134,7 +143,7 @@ def phase(store: Store, run_id: str = "r") -> str:
 
 
 def at(store: Store, run_id: str = "r") -> tuple[int, int]:
-    """Epoch and step."""
+    """Return epoch and step."""
     fields = hash_of(store, run_id)
     return int(fields["epoch"]), int(fields["step"])
 
@@ -151,7 +160,7 @@ def try_claim(
     lease: int = LEASE,
     back: int = 1_000,
 ) -> Claim | ClaimRefused:
-    """Deliver a message; of the run's epoch and step where nothing else is said, and each time as a new delivery."""
+    """Deliver a message; by default of the run's epoch and step, each time as a new delivery."""
     if epoch is None or step is None:
         now_epoch, now_step = at(store, run_id)
         epoch, step = now_epoch if epoch is None else epoch, now_step if step is None else step
@@ -168,7 +177,7 @@ def try_claim(
 
 
 def claim(store: Store, run_id: str = "r", **options: Any) -> Claim:
-    """A delivery that wins, the message taken from its list."""
+    """Claim with a delivery that wins; the message is taken from its list."""
     store.redis.lrem(hash_of(store, run_id)["queue"], -1, hash_of(store, run_id)["message"])
     granted = try_claim(store, run_id, **options)
     assert isinstance(granted, Claim), granted
@@ -176,12 +185,14 @@ def claim(store: Store, run_id: str = "r", **options: Any) -> Claim:
 
 
 def by_token_alone(granted: Claim) -> Claim:
-    """The same, as workers commit it that do not name their claim yet: nothing but the token says whose it is."""
+    """Return the claim as workers commit it that do not name their claim yet: nothing but the token
+    says whose it is.
+    """
     return granted._replace(id="")
 
 
 def commit(store: Store | Fetches, granted: Claim, kind: str, **options: Any) -> tuple[str, str]:
-    """Commit the round that was granted, whatever has become of the run meanwhile."""
+    """Commit the granted round, in any present state of the run."""
     fields = granted.fields
     if kind in ("give_back", "park") and not fields["message"]:
         options["own"] = _message(granted, 0, 0)
@@ -200,7 +211,7 @@ def commit_next(
     options: Mapping[str, Any] = MappingProxyType({}),
     **fields: str,
 ) -> tuple[str, str]:
-    """The round is done, ``node`` is next."""
+    """Commit the round, with ``node`` next."""
     return commit(
         store,
         granted,
@@ -223,7 +234,10 @@ def stay(
     data: str | None = None,
     **fields: str,
 ) -> Claim | None:
-    """The round is done, ``node`` is next, and the run is to stay: the claim of its next round; None: there is something else to it."""
+    """Commit and stay, with ``node`` next.
+
+    Return the claim of its next round, or None if it needs a full commit.
+    """
     changed = _next(store, granted, node, additions, fields)
     run = Record(granted.fields)
     stayed = store.rounds.commit_and_continue(
@@ -250,7 +264,7 @@ def commit_end(
     options: Mapping[str, Any] = MappingProxyType({}),
     **fields: str,
 ) -> tuple[str, str]:
-    """The round is done, and so is the run."""
+    """Commit the round, and end the run."""
     return commit(
         store,
         granted,
@@ -264,7 +278,7 @@ def commit_end(
 def park(
     store: Store | Fetches, granted: Claim, wait: str, signals: Mapping[str, int], ms: int | None
 ) -> tuple[str, str]:
-    """The node waits for so many unread signals of one of these names, or for a time."""
+    """Park the node until this number of unread signals of one of these names, or for a time."""
     lines = "\n".join(f"{name} {count}" for name, count in signals.items())
     return commit(store, granted, "park", wait=wait, wait_for=lines, wait_ms=ms, wait_over="null")
 
@@ -272,7 +286,7 @@ def park(
 def signal(
     store: Store, name: str = "paid", payload: str = "1", run_id: str = "r", **options: Any
 ) -> list[str]:
-    """Somebody sends the run a signal."""
+    """Send the run a signal."""
     return store.signals.send(
         run_id,
         name=name,
@@ -288,7 +302,7 @@ def signal_topic(
     payload: str = "1",
     **options: Any,
 ) -> list[str]:
-    """Somebody sends a signal to the run that holds the topic, or will hold it within an hour."""
+    """Send a signal to the run that holds the topic, or will hold it within an hour."""
     bounds = {"most": 1_000, "names": 64, "size": 1 << 26, "most_waiting": 100}
     return store.signals.send_to_topic(
         topic,
@@ -299,12 +313,12 @@ def signal_topic(
 
 
 def next_message(store: Store) -> tuple[str, str]:
-    """The Celery task and the queue of the message that the sender of a signal brings."""
+    """Return the Celery task and the queue of the message that the sender of a signal brings."""
     return "perdure.controller_round", store.keys.queue("controller")
 
 
 def wake(store: Store, run_id: str = "r") -> str:
-    """Its sender brings the message of the run that has waited for it."""
+    """Wake the run that has waited, with the message that the sender brings."""
     epoch, step, text = made(store, run_id)
     return store.signals.wake(run_id, epoch=int(epoch), step=int(step), message=text)[0]
 
@@ -316,7 +330,7 @@ def pause_next(
     kind: str = "before",
     **fields: str,
 ) -> tuple[str, str]:
-    """The round is done; a person is asked at the boundary to ``node``."""
+    """Commit the round; a person is asked at the boundary to ``node``."""
     pause = pause_at(node if kind == "before" else granted.fields["current_node"], kind)
     fields = {**_next(store, granted, node, ("turn",), {}), **pause, **fields}
     return commit(
@@ -332,7 +346,7 @@ def pause_next(
 def commit_unfinished(
     store: Store | Fetches, granted: Claim, node: str = "Controller"
 ) -> tuple[str, str]:
-    """The round is done, and the run has used up its cycles; ``node`` would have been next."""
+    """Commit the round of a run that has used up its cycles; ``node`` would have been next."""
     fields = {
         **_next(store, granted, node, ("turn",), {}),
         "answer": '"none"',
@@ -347,7 +361,10 @@ def commit_unfinished(
 def pause_end(
     store: Store | Fetches, granted: Claim, node: str | None = None, **fields: str
 ) -> tuple[str, str]:
-    """The round is done, and so is the run once a person has looked; ``node`` would have been next, where only the cycles are used up."""
+    """Commit the round, and end the run once a person has looked.
+
+    ``node`` would have been next, if only the cycles are used up.
+    """
     end = {
         "answer": '"42"',
         "output": "{}",
@@ -365,7 +382,7 @@ def pause_end(
 
 
 def pause_here(store: Store | Fetches, granted: Claim, **fields: str) -> tuple[str, str]:
-    """The node asks a person, and has committed nothing."""
+    """Ask a person from the node, and commit nothing."""
     pause = {**pause_at(granted.fields["current_node"], "node"), "i_reason": "may I?", **fields}
     return commit(store, granted, "pause_here", message=_message(granted, 1, 0), fields=pause)
 
@@ -377,7 +394,7 @@ def fail_round(
     delay: int = 1_000,
     **options: Any,
 ) -> tuple[str, str]:
-    """The round raised."""
+    """Fail the round with an error."""
     return commit(
         store, granted, "failed", error="boom", delay=delay, max_failures=max_failures, **options
     )
@@ -390,7 +407,7 @@ def stop(store: Store, mode: str = "graceful", op: str = "stop-1", run_id: str =
 def resume(
     store: Store, op: str = "resume-1", run_id: str = "r", epoch: int | None = None, **options: Any
 ) -> list[str]:
-    """Resume as a client does that has just looked: epoch and interrupt are the run's, where nothing else is said."""
+    """Resume as a client does that has just looked: by default with its epoch and interrupt."""
     seen = hash_of(store, run_id)
     epoch = int(seen["epoch"]) if epoch is None else epoch
     options = {"interrupt": seen.get("i_id"), **options}
@@ -409,42 +426,44 @@ def retry(
 
 
 def sweep(store: Store, **options: Any) -> list[tuple[str, str]]:
-    """One sweep; a clock set forward by hand is a silence to it, ``sweep_after`` is not."""
+    """Sweep once; a clock set forward by hand is a silence to it, ``sweep_after`` is not."""
     return store.fleet.sweep(**{"lease": LEASE, "max_losses": 3, "jitter": 0.0, **options}).report
 
 
 def clock(store: Store) -> int:
-    """The time that the test has set (ms)."""
+    """Return the time that the test has set (ms)."""
     assert store.now is not None
     return store.now
 
 
 def later(store: Store, ms: int) -> None:
-    """Let time pass while nobody sweeps: half a lease or more of it is a silence to the next sweep."""
+    """Move the clock without a sweep: half a lease or more is a silence to the next sweep."""
     store.now = clock(store) + ms
 
 
 def advance(store: Store, ms: int) -> None:
-    """Let time pass while sweepers are at work, so that it is no silence."""
+    """Move the clock while sweepers are at work, so that it is no silence."""
     later(store, ms)
     store.redis.hset(store.keys.queues, "swept_at", clock(store))
 
 
 def due_in(store: Store, run_id: str = "r") -> int:
-    """The time until the run is due (ms), which it must be."""
+    """Return the time until the run is due (ms), which it must be."""
     at = due(store, run_id)
     assert at is not None, f"run {run_id} is not due at any time"
     return at - clock(store)
 
 
 def sweep_after(store: Store, ms: int, **options: Any) -> list[tuple[str, str]]:
-    """Sweep once ``ms`` have passed in which sweepers were at work."""
+    """Sweep once after ``ms`` with sweepers at work."""
     advance(store, ms)
     return sweep(store, **options)
 
 
 def sweep_and_bring(store: Store, ms: int, **options: Any) -> list[tuple[str, str]]:
-    """Sweep once ``ms`` have passed, and again with the messages that were asked for, as a worker does; what became of these runs."""
+    """Sweep once ``ms`` have passed, and again with the requested messages, as a worker does;
+    return the results for these runs.
+    """
     asked = [run_id for run_id, word in sweep_after(store, ms, **options) if word == "unmade"]
     assert asked, "no message was asked for"
     return [
@@ -455,39 +474,41 @@ def sweep_and_bring(store: Store, ms: int, **options: Any) -> list[tuple[str, st
 
 
 def made(store: Store, run_id: str = "r", steps: int = 0) -> tuple[str, str, str]:
-    """What a worker brings that was asked for the run's message: epoch, step and text; ``steps``: of a later round."""
+    """Return the message that a worker makes for the run: epoch, step and text; ``steps``: of a
+    later round.
+    """
     fields = hash_of(store, run_id)
     epoch, step = fields["epoch"], str(int(fields["step"]) + steps)
     return epoch, step, _like(fields, int(epoch), int(step))
 
 
 def messages(store: Store, role: str = "controller") -> list[str]:
-    """The list of the role, the next one to be consumed first."""
+    """Return the list of the role, the next message to be consumed first."""
     found: Any = store.redis.lrange(store.keys.queue(role), 0, -1)
     return list(reversed(found))
 
 
 def take(store: Store, role: str = "controller") -> str | None:
-    """Pop a message as a worker does; None where there is none. To forget it is to lose it."""
+    """Pop a message as a worker does; None if the list is empty. To forget it is to lose it."""
     found: Any = store.redis.rpop(store.keys.queue(role))
     return None if found is None else str(found)
 
 
 def due(store: Store, run_id: str = "r") -> int | None:
-    """When the run is due (ms), None where it is not."""
+    """Return when the run is due (ms), None if it is not."""
     score: Any = store.redis.zscore(store.keys.due, run_id)
     return None if score is None else int(score)
 
 
 def events(store: Store, run_id: str = "r", kind: str | None = None) -> list[dict[str, str]]:
-    """The events of the run, oldest first, without their ids."""
+    """Return the run's events, oldest first, without ids."""
     return [
         entry for _, entry in store.events.read(run_id) if kind is None or entry["type"] == kind
     ]
 
 
 def indexes(store: Store, run_id: str = "r") -> list[str]:
-    """The indexes that list the run."""
+    """Return the indexes that list the run."""
     key = store.keys.run(run_id)
     is_child = store.redis.type(key) == "hash" and store.redis.hexists(key, "parent")
     suffix = ":children" if is_child else ""
@@ -500,12 +521,14 @@ def indexes(store: Store, run_id: str = "r") -> list[str]:
 
 
 def everything(store: Store) -> dict[str, Any]:
-    """All keys of the server with what they hold and when they expire: equal before and after what changes nothing.
+    """Return all keys of the server with their values and expiry: equal before and after a call
+    without effect.
 
-    kombu's bindings of queues (``_kombu.*``) are left out: workers of other tests leave them behind.
+    kombu's bindings of queues (``_kombu.*``) are left out: workers of other tests leave them
+    behind.
     """
     keys = sorted(key for key in store.redis.keys("*") if not key.startswith("_kombu."))
-    # Three exchanges, however many keys there are: tests call this thousands of times.
+    # Three exchanges for any number of keys: tests call this thousands of times.
     with store.redis.pipeline(transaction=False) as pipe:
         read: dict[str, Callable[[str], Any]] = {
             "hash": pipe.hgetall,
@@ -525,7 +548,7 @@ def everything(store: Store) -> dict[str, Any]:
 
 
 def assert_lawful(store: Store, run_id: str = "r") -> None:
-    """What holds of every run at every moment: I1, I2, the promise of the due set, the index."""
+    """Check the laws of every run at every moment: I1, I2, the due set's promise, the index."""
     fields = hash_of(store, run_id)
     log = [int(entry["step"]) for entry in events(store, run_id, "committed")]
     where = {name: fields.get(name) for name in ("phase", "epoch", "step", "token")}
@@ -548,7 +571,7 @@ def assert_lawful(store: Store, run_id: str = "r") -> None:
 
 
 def pause_at(node: str, kind: str) -> dict[str, str]:
-    """The fields of an interrupt."""
+    """Return the fields of an interrupt."""
     status = "interrupted_after" if kind == "after" else "interrupted_before"
     return {
         "i_kind": kind,
@@ -591,5 +614,5 @@ def _messages(seen: Mapping[str, str], epoch: int) -> dict[str, Any]:
 
 
 def _like(fields: Mapping[str, str], epoch: int, step: int) -> str:
-    """A message of the kind that the run has."""
+    """Return a message of the run's kind."""
     return (named if fields["goal"] == FETCHED else message)(fields["id"], epoch, step)

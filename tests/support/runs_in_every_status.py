@@ -18,7 +18,7 @@ from perdure.worker.app import engine_of, make_app
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.settings import Settings
 
-#: What has to be in ``flow_modules`` for it.
+#: The modules that ``flow_modules`` needs for it.
 MODULES = ("tests.support.runs_in_every_status", "tests.support.example_flows.rings")
 
 
@@ -53,7 +53,9 @@ class Careful(ControllerExecutorFlow):
 
 
 def every_status(settings: Settings) -> dict[str, str]:
-    """Their ids by status, and by what else they show: ``approval``, ``artifact``."""
+    """Make the runs; return their ids by status, and by their other features: ``approval``,
+    ``artifact``.
+    """
     with closing(Client(settings=settings)) as client:
         found = {
             "queued": client.submit("countdown", "wait", labels={"team": "search"}).id,
@@ -81,7 +83,7 @@ def every_status(settings: Settings) -> dict[str, str]:
 
 
 def play(settings: Settings, run_id: str, rounds: int = 10) -> None:
-    """Play so many rounds of a run, or as many as it has."""
+    """Play this number of rounds of a run, or as many as it has."""
     with (
         closing(engine_of(make_app(settings))) as engine,
         closing(Client(settings=settings)) as client,

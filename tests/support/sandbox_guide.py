@@ -16,7 +16,7 @@ BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL)
 
 @pytest.fixture(autouse=True)
 def registry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the guide registers is not announced by the workers of later tests."""
+    """Later workers do not announce the guide's flows."""
     own_registry(monkeypatch)
 
 

@@ -1,4 +1,6 @@
-"""Three servers that three Sentinels watch over, on loopback: real processes, and ways to take the master away."""
+"""Three servers that three Sentinels watch over, on loopback: real processes, and ways to take the
+master away.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,19 @@ import redis
 from tests.support.redis_servers import available_binaries, until
 
 MASTER = "perdure"
-#: How long the master may be silent until a Sentinel takes it for dead (ms); Redis' own default is 30 s.
+#: How long the master may be silent until a Sentinel takes it for dead (ms); Redis' own default is
+#: 30 s.
 DOWN_AFTER = 2000
 
 
 class Watched:
-    """The servers by port, the Sentinels by port, and who is the master according to them.
+    """The servers by port, the Sentinels by port, and the master according to them.
 
     Args:
         password: the servers'; None for none.
         servers, sentinels: how many; without Sentinels the first server is the master for ever.
-        settings: of every server, beside those of a durable one on loopback. A ``_`` in a name stands for ``-``.
+        settings: of every server, beside the defaults of a durable one on loopback. A ``_`` in a
+            name stands for ``-``.
     """
 
     def __init__(
@@ -106,7 +110,7 @@ class Watched:
 
     @contextmanager
     def client(self, port: int) -> Iterator[redis.Redis]:
-        """A client of this very server or Sentinel."""
+        """Open a client of this very server or Sentinel."""
         password = self._password if port in self.servers else None
         with redis.Redis(
             "127.0.0.1", port, password=password, decode_responses=True, socket_timeout=2
@@ -121,7 +125,7 @@ class Watched:
                 return False
 
     def following(self, port: int) -> list[int]:
-        """The replicas that this server says are in step with it."""
+        """Return the replicas that are in step with this server by its own report."""
         with self.client(port) as client:
             told = client.info("replication")
         slaves = [
@@ -130,7 +134,7 @@ class Watched:
         return [int(slave["port"]) for slave in slaves if slave["state"] == "online"]
 
     def settled(self) -> bool:
-        """Whether every Sentinel knows all servers and one another."""
+        """Return whether all Sentinels know all servers and each other."""
         for port in self.sentinels:
             with self.client(port) as client:
                 told = client.sentinel_masters()[MASTER]
@@ -142,7 +146,7 @@ class Watched:
         return True
 
     def master(self) -> int:
-        """The port of the master, as most Sentinels have it."""
+        """Return the master's port, as most Sentinels know it."""
         named = []
         for port in self.sentinels:
             with self.client(port) as client:
@@ -156,16 +160,18 @@ class Watched:
         self._running[port].send_signal(number)
 
     def kill(self, port: int) -> None:
-        """SIGKILL it and wait for its end."""
+        """Kill it with SIGKILL, and wait for its end."""
         self._running[port].kill()
         self._running[port].wait(10)
 
     def ended(self, port: int) -> bool:
-        """Whether it does not run."""
+        """Return whether it does not run."""
         return self._running[port].poll() is not None
 
     def well(self) -> bool:
-        """Whether no Sentinel takes any server for dead, nor waits for the end of a failover."""
+        """Return whether no Sentinel takes any server for dead, nor waits for the end of a
+        failover.
+        """
         for port in self.sentinels:
             with self.client(port) as client:
                 servers = [client.sentinel_master(MASTER), *client.sentinel_slaves(MASTER)]
@@ -177,7 +183,7 @@ class Watched:
         return True
 
     def elections(self) -> int:
-        """How often the Sentinels have agreed to fail over."""
+        """Return the number of the Sentinels' agreed failovers."""
         with self.client(self.sentinels[0]) as client:
             return int(client.sentinel_master(MASTER)["config-epoch"])
 
@@ -208,7 +214,10 @@ def watched(
     sentinels: int = 3,
     **settings: str,
 ) -> Iterator[Watched]:
-    """Servers and Sentinels of their own, ended and removed afterwards; ``settings`` are the servers'."""
+    """Start separate servers and Sentinels, removed afterwards.
+
+    ``settings`` are the servers'.
+    """
     room = Path(tempfile.mkdtemp(prefix="hf-s-"))
     made = Watched(room, available_binaries()[binary], password, servers, sentinels, **settings)
     try:
@@ -220,7 +229,9 @@ def watched(
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody uses just now; a Sentinel writes them into its configuration, so they must be known before it starts."""
+    """Return ports that are free just now; a Sentinel writes them into its configuration, so they
+    must be known before it starts.
+    """
     doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [door.getsockname()[1] for door in doors]
     for door in doors:

@@ -1,4 +1,4 @@
-"""Control rooms as processes of their own, for tests that end them or have several."""
+"""Server processes for tests that end them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from tests.support.command_line import COMMAND, ROOT
 
 
 class ServerProcess:
-    """``perdure server``. It listens from the start: who connects before it is ready is served when it is."""
+    """``perdure server``.
+
+    It listens from the start: who connects before it is ready is served when it is.
+    """
 
     def __init__(self, settings: Settings) -> None:
         assert settings.redis_url is not None
@@ -41,13 +44,13 @@ class ServerProcess:
         return f"http://127.0.0.1:{self.port}"
 
     def terminate(self, seconds: float = 20.0) -> int:
-        """SIGTERM; the exit code. Who connects from now on is refused."""
+        """Send SIGTERM; return the exit code. New connections are refused from now on."""
         self._door.close()
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 
     def close(self) -> None:
-        """End it however it is."""
+        """End it in any state."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(10)
@@ -56,7 +59,7 @@ class ServerProcess:
 
 @contextmanager
 def server_processes(count: int, settings: Settings) -> Iterator[list[ServerProcess]]:
-    """``count`` of them."""
+    """Start ``count`` server processes."""
     running = [ServerProcess(settings) for _ in range(count)]
     try:
         yield running

@@ -1,9 +1,9 @@
-"""``pytest --share K/N [--touched COMMIT]``: of the slow tests, what CI has time for.
+"""``pytest --share K/N [--touched COMMIT]``: the share of the slow tests that CI has time for.
 
 A table of two hundred cases is one rule, and playing it whole would take longer than CI has time
 for. With ``--share`` alone, each Nth case from the Kth on is played, so that N commits in turn play
 all. Tests that are marked as long are the cases of one table, of which twice as many are played.
-With ``--touched``, tests of what changed since the commit play four times as many cases, and
+With ``--touched``, tests of code that changed since the commit play four times as many cases, and
 all others half as many. If the change touches more than a third of the slow test files, it says
 nothing about which cases matter, and each test plays its plain share. ``make test-all`` plays all.
 
@@ -22,7 +22,7 @@ import pytest
 from tests.support.module_imports import Imports
 
 ROOT = Path(__file__).parents[2]
-#: A slow test with no more cases than this is played whole.
+#: A slow test with this number of cases or fewer is played whole.
 FEW = 2
 #: How many times as many of the long tests are played.
 LONG = 2
@@ -74,7 +74,7 @@ def not_in_share(
     """Return the cases that the share ``first/each`` leaves out.
 
     Args:
-        commit: Tests of what changed since this commit play more cases.
+        commit: Tests of code that changed since this commit play more cases.
     """
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     long: list[pytest.Item] = []
@@ -101,7 +101,7 @@ def file_of(item: pytest.Item) -> str:
 
 
 def by_length(items: Sequence[pytest.Item]) -> Callable[[pytest.Item], int]:
-    """Return a sort key: files with long tests come first, then those with slow tests."""
+    """Return a sort key: files with long tests come first, then files with slow tests."""
     ranks: dict[str, int] = {}
     for item in items:
         marks = [item.get_closest_marker(name) is not None for name in ("long", "slow")]
@@ -114,7 +114,7 @@ def is_played(place: int, first: int, each: int, touched: set[str] | None, file:
     """Return whether the case at this place of its test belongs to the share.
 
     Args:
-        touched: Test files of what changed, or None if nothing is known about the change.
+        touched: Test files of changed code, or None if nothing is known about the change.
     """
     if touched is not None:
         each = max(1, each // MORE) if file in touched else 2 * each
@@ -140,13 +140,13 @@ def changed_files(commit: str) -> set[str]:
 
 
 def touched_files(files: set[str], changed: set[str]) -> set[str] | None:
-    """Return the test files that changed, or that import what changed.
+    """Return the test files that changed, or that import a changed module.
 
     A package of the product counts as a whole, its Lua files included. Imports through
     ``tests/support`` count.
 
     Returns:
-        The files, or None if the change touches too many of them to say anything.
+        The files, or None if the change touches too many to say anything.
     """
     imports = Imports(ROOT)
     touched = {file for file in files if file in changed or imports.reaches(file, changed)}

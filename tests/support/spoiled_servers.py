@@ -1,4 +1,4 @@
-"""A state server that a module's tests may spoil, and what the doctor says of it.
+"""A state server that a module's tests may spoil, and the doctor's report on it.
 
 A test module imports the fixtures that it uses.
 """
@@ -22,7 +22,7 @@ PREFIX = "doctor"
 
 @pytest.fixture(scope="module", params=["valkey", pytest.param("redis", marks=pytest.mark.slow)])
 def own_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
-    """A server that a module may spoil. Each test mends what it spoils."""
+    """A server that a module may spoil. Each test mends its own damage."""
     if request.param not in available_binaries() and "CI" not in os.environ:
         pytest.skip(f"this machine has no {request.param}-server")
     with server(request.param, "everysec") as running:
@@ -31,7 +31,9 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
 
 @contextmanager
 def without_disk() -> Iterator[CrashableServer]:
-    """A server that answers every write with MISCONF: a directory stands where its snapshot should go."""
+    """Start a server that answers every write with MISCONF: a directory stands where its snapshot
+    should go.
+    """
     with server("valkey", "everysec") as running:
         (running.directory / "dump.rdb").mkdir()
         (running.directory / "dump.rdb" / "full").touch()  # an empty one could be replaced
@@ -53,7 +55,10 @@ def settings(own_server: CrashableServer) -> Settings:
 
 @pytest.fixture
 def spoil(own_server: CrashableServer) -> Iterator[redis.Redis]:
-    """A connection to change the server with. Afterwards its configuration is put back, and its data removed."""
+    """A connection to change the server with.
+
+    Afterwards its configuration is put back, and its data removed.
+    """
     with redis.Redis.from_url(own_server.url, decode_responses=True) as client:
         names = (
             "maxmemory",
@@ -72,7 +77,7 @@ def spoil(own_server: CrashableServer) -> Iterator[redis.Redis]:
 
 
 def rows(settings: Settings) -> dict[str, Finding]:
-    """Return what the doctor says, by check."""
+    """Return the doctor's findings, by check."""
     client = Client(settings=settings)
     try:
         return {finding.check: finding for finding in client.doctor()}

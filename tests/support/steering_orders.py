@@ -13,10 +13,11 @@ HEED = {"heed": "say ask"}
 
 
 def heard_or_refused(store: Store, cases: Iterable[int]) -> Counter[str]:
-    """Say something to a run of each case, in every order of says and of a worker's looks and commits.
+    """Send a message to a run of each case, in every order of messages and of a worker's looks and
+    commits.
 
     Returns:
-        What became of all that was said, by word.
+        The outcomes of all messages, by word.
     """
     told: Counter[str] = Counter()
     for case in cases:

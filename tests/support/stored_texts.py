@@ -10,7 +10,7 @@ from tests.support.redis_servers import CrashableServer
 
 
 def stored(server: CrashableServer) -> list[str]:
-    """All that the server holds, as text."""
+    """Return all data of the server, as text."""
     with redis.Redis.from_url(server.url, decode_responses=True) as client:
         read: dict[str, Any] = {
             "hash": client.hgetall,

@@ -1,4 +1,6 @@
-"""A terminal of its own for a command: what is typed into it becomes signals to the whole foreground process group, as in life."""
+"""A separate terminal for a command: control characters become signals to the whole foreground
+process group, as in life.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ CONTROL_C = b"\x03"
 
 
 class Terminal:
-    """The terminal, and the command in it. ``text`` is what it has shown so far."""
+    """The terminal, and the command in it. ``text`` is its output so far."""
 
     def __init__(self, command: list[str], directory: Path, environment: Mapping[str, str]) -> None:
         self._screen, line = pty.openpty()
@@ -41,13 +43,13 @@ class Terminal:
         os.write(self._screen, keys)
 
     def close(self) -> None:
-        """SIGKILL to the whole group, if it has not ended."""
+        """Send SIGKILL to the whole group, if alive."""
         end_all(self.process)
         self._reader.join(10)
         os.close(self._screen)
 
     def _read(self) -> None:
-        with suppress(OSError):  # EIO: nobody is at the other end any more
+        with suppress(OSError):  # EIO: the other end is closed
             while read := os.read(self._screen, 4096):
                 self.text += read.decode(errors="replace")
 
@@ -56,7 +58,7 @@ class Terminal:
 def terminal(
     command: list[str], directory: Path, environment: Mapping[str, str]
 ) -> Iterator[Terminal]:
-    """``command`` in a terminal; killed afterwards."""
+    """Start ``command`` in a terminal; kill it afterwards."""
     made = Terminal(command, directory, environment)
     try:
         yield made

@@ -17,14 +17,14 @@ from tests.support.redis_servers import until
 
 @contextmanager
 def serving(settings: Settings, caller: Callable[[Request], Caller] | None = None) -> Iterator[str]:
-    """Serve the web app in the block, and yield its URL."""
+    """Serve the web app, and yield its URL."""
     with serving_app(create_app(settings, caller=caller)) as url:
         yield url
 
 
 @contextmanager
 def serving_app(app: FastAPI) -> Iterator[str]:
-    """Serve any app in the block, and yield its URL."""
+    """Serve any app, and yield its URL."""
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
     thread = threading.Thread(target=server.run, args=([listening],), name="web-server")

@@ -1,4 +1,6 @@
-"""Tiers by folder: what the tests of each may start. A pytest plugin, which tests/conftest.py names.
+"""Tiers by folder: the processes and sockets that the tests of each may start.
+
+A pytest plugin, which tests/conftest.py names.
 
 An audit hook of Python sees each process that starts and each socket that is bound, whichever
 library does it. A test that starts more than its tier allows fails at once, with the place to which
@@ -15,8 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-#: Tiers whose tests may start anything: processes are what they are about. The suite of an existing
-#: app, in tests/support, is played by a test of tests/e2e.
+#: Tiers whose tests may start anything: processes are their subject. A test of tests/e2e plays the
+#: suite of an existing app, in tests/support.
 FREE = frozenset({"crash", "e2e", "fundamentals", "soak", "support", "trials"})
 #: Events of Python's audit hooks by which a process starts.
 STARTS = frozenset(
@@ -32,7 +34,7 @@ IPV6_PROBE = ("::1", 0)
 
 
 class Misplaced(AssertionError):
-    """A test started what its tier may not start."""
+    """A test started a process or socket that its tier may not start."""
 
 
 class Place(NamedTuple):
@@ -62,7 +64,7 @@ class Place(NamedTuple):
 
 
 def program_of(event: str, arguments: tuple[Any, ...]) -> str:
-    """Return the name of the program that an audit event starts."""
+    """Return the program name of an audit event."""
     if event == "subprocess.Popen":
         executable, words = arguments[0], arguments[1]
         first = executable or (words if isinstance(words, (str, bytes)) else words[0])

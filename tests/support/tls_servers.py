@@ -27,7 +27,9 @@ ssl_options.verify = verify_none
 
 
 class Certificates:
-    """A server's certificate for NAME, its authority's, and one of an authority that has nothing to do with it."""
+    """A server's certificate for NAME, its authority's, and one of an authority that has nothing to
+    do with it.
+    """
 
     def __init__(self, directory: Path) -> None:
         authority = trustme.CA()
@@ -49,13 +51,15 @@ class TlsServer:
         self.port, self.plain_port = free_ports(2)
 
     def url(self, ca: Path | None = None, name: str = NAME, scheme: str = "rediss") -> str:
-        """Its address; ``ca`` for the authority that is trusted (None: those of the machine)."""
+        """Return its address; ``ca`` for the trusted authority (None: the authorities of the
+        machine).
+        """
         return f"{scheme}://{name}:{self.port}/0" + (f"?ssl_ca_certs={ca}" if ca else "")
 
 
 @contextmanager
 def tls_server() -> Iterator[TlsServer]:
-    """A running server of its own, ended and removed with its data afterwards."""
+    """Start a separate server; remove it and its data afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="hf-tls-"))
     made = TlsServer(directory)
     options = {
@@ -100,6 +104,6 @@ class TlsRabbit(RabbitServer):
 
 
 def answers(port: int) -> bool:
-    """Whether somebody listens there."""
+    """Return whether a server listens there."""
     with socket.socket() as made:
         return made.connect_ex((LOOPBACK, port)) == 0

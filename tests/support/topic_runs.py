@@ -1,4 +1,4 @@
-"""Runs that hold a topic, and what the server stores of the topic."""
+"""Runs that hold a topic, and the stored data of the topic."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ TOPIC = "order:1"
 
 
 def holder(store: Store, run_id: str = "r", **options: Any) -> str:
-    """A run that takes the topic; its id."""
+    """Submit a run with the topic; return its id."""
     return new_run(store, run_id, topic=TOPIC, **options)
 
 
 def mail(store: Store, run_id: str = "r", name: str = "paid") -> list[str]:
-    """The payloads of the run's unread signals of one name, in their order."""
+    """Return the payloads of the run's unread signals of one name, in their order."""
     (taken, last) = store.signals.counts_of(run_id, [name])[name]
     unread = [(name, place) for place in range(taken + 1, last + 1)]
     found = store.signals.stored(run_id, unread) if unread else []
@@ -24,13 +24,13 @@ def mail(store: Store, run_id: str = "r", name: str = "paid") -> list[str]:
 
 
 def room(store: Store) -> dict[str, str]:
-    """The hash of the topic."""
+    """Return the hash of the topic."""
     found: dict[str, str] = store.redis.hgetall(store.keys.topic(TOPIC))
     return found
 
 
 def expiry(store: Store) -> int:
-    """When the topic expires (ms); -1: never; -2: there is none."""
+    """Return when the topic expires (ms); -1: never; -2: there is none."""
     return int(store.redis.pexpiretime(store.keys.topic(TOPIC)))
 
 

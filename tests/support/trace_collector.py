@@ -29,13 +29,17 @@ from tests.support.redis_servers import until
 PATH = "/v1/traces"
 #: OTLP's number of the status of a failed span.
 ERROR = 2
-#: takes: as it should. refuses: answers 404, as what is no collector does. hangs: never answers.
+#: takes: as it should. refuses: answers 404, as servers do that are no collector. hangs: never
+#: answers.
 Mood = Literal["takes", "refuses", "hangs"]
 
 
 @dataclass(frozen=True)
 class Span:
-    """A span as it came in; ids as they are written, times in ns since 1970. ``kind`` and ``status`` are OTLP's numbers."""
+    """A span as it came in; ids as they are written, times in ns since 1970.
+
+    ``kind`` and ``status`` are OTLP's numbers.
+    """
 
     name: str
     trace: str
@@ -51,13 +55,13 @@ class Span:
     resource: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> Any:
-        """Perdure's own attribute of this name; None where there is none."""
+        """Return Perdure's attribute of this name, or None."""
         return self.attributes.get(f"perdure.{name}")
 
 
 @dataclass
 class Collector:
-    """What came in."""
+    """The received spans."""
 
     spans: list[Span] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
@@ -67,14 +71,16 @@ class Collector:
     url: str = ""
 
     def of(self, run_id: str) -> list[Span]:
-        """The spans of a run: its root first, then its rounds by their start."""
+        """Return the spans of a run: its root first, then its rounds by their start."""
         return sorted(
             (span for span in self.spans if span["run_id"] == run_id),
             key=lambda span: (span["attempt"] or 0, span.start),
         )
 
     def tree(self, run_id: str, rounds: int, seconds: float = 20.0) -> tuple[Span, list[Span]]:
-        """Wait for so many spans of rounds; the run's root, and the rounds by step and attempt. It is one tree, or the test fails."""
+        """Wait for this number of spans of rounds; return the run's root, and the rounds by step
+        and attempt. It is one tree, or the test fails.
+        """
         until(
             lambda: len(self.of(run_id)) > rounds,
             f"{rounds} spans of rounds and a root of run {run_id}",
@@ -101,7 +107,7 @@ class Collector:
 
 @contextmanager
 def collector(mood: Mood = "takes") -> Iterator[Collector]:
-    """A running collector, closed afterwards; ``url`` is what OTEL_EXPORTER_OTLP_ENDPOINT expects."""
+    """Start a collector, closed afterwards; ``url`` is for OTEL_EXPORTER_OTLP_ENDPOINT."""
     found = Collector(mood=mood)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
@@ -125,10 +131,10 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Says nothing."""
+        """Do nothing: no log."""
 
     def do_POST(self) -> None:
-        """An export."""
+        """Receive an export."""
         found: Collector = self.server.collector  # type: ignore[attr-defined]
         body = self.rfile.read(int(self.headers["content-length"]))
         if self.headers.get("content-encoding") == "gzip":
@@ -185,7 +191,8 @@ def _value(value: Any) -> Any:
 def traced_to(
     collector: Collector, sampler: Sampler = ALWAYS_ON, every: float | None = None
 ) -> Iterator[TracerProvider]:
-    """This process has a provider. (A process sets one for good; so it is only put in its place.)
+    """Set a provider for this process. (A process sets one for good; so it is only put in its
+    place.)
 
     Args:
         every: ms after which spans go out; None: each at once.

@@ -13,7 +13,7 @@ ENDED = ("completed", "errored")
 
 
 def counted(store: Store) -> dict[str, int]:
-    """The counts that are not 0."""
+    """Return the counts that are not 0."""
     found: Any = store.redis.hgetall(store.keys.queues)
     return {
         name: int(text) for name, text in found.items() if name.startswith(COUNTED) and text != "0"
@@ -21,7 +21,7 @@ def counted(store: Store) -> dict[str, int]:
 
 
 def scanned(store: Store, *run_ids: str) -> dict[str, int]:
-    """What the runs and their histories say of themselves: all but what only a sweep knows."""
+    """Count by the runs and their histories: all but the counts that only a sweep knows."""
     found: Counter[str] = Counter()
     for run_id in run_ids:
         fields = store.reads.fields(run_id)

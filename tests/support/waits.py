@@ -34,7 +34,7 @@ def until(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
     """Wait until ``holds()``.
 
     Args:
-        what: What is waited for, as a noun phrase.
+        what: The awaited event, as a noun phrase.
         seconds: The bound.
 
     Raises:

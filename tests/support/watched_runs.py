@@ -25,5 +25,5 @@ def ids_of(store: Store, run_id: str = "r") -> list[str]:
 
 
 def finish(store: Store, run_id: str = "r") -> None:
-    """The run is played to its end: no event follows."""
+    """Play the run to its end: no event follows."""
     assert play.commit_end(store, play.claim(store, run_id))[0] == "ok"

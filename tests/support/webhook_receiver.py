@@ -1,4 +1,6 @@
-"""A receiver of webhooks, in a thread of this process: it verifies each with the library of the Standard Webhooks."""
+"""A receiver of webhooks, in a thread of this process: it verifies each with the library of the
+Standard Webhooks.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ SECRET = "whsec_" + base64.b64encode(b"a secret of 32 bytes for tests..").decode
 
 @dataclass
 class Receiver:
-    """What came, and how it is answered."""
+    """The received webhooks, and the replies to them."""
 
     secret: str = SECRET
     #: The status of each reply, in their order; the last one is kept.
@@ -41,7 +43,7 @@ class Receiver:
         return f"http://127.0.0.1:{self.port}/hook"
 
     def receive(self, headers: dict[str, str], body: bytes) -> int:
-        """Verify a webhook, and return the status to reply with."""
+        """Verify a webhook; return the status to reply."""
         try:
             data = Webhook(self.secret).verify(body, headers)
         except Exception:
@@ -57,7 +59,7 @@ class Receiver:
         return status
 
     def of_type(self, kind: str) -> list[Any]:
-        """Return the data of the accepted webhooks of this type."""
+        """Return the data of accepted webhooks of this type."""
         return [data["data"] for _, data in self.accepted if data["type"] == kind]
 
 
@@ -68,7 +70,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def listening(receiver: Receiver) -> Iterator[Receiver]:
-    """The receiver on its port; on any at first, afterwards on the same."""
+    """Run the receiver on its port; on any at first, afterwards on the same."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

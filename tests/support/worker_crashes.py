@@ -24,7 +24,10 @@ SOLO = ("--pool", "solo")
 
 
 class Fleet:
-    """Two workers that are killed and started again together; remembers when there were none. ``options`` are the workers'."""
+    """Two workers that are killed and started again together; remembers when there were none.
+
+    ``options`` are the workers'.
+    """
 
     def __init__(
         self,
@@ -79,9 +82,10 @@ def committed(client: Client, ids: list[str]) -> int:
 
 
 def staying(client: Client, ids: list[str]) -> int:
-    """How many runs are leased for a round that stayed: its claim and the commit before it are one write, which queued nothing.
+    """Count the runs that are leased for a round that stayed: its claim and the commit before it
+    are one write, which queued nothing.
 
-    Those that were thrown away, which nobody plays, are left out.
+    Messages that were thrown away, which no worker plays, are left out.
     """
     dropped, found = client._store.redis.hgetall(f"{client._store.keys.prefix}:test:dropped"), 0
     for fields in client._store.reads.records(ids):
@@ -108,12 +112,14 @@ def kill_groups_and_throw_messages(
     seconds: float = ROUND_SECONDS,
     share: str = THROWN_SHARE,
 ) -> None:
-    """Submit, kill, see that every log is exact, and that each gap in it is within what V1 allows for the faults that hit it.
+    """Submit, kill, check that every log is exact, and that each gap in it is within V1's limit for
+    the faults that hit it.
 
     Args:
-        settings: of servers that live on, under a prefix that nobody else has.
+        settings: of servers that live on, under a prefix of this test alone.
         options: of the workers.
-        rounds: of each run, each as long as ``seconds``; of their messages ``share`` is thrown away.
+        rounds: of each run, each as long as ``seconds``; of their messages ``share`` is thrown
+            away.
     """
     client = Client(settings=settings)
     chance = random.Random(runs)
@@ -134,7 +140,8 @@ def kill_groups_and_throw_messages(
             hit = hit_staying = 0
             for kill in range(kills):
                 fleet.start()
-                # Spread the kills over the work: the k-th when k shares of it are committed, at a random moment of a round.
+                # Spread the kills over the work: the k-th when k shares of it are committed, at a
+                # random moment of a round.
                 done = rounds * runs * kill // (kills + 1)
                 until(
                     lambda done=done: committed(client, ids) >= done and to_be_hit(),

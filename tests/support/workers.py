@@ -24,7 +24,10 @@ FLOWS = "tests.support.example_flows.rings"
 
 
 class WorkerProcess:
-    """``celery -A APP worker`` as a user starts it, in ``root``. ``log`` is the file that its output is added to; None for nowhere."""
+    """``celery -A APP worker`` as a user starts it, in ``root``.
+
+    ``log`` is the file that its output is added to; None for nowhere.
+    """
 
     def __init__(
         self,
@@ -79,7 +82,8 @@ class WorkerProcess:
     def ready(self) -> WorkerProcess:
         """Wait until it has announced itself.
 
-        If it does not, the error has what the worker wrote, and where each of its threads stands.
+        If it does not, the error has the worker's output, and shows where each of its threads
+        stands.
         """
         try:
             until(lambda: self.name is not None or self._ended, "a worker's announcement", 30)
@@ -97,22 +101,22 @@ class WorkerProcess:
         return self.process.poll() is not None
 
     def _wrote(self) -> str:
-        """What it wrote to standard error, at most the last 16 KiB."""
+        """Return its output to standard error, at most the last 16 KiB."""
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - 16 * 1024))
         return self._errors.read().decode(errors="replace")
 
     def kill(self) -> None:
-        """SIGKILL its whole process group."""
+        """Send SIGKILL to its whole process group."""
         end_all(self.process)
 
     def terminate(self) -> None:
-        """SIGTERM: a warm shutdown."""
+        """Send SIGTERM: a warm shutdown."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
 
     def close(self) -> None:
-        """End it however it is, and its connections."""
+        """End it in any state, with its connections."""
         self.kill()
         if self.process.stderr is not None:
             self.process.stderr.close()
@@ -123,7 +127,7 @@ class WorkerProcess:
 def workers(
     count: int, settings: Settings, *options: str, app: str = "perdure.app", **environment: str
 ) -> Iterator[list[WorkerProcess]]:
-    """``count`` ready workers, killed afterwards."""
+    """Start ``count`` workers, and wait until they are ready; kill them afterwards."""
     running = [WorkerProcess(settings, *options, app=app, **environment) for _ in range(count)]
     try:
         yield [worker.ready() for worker in running]
@@ -141,7 +145,8 @@ def _bare() -> dict[str, str]:
 
 
 POOLS = ("threads", "prefork", "solo")
-#: For what has its own test on each pool elsewhere, or differs little: the default one quickly, the others in the slow suite.
+#: For behaviour with a test on each pool elsewhere, or little difference: the default pool quickly,
+#: the others in the slow suite.
 ONE_AND_SLOWLY_THE_OTHERS = (
     "threads",
     *(pytest.param(pool, marks=pytest.mark.slow) for pool in POOLS[1:]),

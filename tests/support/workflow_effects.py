@@ -16,7 +16,7 @@ from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving
 from tests.support.waits import WORK
 
-#: What steps have done, and how often their functions were begun.
+#: The effects of steps, and how often their functions were begun.
 DONE: Counter[str] = Counter()
 BEGUN: Counter[str] = Counter()
 #: Names of the steps in which the process dies, with how often.
@@ -35,7 +35,7 @@ class Killed(ProcessEnd):
 
 
 def effect(name: str) -> str:
-    """Do something, and die behind it if the test says so."""
+    """Cause an effect; die behind it on the test's order."""
     DONE[name] += 1
     if DEADLY[name]:
         DEADLY[name] -= 1
@@ -73,7 +73,7 @@ async def live_order(steps: AsyncSteps, item: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def nothing_done() -> None:
-    """Forget what earlier tests have done."""
+    """Forget the effects of earlier tests."""
     for each in (DONE, BEGUN, DEADLY, FAILING):
         each.clear()
 
@@ -115,7 +115,7 @@ def let_time_pass(driver: Driver) -> None:
 
 
 def play(driver: Driver, run: Run) -> Run:
-    """Play until the run has ended, or waits for somebody."""
+    """Play until the run ends, or waits for a person."""
 
     def rests() -> bool:
         while play_one(driver):
@@ -129,7 +129,7 @@ def play(driver: Driver, run: Run) -> Run:
 
 
 def play_anywhere(settings: Settings, run: Run) -> Run:
-    """Play each round in another process, until the run has ended, or waits for somebody."""
+    """Play each round in another process, until the run has ended, or waits for a person."""
 
     def rests() -> bool:
         with driving(settings) as another:
@@ -156,6 +156,6 @@ def play_until_it_waits_for_code(client: Client, settings: Settings, run: Run) -
 
 
 def journal(client: Client, run: Run) -> list[tuple[str, Any]]:
-    """The names and the results of what the run has done."""
+    """Return names and results of the run's steps."""
     history = client.transcript(run.id)["history"]
     return [(turn["command"]["name"], turn["observation"]) for turn in history]

@@ -1,4 +1,6 @@
-"""Trials of trees whose messages go over another server: families, signals, stops, and a join whose broker is killed."""
+"""Trials of trees whose messages go over another server: families, signals, stops, and a join whose
+broker is killed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ stops_over_rabbit = partial(stops, handover="rabbit")
 
 
 def join_over_rabbit(size: int) -> Figures:
-    """The broker is killed in the middle of a map, and started again on its data."""
+    """Kill the broker in the middle of a map, and start it again on its data."""
     with place("rabbit") as ground, ground.workers(2):
         assert ground.broker is not None
         inputs = {"items": size, "at_once": 50, "child": {"seconds": 0.02}}

@@ -1,4 +1,4 @@
-"""A trial of a tree's budget: children of a model whose workers are killed in every second request."""
+"""A trial of a tree's budget: model children whose workers are killed in every second request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.trials.ground import Ground, place
 from tests.trials.trees import LONG
 from tests.trials.trial import Figures
 
-#: What the provider says of each request: no more than is expected of a first one, which may be lost.
+#: The provider's usage of each request: at most the expected usage of a first one, which may be
+#: lost.
 READ, WROTE = 80, 20
 PAID = READ + WROTE
 #: Of the tree, for each of its children.
@@ -21,7 +22,9 @@ SHARE = 600
 
 
 def purse(size: int) -> Figures:
-    """A tree of model children spends its budget while workers die, asks once, and goes on with more."""
+    """Drive a tree of model children that spends its budget while workers die, asks once, and goes
+    on with more.
+    """
     limit = SHARE * size
     with (
         chat_server([Says("On.", [("step", {})], tokens=(READ, WROTE))]) as model,
@@ -78,7 +81,8 @@ def purse(size: int) -> Figures:
         finally:
             for each in all_workers:
                 each.close()
-    # What was sent is paid for, also by attempts that were lost; as many may be in flight as there are children.
+    # Sent requests are paid for, also by attempts that were lost; as many may be in flight as there
+    # are children.
     paid = asked * PAID
     text = (
         f"{size} children, {kills} workers killed, {asked} requests: {spent / 1e6:,.6f} tokens below the root, "
@@ -105,6 +109,6 @@ def _rests(ground: Ground, run_id: str) -> bool:
 
 
 def _asked_for(ground: Ground, run_id: str) -> int:
-    """How many children are held up by the budget."""
+    """Return how many children the budget holds up."""
     asking, waiting = held_up(ground.client, ground.client.get(run_id))
     return len(asking) + len(waiting)

@@ -1,4 +1,6 @@
-"""Trials of code that changes while runs are live: a deployment that rolls back and forth, three versions at once."""
+"""Trials of code that changes while runs are live: a deployment that rolls back and forth, three
+versions at once.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ SLOTS = 3
 PERIOD, LIVE = 6.0, 60
 ROUNDS = 6
 FLOWS = ("rolled_workflow", "rolled_controller", "rolled_ring")
-#: No version fits what another one has begun: steps, decided commands and nodes have its name.
+#: No version fits the runs of another: steps, decided commands and nodes have its name.
 CODE = '''
 from perdure import CircularFlow, Command, ControllerExecutorFlow, Finish, Node, Steps, command
 from perdure import register, workflow
@@ -80,7 +82,7 @@ class RolledRing(CircularFlow):
 
 
 def rolling(size: int) -> Figures:
-    """``size`` seconds of load while one worker after the other gets another version."""
+    """Drive ``size`` seconds of load while one worker after the other gets another version."""
     chance = random.Random(size)
     ids: list[str] = []
     with ExitStack() as running:
@@ -153,7 +155,9 @@ def _is_right(flow: str, answer: Any) -> bool:
 
 
 def questions(size: int) -> Figures:
-    """Questions answered by chance while the rule that asks, its arguments and the build of the code change by chance."""
+    """Answer questions at random while the rule that asks, its arguments and the build of the code
+    change at random.
+    """
     chance = random.Random(size)
     found = Counter[str]()
     with ExitStack() as running:
@@ -202,7 +206,7 @@ def _play_by_chance(
     """Play each round with code of another build.
 
     Args:
-        needed: how probable it is that the rule asks, each round anew.
+        needed: the probability that the rule asks, in each round.
     """
 
     def over() -> bool:

@@ -1,4 +1,4 @@
-"""The flows that trials play, beside those of tests/support/example_flows."""
+"""The flows that trials play, beside tests/support/example_flows."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ class TrialLevel(CircularFlow):
 class TrialMail(CircularFlow):
     """Takes ``paid`` with payloads ``SENDER:NUMBER``, one a round, until it has ``total``.
 
-    It answers with those that are not the next of their sender. Every ``renews`` rounds it renews itself.
+    It answers with the payloads that are not the next of their sender. Every ``renews`` rounds it
+    renews itself.
     """
 
     topology = (Node("Take", "take"),)

@@ -1,4 +1,6 @@
-"""What trials stand on: a server and a client of their own, and workers of which one is killed again and again."""
+"""The ground of trials: a separate server and client, and workers of which one is killed again and
+again.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ FIRST_KILL = 0.2
 
 @dataclass
 class Ground:
-    """A place of its own: its settings, a client, and the broker if that is another server."""
+    """A separate place: its settings, a client, and the broker if that is another server."""
 
     settings: Settings
     client: Client
@@ -48,7 +50,7 @@ class Ground:
 
     @contextmanager
     def workers(self, count: int = 2, *options: str) -> Iterator[list[WorkerProcess]]:
-        """``count`` workers, killed afterwards."""
+        """Start ``count`` workers; kill them afterwards."""
         running = [self.worker(*options) for _ in range(count)]
         try:
             yield [each.ready() for each in running]
@@ -60,9 +62,10 @@ class Ground:
     def killing(
         self, every: float = 1.0, count: int = 2, modules: str = ",".join(MODULES)
     ) -> Iterator[Kills]:
-        """Keep ``count`` workers alive, kill the oldest every ``every`` seconds, and start the next one early.
+        """Keep ``count`` workers alive, kill the oldest every ``every`` seconds, and start the next
+        one early.
 
-        Enters when they are ready. The first kill follows soon, however short the trial is.
+        Enters when they are ready. The first kill follows soon, even in a short trial.
         """
         kills = Kills()
         ready, done = threading.Event(), threading.Event()
@@ -98,7 +101,7 @@ class Ground:
             raise kills.failed
 
     def children(self, run: Run) -> list[Run]:
-        """All children of a run."""
+        """Return all children of a run."""
         found, cursor = [], None
         while True:
             page = self.client.children(run.id, 500, cursor)
@@ -108,12 +111,12 @@ class Ground:
                 return found
 
     def count(self, index: str) -> int:
-        """How many child runs have this status: the size of their index."""
+        """Return how many child runs have this status: the size of their index."""
         store = self.client._store
         return int(store.redis.zcard(f"{store.keys.index(index)}:children"))
 
     def parked(self, flow: str) -> int:
-        """How many runs of this flow are parked, with any broker."""
+        """Return how many runs of this flow are parked, with any broker."""
         store = self.client._store
         return int(store.redis.hget(store.keys.queues, f"runs:parked:{flow}") or 0)
 
@@ -131,10 +134,10 @@ class Kills:
 
 @contextmanager
 def place(handover: str = "fused", **options: object) -> Iterator[Ground]:
-    """Servers of its own.
+    """Start separate servers.
 
     Args:
-        handover: `fused` for one server, `redis` or `rabbit` for a broker of its own.
+        handover: `fused` for one server, `redis` or `rabbit` for a separate broker.
         options: settings, beside the pace.
     """
     told = {"flow_modules": MODULES, **PACE, **options}

@@ -1,4 +1,6 @@
-"""A trial of random workflow programs whose rounds are played by processes with different hash seeds, some of which die."""
+"""A trial of random workflow programs whose rounds are played by processes with different hash
+seeds, some of which die.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.support.workflow_effects import Killed, journal, let_time_pass, play_
 from tests.trials.ground import Ground, place
 from tests.trials.trial import Figures
 
-#: Processes that play the rounds of one program, each with a hash seed of its own.
+#: Processes that play the rounds of one program, each with another hash seed.
 PLAYERS = 4
 #: Programs that are played at once.
 GROUPS = 2
@@ -28,7 +30,7 @@ FIRST_SEED = 20_000
 
 
 def _play(settings: Settings, orders: Connection) -> None:
-    """Play one round for each order, in a process of its own; some die in it."""
+    """Play one round for each order, in a separate process; some die in it."""
     logging.getLogger("perdure").setLevel(logging.CRITICAL)  # steps fail by chance
     with driving(settings) as driver:
         while (order := orders.recv()) is not None:
@@ -61,7 +63,7 @@ def _players(settings: Settings, first: int) -> Iterator[list[Connection]]:
 
 
 def _group(number: int, count: int) -> tuple[int, list[str]]:
-    """Play programs in a place of their own; return how many processes died, and what was wrong."""
+    """Play programs in a separate process; return the number of deaths, and the faults."""
     deaths, wrong = 0, []
     with place() as ground, _players(ground.settings, 10 * number + 1) as players:
         for seed in range(FIRST_SEED + number * count, FIRST_SEED + (number + 1) * count):
@@ -86,7 +88,9 @@ def _group(number: int, count: int) -> tuple[int, list[str]]:
 def _played(
     ground: Ground, players: list[Connection], run: Run, random: Random | None
 ) -> tuple[Run, int]:
-    """Play a run to its end, each round by a process that is chosen by chance, and answer its questions."""
+    """Play a run to its end, each round by a process that is chosen by chance, and answer its
+    questions.
+    """
     client, deaths = ground.client, 0
 
     def rests() -> bool:
@@ -110,7 +114,7 @@ def _played(
 
 
 def programs(size: int) -> Figures:
-    """``size`` random programs, played undisturbed and under deaths by processes of other hash seeds."""
+    """Play ``size`` random programs undisturbed, and under deaths with other hash seeds."""
     with ThreadPoolExecutor(GROUPS) as pool:
         found = list(pool.map(_group, range(GROUPS), [size // GROUPS] * GROUPS))
     deaths = sum(died for died, _ in found)

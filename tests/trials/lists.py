@@ -39,7 +39,7 @@ def brief(steps: Steps) -> str:
 
 
 def _traffic(settings: Settings, ended: Any, count: Any) -> None:
-    """Submit runs and play them, in a process of its own."""
+    """Submit and play runs, in a separate process."""
     with driving(settings) as driver, closing(Client(settings=settings)) as client:
         while not ended.is_set():
             for _ in range(20):
@@ -50,7 +50,7 @@ def _traffic(settings: Settings, ended: Any, count: Any) -> None:
 
 
 class Traffic:
-    """Runs that start and end all the time, in other processes."""
+    """Runs that constantly start and end, in other processes."""
 
     def __init__(self, count: Any) -> None:
         self._count = count
@@ -62,7 +62,7 @@ class Traffic:
         return (self._count.value - self._before) / (time.monotonic() - self._began)
 
     def keep(self) -> None:
-        """Wait until the traffic keeps its rate, or ``PATIENCE`` is over."""
+        """Wait until the traffic keeps its rate, or ``PATIENCE``."""
         until = time.monotonic() + PATIENCE
         while self.rate < RATE and time.monotonic() < until:
             time.sleep(0.005)
@@ -90,7 +90,7 @@ def _with_traffic(ground: Ground) -> Iterator[Traffic]:
 
 
 def readers(size: int) -> Figures:
-    """``size`` parked runs, a tenth as many questions, and scans of them while other runs start and end."""
+    """Scan ``size`` parked runs, and a tenth as many questions, while other runs start and end."""
     with ExitStack() as running:
         modules = ("tests.trials.lists",)
         ground = running.enter_context(place(flow_modules=modules))
@@ -161,7 +161,7 @@ def _take(number: int, context: RoundContext) -> list[int]:
 
 @workflow("trial_takers")
 def takers_workflow(steps: Steps, steps_at_once: int) -> list[list[int]]:
-    """Wait until all signals are sent; then steps at once, each of which takes up to three of them."""
+    """Wait until all signals are sent; then steps at once, each of which takes up to three."""
     steps.wait_for("begin")
     return steps.gather(
         Step(_take, number, name=f"take-{number}", idempotent=True)
@@ -170,7 +170,9 @@ def takers_workflow(steps: Steps, steps_at_once: int) -> list[list[int]]:
 
 
 def takers(size: int) -> Figures:
-    """``size`` takes by steps at once, fifteen of a run, while workers are killed: each signal goes to one step."""
+    """Take ``size`` signals by steps at once, fifteen of a run, while workers are killed: each
+    signal goes to one step.
+    """
     each = 15
     with (
         place(flow_modules=("tests.trials.lists",)) as ground,

@@ -1,4 +1,6 @@
-"""Trials of signals: to many runs, to a topic before and behind its run, in the moment of a time-out, and while a run finishes."""
+"""Trials of signals: to many runs, to a topic before and behind its run, in the moment of a
+time-out, and while a run finishes.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,21 @@ from tests.trials.ground import place
 from tests.trials.trees import LONG
 from tests.trials.trial import Figures
 
-#: Seconds before and behind the submission in which signals to the topic are sent, at the full size.
+#: Seconds before and behind the submission in which signals to the topic are sent, at the full
+#: size.
 AROUND = 60.0
 SENDERS = 4
-#: Senders of signals to many runs, and these runs; a trial of fewer signals has a tenth of the runs.
+#: Senders of signals to many runs, and these runs; a trial of fewer signals has a tenth of the
+#: runs.
 MANY_SENDERS, RUNS, MANY = 8, 50, 10_000
 #: Waits that end in the same millisecond as signals come.
 TOGETHER = 50
 
 
 def signals(size: int, handover: str = "fused", renews: int = 0) -> Figures:
-    """Signals of eight senders to many runs, each sent twice under its key, half of them before anybody waits."""
+    """Send signals of eight senders to many runs, each twice under its key, half of them before a
+    run waits.
+    """
     with place(handover) as ground:
         count = RUNS if size >= MANY else RUNS // 10
         each = size // (count * MANY_SENDERS)
@@ -69,7 +75,7 @@ signals_renewing = partial(signals, renews=100)
 
 
 def topics(size: int) -> Figures:
-    """Signals to a topic, each sent twice, from before to after its run is submitted."""
+    """Send signals to a topic, each twice, from before to after its run is submitted."""
     with place() as ground, ground.killing(2.0) as kills:
         each = size // SENDERS
         pause = AROUND * 2 / each * min(1.0, size / 10_000)
@@ -112,7 +118,7 @@ def _sent(client: Any, text: str, **to: str) -> bool:
     return True
 
 
-#: What each attempt of a step saw: True if the signal, False if the end of its time.
+#: The sight of each attempt of a step: True if the signal, False if the end of its time.
 SAW: dict[str, list[bool]] = {}
 
 
@@ -136,7 +142,9 @@ class TrialRacer(CircularFlow):
 
 
 def time_outs(size: int) -> Figures:
-    """Send a signal in the millisecond in which its wait times out, and kill the first two attempts behind it."""
+    """Send a signal in the millisecond in which its wait times out, and kill the first two attempts
+    behind it.
+    """
     SAW.clear()
     with place() as ground, driving(ground.settings) as driver:
         for _ in range(0, size, TOGETHER):
@@ -190,7 +198,7 @@ def _play_all(driver: Any, ids: list[str]) -> None:
 
 
 def says(size: int) -> Figures:
-    """Words for a run that plays many rounds a second: heard in the next controller round."""
+    """Send messages to a run of many rounds a second: its next controller round reads it."""
     with place() as ground, ground.workers(1):
         run = ground.client.submit("steered", "g", {"rounds": 1_000_000})
         until(lambda: ground.client.get(run.id).state.step > 20, "rounds under way", 30)
@@ -205,7 +213,7 @@ def says(size: int) -> Figures:
         ground.client.request_stop(run.id, mode="now")
         turns = ground.client.transcript(run.id)["history"]
     said = [place for place, turn in enumerate(turns) if turn["command"] is None]
-    # The turn of round 2k is the k-th of the run's own, beside those that were said before it.
+    # The turn of round 2k is the k-th of the run's own, beside the earlier messages.
     heard = [2 * (place - number) for number, place in enumerate(said)]
     late = sum(step - came > 4 for step, came in zip(heard, before, strict=False))
     text = (
@@ -216,7 +224,7 @@ def says(size: int) -> Figures:
 
 
 def finishes(size: int) -> Figures:
-    """Words in the moment of a finish, in random orders of who comes first: heard or refused, never silent."""
+    """Send messages in the moment of a finish, in random orders: read or refused, never lost."""
     with place() as ground:
         store = Store(ground.settings.redis_url or "", "trials", now=START)
         try:

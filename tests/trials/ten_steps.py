@@ -17,19 +17,19 @@ LEDGER, EACH = "TRIAL_LEDGER", 5
 
 @cache
 def ledger() -> Any:
-    """The receiver of all effects."""
+    """Return the receiver of all effects."""
     return redis.Redis.from_url(os.environ[LEDGER], decode_responses=True)
 
 
 def effect(number: int, context: RoundContext) -> int:
-    """Have an effect that cannot be recognized: each call counts."""
+    """Record an effect that cannot be recognized: each call counts."""
     ledger().rpush("effects", f"{context.run_id}:{number}")
     threading.Event().wait(0.005)
     return number
 
 
 def keyed(number: int, context: RoundContext) -> int:
-    """Have an effect whose receiver honours the key."""
+    """Record an effect whose receiver honours the key."""
     ledger().hsetnx("keyed", context.idempotency_key, f"{context.run_id}:{number}")
     threading.Event().wait(0.005)
     return number

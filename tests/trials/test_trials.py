@@ -1,4 +1,4 @@
-"""Trials at sizes of some seconds, so that none of them stops working unnoticed."""
+"""Trials at sizes of some seconds, so that no trial stops working unnoticed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.trials.catalog import TRIALS
 
-#: A tree of 1,111 runs has no smaller size, and its seconds are those of a quiet machine.
+#: A tree of 1,111 runs has no smaller size, and its seconds are measured on a quiet machine.
 TIMED = {"stops", "stops_over_rabbit"}
 
 

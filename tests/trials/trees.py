@@ -1,4 +1,6 @@
-"""Trials of child runs: started once, heard once, held back, stopped, resumed and retried as a tree."""
+"""Trials of child runs: started once, answers delivered once, held back, stopped, resumed and
+retried as a tree.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ LONG = 1_500.0
 
 
 def families(size: int, handover: str = "fused") -> Figures:
-    """Parents of three children of three rounds, while a worker is killed every second."""
+    """Drive parents of three children of three rounds, while a worker is killed every second."""
     with place(handover) as ground:
         children = [{"rounds": 3, "seconds": 0.25}] * CHILDREN
         inputs = {"children": children, "options": {"wait": "settled", "max_concurrency": 2}}
@@ -59,7 +61,7 @@ def _wrong(client: Client, run: Run) -> AssertionError | None:
 
 
 def starts(size: int) -> Figures:
-    """Processes that die behind a parent's park, before its children are started."""
+    """Kill processes behind a parent's park, before its children are started."""
     with place(sweep_seconds=0.5) as ground:
         queue = f"{ground.settings.prefix}.executor"
         died: dict[str, float] = {}
@@ -101,7 +103,7 @@ def _has_a_child(ground: Ground, run_id: str) -> bool:
 
 
 def at_once(size: int) -> Figures:
-    """A map of 16 at a time, while a worker is killed every two seconds."""
+    """Drive a map of 16 at a time, while a worker is killed every two seconds."""
     with place() as ground, ground.killing(2.0) as kills:
         inputs = {"items": size, "at_once": 16, "child": {"seconds": 0.2}}
         run = ground.client.submit("trial_map", "g", inputs=inputs)
@@ -126,7 +128,7 @@ def at_once(size: int) -> Figures:
 
 
 def stops(size: int, handover: str = "fused") -> Figures:
-    """``stop --now`` of a root with 1,110 parked descendants on three levels."""
+    """Stop a root with 1,110 parked descendants on three levels by ``stop --now``."""
     width, below = 10, 10 + 100 + 1000
     with place(handover) as ground, ground.workers(2):
         seconds, at_return = [], 0
@@ -149,7 +151,9 @@ def stops(size: int, handover: str = "fused") -> Figures:
 
 
 def wide_stop(size: int) -> Figures:
-    """``stop --now`` of a run with very many parked children, which are all resumed with it, and stopped again."""
+    """Stop a run with very many parked children by ``stop --now``; all are resumed with it, and
+    stopped again.
+    """
     with place() as ground, ground.workers(2):
         inputs = {"depth": 1, "width": size}
         run = ground.client.submit("trial_level", "g", inputs)
@@ -168,7 +172,7 @@ def wide_stop(size: int) -> Figures:
 
 
 def stops_while_starting(size: int) -> Figures:
-    """Stops at random moments of parents that start ten children, one after another."""
+    """Stop parents that start ten children, one after another, at random moments."""
     chance = random.Random(size)
     with place() as ground, ground.workers(2):
 
@@ -191,13 +195,13 @@ def stops_while_starting(size: int) -> Figures:
 
 
 def _made_later(ground: Ground, run: Run, made: int) -> int:
-    """How many more children it has once the round that was in flight has ended."""
+    """Return how many more children it has once the round that was in flight has ended."""
     until(lambda: ground.client.get(run.id).status.ended, "its end", 30)
     return len(ground.client.children(run.id).runs) - made
 
 
 def stop_and_resume(size: int) -> Figures:
-    """A tree is stopped and resumed again and again; two of its children were stopped by a person before."""
+    """Stop and resume a tree again and again; a person has stopped two of its children before."""
     chance = random.Random(size)
     with place() as ground, ground.workers(2):
         children = [{"rounds": 10, "seconds": 0.02}] * 30
@@ -228,7 +232,7 @@ def stop_and_resume(size: int) -> Figures:
 
 
 def held(size: int) -> Figures:
-    """One child of a map fails and is held back until a person has retried it."""
+    """Hold one failed child of a map back until a person has retried it."""
     with place() as ground, ground.workers(2), tempfile.TemporaryDirectory() as directory:
         mended = Path(directory) / "mended"
         child = {"fails": size // 2, "until": str(mended)}

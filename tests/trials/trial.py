@@ -1,4 +1,4 @@
-"""What a trial is: a promise of a design, played at its full size, and the figures that it found."""
+"""Trial: a promise of a design, played at its full size, and the resulting figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figures:
-    """What a trial found, in words and numbers, and whether the promise was kept."""
+    """The findings of a trial, in words and numbers, and whether the promise was kept."""
 
     text: str
     kept: bool
@@ -19,8 +19,8 @@ class Trial:
     """A promise and how it is tried.
 
     Args:
-        promise: What is promised, in a sentence.
-        size: How many of whatever the trial plays make the promise's own size.
+        promise: The promise, in a sentence.
+        size: The promise's own size, in units of the trial.
         small: A size for seeing in some seconds that the trial works.
         play: Plays it at a size.
     """

@@ -1,4 +1,6 @@
-"""Trials of workflows: each effect once under kills, and random programs that come to the same under deaths."""
+"""Trials of workflows: each effect once under kills, and random programs with the same results
+under deaths.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ from tests.trials.trial import Figures
 
 
 def effects(size: int) -> Figures:
-    """Runs of ten steps, a worker killed every second; a person who knows what happened answers doubts."""
+    """Run workflows of ten steps while a worker is killed every second.
+
+    A person who knows the effects answers doubts.
+    """
     with ExitStack() as running:
         receiver = running.enter_context(server("valkey", "no"))
         os.environ[LEDGER] = receiver.url
@@ -71,7 +76,7 @@ def _answer(client: Client, question: Any) -> str:
 
 
 def programs(size: int) -> Figures:
-    """Random programs, each played with deaths by chance and without: the same answers and journals."""
+    """Play random programs, each with random deaths and without: the same answers and journals."""
     with (
         place() as ground,
         driving(ground.settings) as driver,

@@ -1,4 +1,6 @@
-"""install changes nothing of an app, reads nothing, and its messages have one form whatever the app sets."""
+"""install changes nothing of an app, reads nothing, and its messages have one form under any
+settings of the app.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ OURS = ("celeryd_init", "worker_process_init", "worker_process_shutdown")
 
 
 def _receivers() -> dict[str, list[Any]]:
-    """Who listens to Celery's signals; Perdure's own ears are at the start of workers, and at the start and the end of their processes."""
+    """Return the receivers of Celery's signals; Perdure's own are at the start of workers, and at
+    the start and the end of their processes.
+    """
     return {
         name: [key for key, _ in getattr(signals, name).receivers or ()]
         for name in signals.__all__
@@ -173,7 +177,7 @@ def test_a_rounds_message_has_one_form_whatever_the_app_sets(
 
 
 def _form(app: Celery) -> Any:
-    """The executor's message without its ids, as the guard lets it pass."""
+    """Return the executor's message without its ids, as the guard lets it pass."""
     message = engine_of(app).publisher.message("executor", "run", 1, 2)
     assert message.queue == "mine.executor"
     read = validate(message.text, message.queue)

@@ -1,4 +1,6 @@
-"""docs/guides/celery.md, docs/guides/celery-app.md and docs/guides/errors.md: their examples run as they stand there."""
+"""docs/guides/celery.md, docs/guides/celery-app.md and docs/guides/errors.md: their examples run as
+they stand there.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def test_beat_and_canvas_name_a_task_that_install_registers() -> None:
 
 
 def task(run: dict[str, Any]) -> None:
-    """A task that a run calls at its end."""
+    """Run as a task at a run's end."""
 
 
 def test_on_end_takes_the_signatures_of_the_page() -> None:

@@ -31,7 +31,8 @@ MODULES = [Path(name).stem for name in EXAMPLES if name.endswith(".py")]
 def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A working directory that holds the examples, found as a worker finds them."""
     registered()
-    # Only what ships: other tests of this process have registered flows of their own, some under the examples' names.
+    # Only the shipped flows: other tests of this process have registered flows of their own, some
+    # under the examples' names.
     shipped = {
         name: source
         for name, source in registry._definitions.items()

@@ -29,7 +29,7 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> list[type[Flow]]:
 
 
 def done_by(versions: list[type[Flow]], rounds: int) -> list[Any]:
-    """Return what a run did whose code changed after so many rounds."""
+    """Return the answers of a run whose code changed after this number of rounds."""
     old, new = versions
     played = 0
 

@@ -1,4 +1,4 @@
-"""What docs/guides/models.md shows works as it stands there."""
+"""The examples of docs/guides/models.md work as printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/guides/from-celery-chains.md: its chain and its flow come to the same."""
+"""docs/guides/from-celery-chains.md: its chain and its flow have the same result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/guides/people.md: its commands can be given, and its examples are what the code takes."""
+"""docs/guides/people.md: its commands can be given, and the code accepts its examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors: what their classes say of them to programs, over HTTP and to the shell."""
+"""Errors: their classes' codes for programs, over HTTP and for the shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids: different whatever anybody seeds."""
+"""Ids: different under any seed."""
 
 from __future__ import annotations
 

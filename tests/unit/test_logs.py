@@ -1,4 +1,4 @@
-"""What a log line becomes."""
+"""The output of a log line."""
 
 from __future__ import annotations
 

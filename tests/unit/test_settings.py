@@ -1,4 +1,4 @@
-"""The configuration files that ship say what the code does."""
+"""The shipped configuration files agree with the code."""
 
 from __future__ import annotations
 

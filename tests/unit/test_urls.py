@@ -1,4 +1,4 @@
-"""What the URL of a service of Sentinels may be, and what it says."""
+"""Possible URLs of a Sentinel service, and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stories are played on: a server of its own for each file, and an engine that does not wait."""
+"""The stage of stories: a separate server for each file, and an engine that does not wait."""
 
 from __future__ import annotations
 
@@ -42,14 +42,17 @@ def stage_server() -> Iterator[CrashableServer]:
         logger, level = logging.getLogger("perdure"), logging.getLogger("perdure").level
         logger.setLevel(
             logging.CRITICAL
-        )  # what is told of hundreds of faults, with their traces, is nobody's interest here
+        )  # log lines of hundreds of faults, with their traces, would only hide a failure here
         yield running
         logger.setLevel(level)
 
 
 @pytest.fixture(scope="module")
 def stage(request: pytest.FixtureRequest, stage_server: CrashableServer) -> Iterator[Stage]:
-    """Fused: runs and messages in one database. Its parameter: LISTS, or STAYING, where a worker goes on with what its commits bring."""
+    """Same server: runs and messages in one database.
+
+    Its parameter: LISTS, or STAYING, where a worker plays on the rounds that its commits bring.
+    """
     settings = Settings(redis_url=stage_server.url, prefix="points")
     inspector = Store(stage_server.url, "points")
     yield Stage(
@@ -73,7 +76,8 @@ def outbox_stage(stage_server: CrashableServer) -> Iterator[Stage]:
     settings = Settings(redis_url=stage_server.url, broker_url=elsewhere, prefix="points")
     inspector = Store(stage_server.url, "points", outbox=True)
     with pytest.MonkeyPatch.context() as patch:
-        # Not the alias: kombu asks for that once in a process, and another test may have asked before.
+        # Not the alias: kombu asks for that once in a process, and another test may have asked
+        # before.
         patch.setitem(transport._transport_cache, "perdure", Transport)
         yield Stage(settings, make_app(settings), elsewhere, inspector, outbox=True)
     inspector.close()

@@ -1,4 +1,7 @@
-"""The place of Celery's consumer in a worker that fetches: what is handed on to it waits here until the worker comes for it."""
+"""The place of Celery's consumer in a prefetching worker.
+
+A message handed to it waits here until the worker takes it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from perdure.worker.runtime.fast.delivery import Delivery
 
 
 class Consumer:
-    """Channel and transport in one, as far as ``Delivery`` speaks to them."""
+    """Channel and transport in one, as ``Delivery`` uses them."""
 
     def __init__(self, rounds: FastRounds, delivery: Delivery, lists: Iterable[str]) -> None:
         self._rounds = rounds
@@ -29,7 +32,9 @@ class Consumer:
         self._handed = message, queue, claimed or self._rounds.handoff()
 
     def after(self, handoff: Handoff) -> tuple[str, str, Handoff] | None:
-        """The message that the round of ``handoff`` brought, its list, and what is known of it; None where it brought none."""
+        """Return the message that the round of ``handoff`` brought, its list and its handoff; None
+        if it brought none.
+        """
         self._handed = None
         self._delivery.deliver_next(handoff, self)
         if self._handed is None:

@@ -1,4 +1,7 @@
-"""Controls: the engine with one rule taken away. Stories of these must break a law, or the laws are blind to it."""
+"""Controls: the engine with one rule taken away.
+
+Stories of these must break a law, or the laws are blind to it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ PUSHING = ("submit_run", "commit_round", "resume_run", "retry_run", "sweep_due")
 
 
 def without(text: str, *names: str, instead: str = "") -> Callable[[Store], None]:
-    """A change of a store: these transitions without ``text``, which stands in each of them once."""
+    """Return a change of a store: these transitions without ``text``, which occurs once in each."""
 
     def change(store: Store) -> None:
         for name in names:
@@ -49,7 +52,9 @@ def without(text: str, *names: str, instead: str = "") -> Callable[[Store], None
 
 
 class Split(Publisher):
-    """No outbox: what a script handed over is pushed by a request of its own, and no due time stands in for it."""
+    """No outbox: a separate request pushes the messages of a script, and no due time stands in for
+    it.
+    """
 
     name = "split"
     outbox = True
@@ -67,10 +72,10 @@ class Split(Publisher):
         return {queue: redis.llen(queue) for queue in self._keys.queue_names}
 
     def close(self) -> None:
-        """It has none of its own."""
+        """Do nothing: it has no connection."""
 
 
 def split(store: Store) -> None:
-    """The scripts that push leave it to their caller, and promise nothing."""
+    """Let the caller push for the scripts that push, and let them record no due time."""
     without(PROMISE, *PUSHING, instead="  never_due(k, run)\nend")(store)
     store.outbox = True

@@ -1,7 +1,9 @@
-"""Faults between redis-py and the socket, and at the boundaries of user code: each at one numbered point of a story.
+"""Faults between redis-py and the socket, and at the boundaries of user code: each at one numbered
+point of a story.
 
-A point is one request to the server (a command, or a pipeline, which is sent as one), or one boundary of user code. The
-handshake of a new connection is none: a fault there is one before the request that it was opened for.
+A point is one request to the server (a command, or a pipeline, which is sent as one), or one
+boundary of user code. The handshake of a new connection is none: a fault there is one before the
+request that it was opened for.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ import redis
 from perdure.flows.core.errors import ProcessEnd
 from perdure.worker.store import scripts
 
-#: What a process does at a point: it dies there, or stands still until others have gone on without it; before the request is
-#: sent, or once the server has carried it out and before the answer is seen.
+#: The fault of a process at a point: it dies there, or stands still until others have gone on
+#: without it. Either before the request is sent, or after the server carried it out and before its
+#: answer arrives.
 DIES_BEFORE, DIES_AFTER = "dies before", "dies behind"
 PAUSES_BEFORE, PAUSES_AFTER = "pauses before", "pauses behind"
 #: The request is carried out, and the connection cut instead of an answer.
 REPLY_LOST = "reply lost"
 TIMES_OUT = "times out"
-#: What the server answers in place of the request, which it does not carry out.
+#: The server's answers in place of the request, which it does not carry out.
 ANSWERS = {
     "OOM": "OOM command not allowed when used memory > 'maxmemory'.",
     "MISCONF": "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
@@ -37,19 +40,24 @@ _MARK = b"carried-out"
 
 
 class Died(ProcessEnd):
-    """A process ends here, whatever it was about to do. No Exception: nothing in the engine may catch it and go on."""
+    """A process ends here, in the middle of anything.
+
+    No Exception: nothing in the engine may catch it and go on.
+    """
 
     def __init__(self, actor: Any) -> None:
         super().__init__(f"{actor.name} died")
         self.actor = actor
-        actor.dead = True  # from this instant on: what cleans up behind it reaches nobody
+        actor.dead = True  # from this instant on: its cleanup reaches no server
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where a fault may strike: who was there, and what it was about to do; a ``request`` goes to the server.
+    """A place where a fault may strike: the process, and its next operation; a ``request`` goes to
+    the server.
 
-    ``moment`` counts what had changed outside of the server: leaps of the clock, and what the person had learnt.
+    ``moment`` counts changes outside of the server: leaps of the clock, and facts that the person
+    learned.
     """
 
     actor: str
@@ -79,7 +87,7 @@ class Wire:
     Args:
         faults: at most one a point.
         pause: called where a process is to stand still; it returns when the process wakes.
-        cut: called with what was asked for, where a connection is cut.
+        cut: called with the request whose connection is cut.
     """
 
     def __init__(
@@ -98,10 +106,11 @@ class Wire:
         self.moment = 0
 
     def meet(self, name: str, request: bool) -> str:
-        """The actor is at the next point; the kind of fault that strikes there, "" for none.
+        """Count the actor's next point; return the kind of fault that strikes there, "" for none.
 
         Raises:
-            Died: the actor dies before it goes on, or is dead already (what cleans up behind it does nothing any more).
+            Died: the actor dies before it goes on, or is dead already (its cleanup
+                does nothing any more).
         """
         if self.actor.dead:
             raise Died(self.actor)
@@ -118,7 +127,9 @@ class Wire:
 
 
 class WiredConnection(redis.UnixDomainSocketConnection):
-    """redis-py's connection, with the wire of the story that is being played between it and the socket."""
+    """redis-py's connection, with the wire of the story that is being played between it and the
+    socket.
+    """
 
     wire: Wire
 
@@ -180,7 +191,9 @@ class WiredConnection(redis.UnixDomainSocketConnection):
 
 
 def name_of(packed: str | bytes) -> str:
-    """The name of a request: its command, of a script the transition, of a pipeline the first command in it."""
+    """Return the name of a request: its command, the transition of a script, the first command of a
+    pipeline.
+    """
     words = packed.encode() if isinstance(packed, str) else packed
     found = words[:400].split(b"\r\n")
     if found[2] == b"MULTI":
@@ -192,5 +205,5 @@ def name_of(packed: str | bytes) -> str:
 
 @cache
 def transitions() -> dict[str, str]:
-    """The transitions by the digest that the server knows them by."""
+    """Return the names of the transitions by the digest that the server knows them by."""
     return {script.sha: name for name, script in scripts.load().items()}

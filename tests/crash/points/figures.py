@@ -1,4 +1,4 @@
-"""Figures: plays many stories, prints what came of them (``pytest -s``), and fails where a law was broken."""
+"""Figures: plays many stories, prints the results (``pytest -s``), and fails if a law was broken."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.crash.points.story import Story
 
 
 def shown(what: str, stage: Stage, plot: Plot, plans: Iterable[Plan]) -> Tally:
-    """Play the plans, print what came of them, and fail where a law was broken."""
+    """Play the plans, print the results, and fail if a law was broken."""
     return play(what, lambda faults: Story(stage, plot, faults).play(), plot, plans)
 
 
 def play(what: str, plays: Plays, plot: Plot, plans: Iterable[Plan]) -> Tally:
-    """The same of stories that are played in some way of their own."""
+    """Do the same with stories played in another way."""
     began = time.monotonic()
     tally = play_all(plays, plans)
     print(f"\n{what} ({plot.name}): {tally}, {time.monotonic() - began:.1f} s")
@@ -27,6 +27,6 @@ def play(what: str, plays: Plays, plot: Plot, plans: Iterable[Plan]) -> Tally:
 
 
 def counted(stage: Stage, plot: Plot) -> Story:
-    """The story without a fault, twice: the server knows the scripts in the second one."""
+    """Play the story without a fault, twice: the server knows the scripts in the second one."""
     Story(stage, plot).play()
     return Story(stage, plot).play()

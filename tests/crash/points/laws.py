@@ -1,4 +1,4 @@
-"""What must hold of a story, as far as it is seen from outside: the invariants of the engine, each by its name."""
+"""The laws of a story, seen from outside: the invariants of the engine, each by its name."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from perdure.worker.store import Store
     from tests.crash.points.story import Story
 
-#: Where a fault can lose a message that was taken from its list: until its round is claimed, and nowhere else.
+#: Where a fault can lose a message that was taken from its list: until its round is claimed, and
+#: nowhere else.
 TAKEN = ("RPOP", "LMOVE", "delivered", "claim_round")
-#: What may cost a worker its round; a lost answer does not.
+#: Faults that may cost a worker its round; a lost answer does not.
 GONE = (DIES_BEFORE, DIES_AFTER, PAUSES_BEFORE, PAUSES_AFTER)
 #: When a run is looked at again whose message is to be made (sweep_due.lua), in ms.
 UNMADE = 1_000
-#: What a round may come to, and why a claim may be refused, where only the faults of these stories happen.
+#: The possible ends of a round, and the reasons for refusing a claim, if only the faults of these
+#: stories happen.
 WORDS = {
     "continued",
     "completed",
@@ -50,7 +52,9 @@ class Violation(AssertionError):
 
 
 def at_a_death(story: Story) -> Iterator[Violation]:
-    """What does not hold, and should, in the instant in which a process has died, before anybody knows of it."""
+    """Yield the laws that are broken in the instant in which a process has died, before its death
+    is noticed.
+    """
     store = story.inspector
     for index in INDEXES:
         for run_id in store.redis.zrange(store.keys.index(index), 0, -1):
@@ -62,7 +66,8 @@ def at_a_death(story: Story) -> Iterator[Violation]:
                 store.reads.fields(run_id) or {},
                 store.redis.zscore(store.keys.due, run_id),
             )
-            # Where the lease was over and a sweep asked for the run's message (decision 29), it is due again soon.
+            # Where the lease was over and a sweep asked for the run's message (decision 29), it is
+            # due again soon.
             lease_until, asked = int(fields.get("lease_until", 0)), not fields["message"]
             soon = due is not None and lease_until <= story.now and due <= story.now + UNMADE
             if fields["phase"] == "leased" and due != lease_until and not (asked and soon):
@@ -74,7 +79,7 @@ def at_a_death(story: Story) -> Iterator[Violation]:
 
 
 def unpaid(store: Store) -> str:
-    """Where a run does not know what the runs below it have spent, in words; "" where all do."""
+    """Describe a run that does not know the spending of the runs below it; return "" if all do."""
     runs = [
         store.reads.fields(run_id) or {}
         for index in (*INDEXES, *CHILD_INDEXES)
@@ -95,7 +100,7 @@ def unpaid(store: Store) -> str:
 
 
 def violations(story: Story) -> list[Violation]:
-    """All laws that do not hold of a story, by its end or without one."""
+    """Return all laws that a story breaks, whether it ended or not."""
     laws = (
         _without_end(story)
         if any(violation.law == "V1" for violation in story.found)
@@ -249,7 +254,7 @@ def _content(story: Story, run_id: str, fields: dict[str, str]) -> Iterator[tupl
 
 
 def _renewal(effect: int, plot: Plot, record: Record) -> Iterator[tuple[str, str]]:
-    """One generation more, its cycles counted from 0, and no value of the rounds before."""
+    """Check for one generation more, its cycles counted from 0, and no earlier value."""
     counts = tuple(map(record.count, (GENERATION, EARLIER_CYCLES)))
     own = {name: value for name, value in record.values.items() if name.startswith("of effect")}
     expected = {value_of(number): number for number in range(effect, plot.effects)}
@@ -281,7 +286,9 @@ def _effects(story: Story, run_id: str) -> Iterator[tuple[str, str]]:
 
 
 def _told(story: Story) -> Iterator[tuple[str, str]]:
-    """What the processes heard of their claims, commits and stops, in order; what was heard late says nothing of the order."""
+    """Check the claims, commits and stops that the processes received, in order; late answers say
+    nothing of the order.
+    """
     tokens = [
         details["token"]
         for what, details in story.told

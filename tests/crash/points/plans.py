@@ -1,4 +1,7 @@
-"""Plans: which faults are played at which points. All come from counting a story that was played before; none is listed by hand."""
+"""Plans: which faults are played at which points.
+
+All come from counting a story that was played before; none is listed by hand.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ LOOKS = {"HGETALL", "HMGET", "TIME", "HKEYS", "ZRANGE", "LLEN", "SCRIPT LOAD"}
 
 @dataclass
 class Tally:
-    """What came of many stories."""
+    """The results of many stories."""
 
     stories: int = 0
     fired: int = 0
@@ -41,7 +44,9 @@ class Tally:
 
 
 def deaths(story: Story, start: int = 0) -> list[tuple[str, int]]:
-    """Every place to die from point ``start`` on: before and behind each request, and at each boundary of user code."""
+    """Return every place to die from point ``start`` on: before and behind each request, and at
+    each boundary of user code.
+    """
     found = []
     for place, point in enumerate(story.wire.trace[start:], start):
         found.append((DIES_BEFORE, place))
@@ -51,10 +56,10 @@ def deaths(story: Story, start: int = 0) -> list[tuple[str, int]]:
 
 
 def worlds(story: Story, start: int = 0) -> list[list[tuple[str, int]]]:
-    """``deaths``, with those together that leave the same world behind.
+    """Group ``deaths`` by the state that they leave behind.
 
-    Whoever dies between two requests that change something leaves the same server and the same effects, wherever that is:
-    one place stands for all of them.
+    All deaths between two requests that change something leave the same server and the same
+    effects: one place stands for all.
     """
     found: dict[tuple[str, int, int, int], list[tuple[str, int]]] = {}
     changed = effects = 0
@@ -71,7 +76,7 @@ def worlds(story: Story, start: int = 0) -> list[list[tuple[str, int]]]:
 
 
 def changes(story: Story, start: int) -> list[str]:
-    """What changed something from point ``start`` on: requests that do more than look, and effects."""
+    """Return the changes from point ``start`` on: requests that do more than look, and effects."""
     points = story.wire.trace[start:]
     return [
         point.name
@@ -81,12 +86,12 @@ def changes(story: Story, start: int) -> list[str]:
 
 
 def lost_replies(story: Story) -> list[tuple[str, int]]:
-    """Each request is carried out, and its answer cut."""
+    """Return each request as a fault: it is carried out, and its answer cut."""
     return [(REPLY_LOST, place) for place, point in enumerate(story.wire.trace) if point.request]
 
 
 def refusals(story: Story) -> list[tuple[str, int]]:
-    """Each request times out or is answered with each error; no server says NOSCRIPT to what is no script."""
+    """Return each request with a timeout and with each error; NOSCRIPT only answers a script."""
     return [
         (kind, place)
         for place, point in enumerate(story.wire.trace)
@@ -96,7 +101,9 @@ def refusals(story: Story) -> list[tuple[str, int]]:
 
 
 def pauses(story: Story) -> list[tuple[str, int]]:
-    """A worker stands still, before and behind each of its requests and at each of its boundaries."""
+    """Return the places where a worker stands still: before and behind each request, and at each
+    boundary.
+    """
     return [
         (kind, place)
         for place, point in enumerate(story.wire.trace)
@@ -110,7 +117,9 @@ def pairs(
     first: Iterable[tuple[str, int]],
     second: Callable[[Story, int], list[tuple[str, int]]],
 ) -> Iterator[Plan]:
-    """Each first fault with each second one at any point behind it, in the story as it goes on after the first."""
+    """Yield each first fault with each second one at any later point of the story, played on after
+    the first.
+    """
     for one in first:
         story = plays([Fault(one[1], one[0])])
         yield from ((one, other) for other in second(story, one[1] + 1))
@@ -138,7 +147,7 @@ def play_all(plays: Plays, plans: Iterable[Plan]) -> Tally:
 
 
 def broken(plays: Plays, faults: Sequence[Fault]) -> list[Violation]:
-    """The laws that a story with these faults breaks."""
+    """Return the laws that a story with faults breaks."""
     try:
         return violations(plays(faults))
     except Violation as violation:
@@ -148,10 +157,10 @@ def broken(plays: Plays, faults: Sequence[Fault]) -> list[Violation]:
 
 
 def told(plan: Plan, found: Sequence[Violation]) -> str:
-    """A plan and what it broke."""
+    """Format a plan and its violations."""
     return f"{' and '.join(f'{kind} at {place}' for kind, place in plan)}: {'; '.join(map(str, found))}"
 
 
 def smallest(tally: Tally, limit: int = 5) -> str:
-    """The violations with the shortest plans, for an assertion to show."""
+    """Return the violations with the shortest plans, for an assertion to show."""
     return "\n".join(sorted(tally.found, key=lambda text: (text.count(" at "), len(text)))[:limit])

@@ -1,4 +1,4 @@
-"""What happens in a story: the flow that is played, what its person wants, and the receiver of its effects."""
+"""The events of a story: its flow, the wishes of its person, and the receiver of its effects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FLOW = "crash-points"
 YES = "yes"
 PAID = "paid in full"
-#: How long the run sleeps (s), and what it waits for.
+#: How long the run sleeps (s), and the signal that it waits for.
 NAP, SIGNAL = 3, "paid"
 #: The flow of its children, and how many there are.
 CHILD, CHILDREN = "crash-points-child", 2
@@ -40,12 +40,15 @@ CHILD, CHILDREN = "crash-points-child", 2
 
 @dataclass(frozen=True)
 class Plot:
-    """What a run goes through. Effects are counted from 0; the executor's round of effect n is step 2n + 1.
+    """The course of a run.
+
+    Effects are counted from 0; the executor's round of effect n is step 2n + 1.
 
     Attributes:
         effects: how many there are; the controller's round behind the last one ends the run.
         asks: the effect before which a person is asked.
-        breaks: the effect whose service is broken (the run ends errored) until somebody mends it and retries the run.
+        breaks: the effect whose service is broken (the run ends errored) until the person mends it
+            and retries the run.
         hiccups: the effect whose first attempt fails and is tried again by itself.
         stops: the step in the middle of whose round the run is stopped, and how. It is resumed.
         naps: the effect before which the run sleeps.
@@ -71,7 +74,7 @@ class Plot:
 
     @property
     def children(self) -> int:
-        """How many child runs there are, of one round each."""
+        """The number of child runs, of one round each."""
         return 0 if self.bears is None else CHILDREN
 
     @property
@@ -89,7 +92,7 @@ class Plot:
 
     @property
     def forgotten(self) -> int:
-        """How many of its oldest turns are gone at the end."""
+        """The number of its oldest turns gone at the end."""
         return 0 if self.renews is None else self.renews
 
     @property
@@ -118,7 +121,9 @@ class Plot:
 
 @dataclass
 class Receiver:
-    """Outside of Redis: does what a key asks for once, and knows how often it was asked."""
+    """The service outside of Redis: carries a key's effect out once, and counts the requests for
+    it.
+    """
 
     tried: list[str] = field(default_factory=list)
     applied: dict[str, Any] = field(default_factory=dict)
@@ -183,7 +188,7 @@ class PlottedFlow(ControllerExecutorFlow):
         return [number, context.answer if signal is None else signal.payload]
 
     def children(self, context: RoundContext) -> list[Any]:
-        """Have children do something, and return their answers."""
+        """Run children, and return their answers."""
         each = [Child(CHILD, f"child {number}") for number in range(CHILDREN)]
         return context.gather(each, wait="settled", max_concurrency=1).answers
 
@@ -205,7 +210,7 @@ class PlottedChild(CircularFlow):
 
 
 def on_stage() -> Story:
-    """The story that is being played."""
+    """Return the story that is being played."""
     assert PlottedFlow.stage is not None, "no story is on stage"
     return PlottedFlow.stage
 
@@ -216,9 +221,11 @@ def value_of(number: int) -> str:
 
 
 class Person:
-    """Who submits the run, answers it, stops it, resumes and retries it; outlives every client process.
+    """Who submits the run, answers it, stops it, resumes and retries it; outlives every client
+    process.
 
-    A person acts on what is to be seen, and again where no answer came; each call is an act of its own.
+    A person acts on the visible state, and repeats an act that got no answer; each call is a
+    separate act.
     """
 
     def __init__(self, plot: Plot) -> None:
@@ -230,11 +237,13 @@ class Person:
 
     @property
     def wants(self) -> bool:
-        """Whether there is something to do before anything else: the run is not submitted, or a stop was not acknowledged."""
+        """Whether there is something to do before anything else: the run is not submitted, or a
+        stop was not acknowledged.
+        """
         return self.run_id is None or (self.tried_to_stop and self.receipt is None)
 
     def sees_wait(self, phase: str | None, step: str | None) -> bool:
-        """Whether the run waits for this person: to be stopped, or for a signal."""
+        """Return whether the run waits for this person: to be stopped, or for a signal."""
         if phase != "parked" or step is None:
             return False
         effect = int(step) // 2

@@ -1,4 +1,6 @@
-"""Process: one process of a story, made of the engine's real parts, on wired connections, with a clock that is set."""
+"""Process: one process of a story, made of the engine's real parts, on wired connections, with a
+clock that is set.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ logger = logging.getLogger("perdure.points")
 
 
 class WiredStore(Store):
-    """The store on wired connections; what it was told is written down for the laws."""
+    """The store on wired connections; it records its answers for the laws."""
 
     story: Story
 
@@ -119,7 +121,7 @@ class WiredRounds(RoundTransitions):
     ) -> None:
         newest = int(
             self.story.inspector.redis.hget(self.keys.queues, "token") or 0
-        )  # before anybody else moves
+        )  # before any other process moves
         newest -= claimed  # that one was granted after the commit
         where = {name: options[name] for name in ("epoch", "step", "kind")}
         self.story.tell(
@@ -148,7 +150,9 @@ class WiredRounds(RoundTransitions):
 
 
 def wired(client: redis.Redis, resends: int = RESENDS) -> None:
-    """Put the wire into a client that has not connected yet; it sends again as the engine's does, but without waiting."""
+    """Put the wire into a client that has not connected yet; it sends again as the engine's does,
+    but without waiting.
+    """
     pool = client.connection_pool
     pool.connection_class = WiredConnection
     pool.connection_kwargs["retry"] = Retry(NoBackoff(), resends)
@@ -167,10 +171,11 @@ class Process:
         engine.store = WiredStore.of(story)
 
     def die(self) -> None:
-        """What the operating system does behind a dead process: its connections are closed. Nothing else is."""
-        with suppress(
-            Died
-        ):  # a connection that wants to say something as it closes does not come to it
+        """Close the connections of the dead process, as the operating system does.
+
+        Nothing else is closed.
+        """
+        with suppress(Died):  # a closing connection cannot send its last request
             self.close()
 
     def close(self) -> None:
@@ -178,7 +183,7 @@ class Process:
 
 
 class ClientProcess(Process):
-    """Somebody's client."""
+    """The process of a client."""
 
     def __init__(self, story: Story, name: str) -> None:
         super().__init__(story, name)
@@ -199,7 +204,10 @@ class StoryHeartbeat(Heartbeat):
 
 
 class WorkerProcess(Process):
-    """A worker: rounds, heartbeat and sweeper; what its threads would do at some time, the story does at its own."""
+    """A worker: rounds, heartbeat and sweeper.
+
+    The story runs the work of its threads at moments that it chooses.
+    """
 
     def __init__(self, story: Story, name: str) -> None:
         super().__init__(story, name)
@@ -224,7 +232,7 @@ class WorkerProcess(Process):
             wired(self.broker)
 
     def start(self) -> None:
-        """As Sweeper.start and the first turn of its thread."""
+        """Begin as Sweeper.start and its thread's first turn do."""
         self.started = True
         self.guarded(self.sweeper.announce)
         self.sweep()
@@ -240,14 +248,17 @@ class WorkerProcess(Process):
         self.guarded(lambda: self.engine.store.fleet.withdraw(self.name))
 
     def guarded(self, act: Any) -> None:
-        """As in the threads: a server that is away is told of and tried again at the next time."""
+        """Act as the threads do: report a server that is away, and try again the next time."""
         try:
             act()
         except StoreUnavailable as error:
             self.story.refused.append(str(error))
 
     def work(self, queue: str) -> None:
-        """Take the next message as the broker gives it, play its round, acknowledge it; then likewise what its commit brought."""
+        """Take the next message as the broker gives it, play its round, acknowledge it.
+
+        Then do the same with the message that its commit brought.
+        """
         story = self.story
         try:
             text = self._take(queue)
@@ -293,7 +304,10 @@ class WorkerProcess(Process):
 
 
 def came(handoff: Handoff) -> str:
-    """The boundary at which a message came that a commit brought; a fault loses only one that is not claimed."""
+    """Name the boundary for a message from a commit.
+
+    A fault loses it only if it is not claimed.
+    """
     if handoff.claim is None:
         return "delivered"
     return "stays" if handoff.claim.carried_over else "fetched"

@@ -1,4 +1,6 @@
-"""Sleepers: worker processes that stand still at a point while others go on, and then wake and know nothing of it."""
+"""Sleepers: worker processes that stand still at a point while others go on, and then wake and know
+nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,14 @@ if TYPE_CHECKING:
     from tests.crash.points.process import WorkerProcess
     from tests.crash.points.story import Story
 
-#: No worker meets so many points before it comes back: only where one is to stand still it needs a thread of its own.
+#: No worker meets more points than this before it returns: only a worker that is to stand still
+#: needs a thread.
 LONGEST_ACT = 200
 
 
 @dataclass
 class Sleeper:
-    """A worker that stands still, and where the run was then."""
+    """A suspended worker, and the run's place at that time."""
 
     worker: WorkerProcess
     where: Any
@@ -27,7 +30,9 @@ class Sleeper:
 
 
 class Sleepers:
-    """Only one process moves at any time: whoever starts or wakes another waits until that is done, or stands still."""
+    """Only one process moves at any time: a process that starts or wakes another waits until that
+    one is done or stands still.
+    """
 
     def __init__(self, story: Story, wakes: str) -> None:
         self._story = story
@@ -42,7 +47,7 @@ class Sleepers:
         self.slept = self.woke = 0
 
     def start(self, acts: Callable[[], None]) -> None:
-        """Let a worker do something, until that is done or the worker stands still."""
+        """Start acts of a worker, and wait until they are done or the worker stands still."""
         met = len(self._story.wire.trace)
         if not any(met <= fault.at < met + LONGEST_ACT for fault in self._pauses):
             acts()
@@ -59,7 +64,7 @@ class Sleepers:
         self._hand_over(threading.Thread(target=run, name="perdure-story", daemon=True).start)
 
     def sleep(self) -> None:
-        """The worker that acts stands still here."""
+        """Stop the acting worker here until it is woken."""
         story = self._story
         sleeper = Sleeper(story.wire.actor, self._where())
         self.slept += 1
@@ -69,14 +74,14 @@ class Sleepers:
         sleeper.woken.wait()
 
     def in_a_round(self) -> None:
-        """A worker is in the middle of its round: a good moment to wake the others."""
+        """Wake the other workers if this is their moment: in the middle of a round."""
         if self._wakes == "between":
             self.wake_all()
         elif self._wakes == "a round on":
             self.wake_those_left_behind()
 
     def wake_those_left_behind(self) -> None:
-        """Wake those without whom the run has gone on."""
+        """Wake the workers without whom the run has gone on."""
         for sleeper in list(self.asleep):
             if self._where() != sleeper.where:
                 self._wake(sleeper)
@@ -106,6 +111,6 @@ class Sleepers:
             raise failure
 
     def _where(self) -> Any:
-        """Epoch, step and end of the run, which move when others go on with it."""
+        """Return epoch, step and end of the run, which change when others play it on."""
         phase, *where = self._story.look()[1]
         return where, phase == "completed"

@@ -9,7 +9,8 @@ from celery import Celery
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 
-#: How a worker comes to its rounds: each message is taken from a list; or the run stays with the worker, or its commit fetches the next.
+#: How a worker gets its rounds: it takes each message from a list; or the run stays with the
+#: worker, or its commit prefetches the next round.
 LISTS, STAYING = "by lists", "staying"
 
 
@@ -20,7 +21,7 @@ class Stage:
     Attributes:
         app: a Celery app of the settings; it makes the messages.
         broker_url: where they are, for the outbox; the state server for the fused hand-over.
-        inspector: looks at what is there, by no process of a story.
+        inspector: a store that looks at the data, outside the processes of a story.
         fetches: whether a worker's commits fetch, and its runs stay.
     """
 

@@ -1,4 +1,6 @@
-"""Story: one run of a plot from the submission to the end, in one thread and without waiting, with faults at chosen points."""
+"""Story: one run of a plot from the submission to the end, in one thread and without waiting, with
+faults at chosen points.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,11 @@ from tests.crash.points.sleep import Sleepers
 from tests.crash.points.stage import Stage
 from tests.support.runs import START
 
-#: A story that has not ended after so many turns never ends: without a fault it takes about a dozen, and each fault adds a few.
+#: A story that has not ended after this number of turns never ends: without a fault it takes about
+#: a dozen, and each fault adds a few.
 TURNS = 120
-#: How far the clock is set forward where nothing can happen before (ms): two of it are a lease, and one is no silence yet.
+#: How far the clock is set forward where nothing can happen before (ms): two steps are a lease, and
+#: one is no silence yet.
 FORWARD = 2_000
 #: And by every turn.
 TICK = 5
@@ -39,10 +43,11 @@ class Story:
     """See the module.
 
     Args:
-        wakes: for a worker that stands still: ``later``, when others have moved the run on, or ``between``, in the middle of
-            the round of the one that took over, or ``a round on``, in the middle of one behind that.
-        sweeps, change, dispatcher, key_of: what the controls take away: the sweep, a rule of a script, the engine's
-            dispatcher, the engine's idempotency key.
+        wakes: for a worker that stands still: ``later``, when others have moved the run on, or
+            ``between``, in the middle of the round of the other worker, or ``a round on``, in the
+            middle of the next one.
+        sweeps, change, dispatcher, key_of: parts that the controls take away: the sweep, a rule of
+            a script, the engine's dispatcher, the engine's idempotency key.
     """
 
     def __init__(
@@ -86,7 +91,7 @@ class Story:
             else self.inspector.redis
         )
 
-    # What is played.
+    # The play.
 
     def play(self) -> Story:
         """Play it to its end, or until it is clear that it has none."""
@@ -121,7 +126,7 @@ class Story:
             worker.leave()
 
     def _turn(self) -> bool:
-        """Let something happen; whether the story is over."""
+        """Play one event; return whether the story is over."""
         self.set_forward(TICK)
         queue, (phase, _, step) = self.look()
         if self.person.wants or self.person.sees_wait(phase, step):
@@ -146,7 +151,9 @@ class Story:
         return False
 
     def look(self) -> tuple[str | None, tuple[str | None, ...]]:
-        """The queue that has messages, if one has, and the run's phase, epoch and step (all None before it is acknowledged)."""
+        """Return the queue that has messages, if one has, and the run's phase, epoch and step (all
+        None before it is acknowledged).
+        """
         keys = self.inspector.keys
         key = "" if self.person.run_id is None else keys.run(self.person.run_id)
         first, second, *where = self._look(keys=[*keys.queue_names, key])
@@ -157,11 +164,13 @@ class Story:
         )
 
     def has_follow_ups(self) -> bool:
-        """Whether a sweep has something to pass on for the children of a run."""
+        """Return whether a sweep has something to pass on for the children of a run."""
         return bool(self.inspector.redis.exists(self.inspector.keys.follow_ups))
 
     def between_rounds(self) -> None:
-        """Before a worker goes on with what its commit brought: time passes, and the person asks again for what nobody acknowledged."""
+        """Let time pass before a worker goes on with its commit's message; the person repeats
+        unacknowledged requests.
+        """
         self.set_forward(TICK)
         while self.person.wants:
             self.person_acts()
@@ -180,7 +189,7 @@ class Story:
         return self.clients[-1]
 
     def worker_acts(self, act: Callable[[WorkerProcess], None]) -> None:
-        """The worker does something; a new one, where the last one died or stands still, starts first."""
+        """Let the worker act; a new one starts first if the last one died or stands still."""
         worker = self.workers[-1] if self.workers else self._new_worker()
 
         def acts() -> None:
@@ -199,7 +208,7 @@ class Story:
 
     @contextmanager
     def living(self, process: Process) -> Iterator[None]:
-        """The process acts; if it dies of it, only that is over."""
+        """Make the process the actor; if it dies, only its acts are over."""
         before, self.wire.actor = self.wire.actor, process
         try:
             yield
@@ -219,7 +228,7 @@ class Story:
             self.redeliver()
         self.found += at_a_death(self)
 
-    # What the person does.
+    # The acts of the person.
 
     def person_acts(self) -> None:
         client = self.client()
@@ -233,7 +242,7 @@ class Story:
             self.double(self.person.run_id)
 
     def stop_if_wanted(self, context: RoundContext) -> None:
-        """In the middle of a round, the person stops the run."""
+        """Stop the run in the middle of a round, as the person."""
         if (
             self.plot.stops is not None
             and self.plot.stops[0] == context.step
@@ -246,10 +255,10 @@ class Story:
     def worker_beats(self) -> None:
         self.wire.actor.beat()
 
-    # What the broker does.
+    # The acts of the broker.
 
     def double(self, run_id: str) -> None:
-        """The run's message stands in line once more, as one that was sent again."""
+        """Push the run's message once more, like a resend."""
         queue, message = self.inspector.redis.hmget(
             self.inspector.keys.run(run_id), "queue", "message"
         )
@@ -264,19 +273,19 @@ class Story:
                 pass
 
     def _cut(self, name: str) -> None:
-        if name == "LMOVE":  # the consumer's connection: what it holds goes to another
+        if name == "LMOVE":  # the consumer's connection: its messages go to another
             self.redeliver()
 
-    # What is known of it.
+    # The knowledge of the story.
 
     def boundary(self, name: str) -> None:
-        """A boundary of user code."""
+        """Meet a boundary of user code."""
         self.wire.meet(name, request=False)
         if name in ("before decide", "before the effect"):
             self.sleepers.in_a_round()
 
     def make_flow(self) -> Flow:
-        """What the registry calls for each round."""
+        """Make the flow, as the registry does each round."""
         self.boundary("the flow is made")
         return PlottedFlow()
 

@@ -1,4 +1,6 @@
-"""What the laws see: an engine without one of its rules breaks them, at the very fault that the rule is there for."""
+"""The sight of the laws: an engine without one of its rules breaks them, at the very fault that the
+rule is there for.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ from tests.crash.points.story import Story
 def laws_broken(
     stage: Stage, kind: str, name: str, plot: Plot = PLAIN, nth: int = 0, **control: Any
 ) -> set[str]:
-    """The laws that the fault at the ``nth`` point of that name breaks under the control, which breaks none without a fault."""
+    """Return the laws that the fault at the ``nth`` point of that name breaks under the control.
+
+    Without a fault it breaks none.
+    """
     Story(stage, plot, **control).play()
     story = Story(stage, plot, **control).play()
     assert not broken(lambda faults: Story(stage, plot, faults, **control).play(), [])
@@ -122,7 +127,8 @@ def test_a_renewal_that_keeps_the_values_is_noticed(stage: Stage) -> None:
     assert "V1" in {violation.law for violation in found}  # its content is damaged
 
 
-#: The step of STAYS whose commit it is: so many have asked to stay before. The first goes into a line that nothing was taken from yet.
+#: The step of STAYS whose commit it is: its number of earlier requests to stay. The first goes into
+#: a queue from which nothing has been taken yet.
 FIRST_STAY, AFTER_THE_STOP, WITHOUT_A_BEAT = 1, 3, 4
 
 staying = pytest.mark.parametrize("stage", [STAYING], indirect=True)
@@ -145,7 +151,9 @@ def test_without_its_fence_a_stay_takes_the_round_that_another_has(stage: Stage)
 
 @staying
 def test_a_stay_that_forgets_its_answer_robs_the_worker_that_made_it(stage: Stage) -> None:
-    """Where the commit before it fetched nothing: else commit_round may know the claim by what that one fetched."""
+    """With a commit before it that prefetched nothing: else commit_round may know the claim by that
+    prefetch.
+    """
     change, plot = without(STAY_ANSWERED, "commit_and_continue"), replace(STAYS, doubled=False)
     assert "V5" in laws_broken(
         stage, REPLY_LOST, "commit_and_continue", plot, AFTER_THE_STOP, change=change

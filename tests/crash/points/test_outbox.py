@@ -1,4 +1,6 @@
-"""The same where the messages are elsewhere: published after the commit, acknowledged after the round."""
+"""The same where the messages are elsewhere: published after the commit, acknowledged after the
+round.
+"""
 
 from __future__ import annotations
 

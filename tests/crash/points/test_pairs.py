@@ -1,4 +1,4 @@
-"""Crash again during the recovery: whatever dies wherever, and whatever dies wherever after that."""
+"""Crash again during the recovery: a death at any point, and another at any later one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 @pytest.mark.long
 @EVERY_ACT
 def test_a_process_may_die_and_another_anywhere_after_that(stage: Stage, plot: Plot) -> None:
-    """All pairs of deaths that leave different worlds behind: each pair of such worlds is played once."""
+    """All pairs of deaths that leave different worlds behind: each pair of such worlds is played
+    once.
+    """
     alike = {group[0]: len(group) for group in worlds(counted(stage, plot))}
     plans: list[Plan] = []
     pairs = 0

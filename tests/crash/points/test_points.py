@@ -1,4 +1,4 @@
-"""Crash points, all of them: whatever dies or is cut off wherever, the run goes on as if nothing had been."""
+"""All crash points: after a death or a cut anywhere, the run goes on as if nothing had been."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_process_may_die_at_every_point(stage: Stage, plot: Plot) -> None:
     print(
         f"points: {requests} requests, {places - requests} boundaries of user code; {len(alike)} different worlds left behind"
     )
-    # What the pairs rest on: from the same world on, the same happens.
+    # The basis of the pairs: the same state has the same future.
     assert [
         group for group in alike if any(after[death] != after[group[0]] for death in group)
     ] == []

@@ -1,4 +1,4 @@
-"""Whatever the server says in place of an answer: it is asked again, by somebody, and nothing is done twice."""
+"""Errors in place of an answer: the request is repeated, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def test_every_request_may_be_refused(stage: Stage, plot: Plot) -> None:
 
 @acts((LISTS, WHOLE), (STAYING, STAYS))
 def test_a_process_may_die_while_it_loads_a_script(stage: Stage, plot: Plot) -> None:
-    """The server has forgotten a script; whoever sends it again dies of it, at each of the points that are met only then."""
+    """The server has forgotten a script.
+
+    The process that sends it again dies, at each of the points that are met only then.
+    """
     story = counted(stage, plot)
     first = {
         story.wire.trace[place].name: (kind, place)

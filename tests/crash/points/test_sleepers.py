@@ -1,4 +1,4 @@
-"""Whoever stands still wherever while others go on is refused when it wakes."""
+"""A process that stands still anywhere while others go on is refused when it wakes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 def test_a_worker_may_stand_still_while_another_takes_its_round(
     stage: Stage, plot: Plot, wakes: str
 ) -> None:
-    """It wakes when the run has gone on without it, or in the middle of a round of the other; what it then hands back is refused."""
+    """It wakes when the run has gone on without it, or in the middle of a round of the other.
+
+    Its late commit is refused.
+    """
     fenced = 0
 
     def plays(faults: list[Fault]) -> Story:

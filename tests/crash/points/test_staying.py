@@ -1,4 +1,6 @@
-"""A run that stays with its worker, struck where it does: before the commit that leases its next round, behind it, and in between."""
+"""A run that stays with its worker, struck where it does: before the commit that leases its next
+round, behind it, and in between.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +16,26 @@ from tests.crash.points.plots import STAYS, acts
 from tests.crash.points.stage import STAYING, Stage
 from tests.crash.points.story import Story
 
-#: What a worker that goes on with its run meets: the commit, the end of its message, and the next round as it comes.
+#: The points of a worker that goes on with its run: the commit, the end of its message, and the
+#: next round as it arrives.
 STAY = ["commit_and_continue", "before the ack", "stays"]
 
 staying = acts((STAYING, STAYS))
 
 
 def stays(story: Story) -> list[int]:
-    """The points where a run stays."""
+    """Return the points where a run stays."""
     names = [point.name for point in story.wire.trace]
     return [place for place in range(len(names)) if names[place : place + 3] == STAY]
 
 
 def granted(story: Story) -> Counter[str]:
-    """How often each transition granted a claim."""
+    """Count the claims that each transition granted."""
     return Counter(details["by"] for what, details in story.told if what == "granted")
 
 
 def lost(story: Story) -> int:
-    """How many rounds were given to others."""
+    """Count the rounds that were given to others."""
     assert story.person.run_id is not None
     return sum(
         event["type"] == "lost" for _, event in story.inspector.events.read(story.person.run_id)
@@ -55,7 +58,10 @@ def test_rounds_stay_are_fetched_and_come_unclaimed(stage: Stage, plot: Plot) ->
 @staying
 @pytest.mark.parametrize(("kind", "robbed"), [(DIES_BEFORE, 1), (DIES_AFTER, 1), (REPLY_LOST, 0)])
 def test_each_stay_may_be_struck(stage: Stage, plot: Plot, kind: str, robbed: int) -> None:
-    """Whoever dies of it loses the round, once; a lost answer costs nothing: it is given again."""
+    """A worker that dies there loses the round, once.
+
+    A lost answer costs nothing: the server repeats it.
+    """
     story = counted(stage, plot)
 
     def plays(faults: Sequence[Fault]) -> Story:

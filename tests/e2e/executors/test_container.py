@@ -1,4 +1,4 @@
-"""run_shell in a container: what a runtime and real containers of Podman do."""
+"""run_shell in a container, with a runtime and real containers of Podman."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def context(tmp_path: Path) -> RoundContext:
 
 
 def program(directory: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a program of this name in front of all others."""
+    """Put a program of this name first in PATH."""
     directory.mkdir(exist_ok=True)
     (directory / name).write_text(f"#!/bin/sh\n{text}\n")
     (directory / name).chmod(stat.S_IRWXU)
@@ -195,7 +195,7 @@ def test_what_a_lost_worker_left_is_removed_by_the_next_attempt_and_what_is_over
     sandbox = Container(IMAGE, "podman")
 
     def leave(step: int, until: float) -> None:
-        """Start a container as a worker does, which is then lost."""
+        """Start a container as a worker that is lost."""
         name = f"perdure-{_name_of(altered(context, step=step))}-{until:.0f}"
         started = sandbox._call(
             "run",

@@ -1,4 +1,6 @@
-"""run_shell: bounded in time and output, in the workspace, without the worker's secrets; and only where a flow and a worker allow it."""
+"""run_shell: bounded in time and output, in the workspace, without the worker's secrets; and only
+where a flow and a worker allow it.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tests.golden.golden_files import compare
 from tests.golden.loaded_modules import loaded, packages
 
-#: What a process does first, by what it is.
+#: The first imports of a process, by its kind.
 STARTS = {
     "help": "from perdure.worker.cli.main import run; assert run(['--help']) == 0",
     "version": "from perdure.worker.cli.main import run; assert run(['--version']) == 0",

@@ -1,8 +1,8 @@
 """The start of each command: which packages and modules it loads.
 
 These names stand for the time that a start takes; times themselves belong to ``benchmarks/``. A
-command imports what it uses. Heavy modules that are new in a line of the golden file make the
-command slower: move the code that needs them, or import them where they are used.
+command imports only the modules that it uses. Heavy modules that are new in a line of the golden
+file make the command slower: move the code that needs them, or import them where they are used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.golden.golden_files import compare
 from tests.golden.loaded_modules import loaded, packages
 from tests.support.command_line import CommandLine
 
-#: Modules of ours that take time, each by what it is.
+#: Our modules that take time, each with its purpose.
 OURS = {
     "perdure.flows.executors": "executors",
     "perdure.flows.rounds.flow": "Flow",
@@ -35,7 +35,8 @@ OURS = {
     "perdure.worker.tracing.run_spans": "traces",
     "perdure.worker.web": "web",
 }
-#: What follows the name of each command, in this order. A command that runs on shows its help.
+#: The arguments behind the name of each command, in this order. A command that runs on shows its
+#: help.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "demo": ("--help",),
     "up": ("--help",),

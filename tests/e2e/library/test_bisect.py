@@ -1,4 +1,6 @@
-"""The ``bisect`` flow, played round by round on real repositories, compared with ``git bisect run``."""
+"""The ``bisect`` flow, played round by round on real repositories, compared with ``git bisect
+run``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A test of a commit is a command of a stranger: however it behaves, nothing of it is left."""
+"""A test of a commit is a stranger's command: it leaves nothing behind, however it behaves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def shell(
     )
 
 
-#: A hanging test with a child, a grandchild, a child in a process group of its own and one in a session of its own.
+#: A hanging test with a child, a grandchild, a child in another process group and another in a new
+#: session.
 HANGING = """
 echo $$ >>pids
 sleep 600 & echo $! >>pids
@@ -43,7 +44,7 @@ wait
 
 
 def ended(file: Path) -> int:
-    """How many processes wrote their ids into ``file``, once all of these have ended."""
+    """Wait until all processes with their ids in ``file`` have ended; return their number."""
     processes = [int(word) for word in file.read_text().split()]
     wait_for(lambda: not any(alive(process) for process in processes))
     return len(processes)

@@ -1,4 +1,4 @@
-"""The repository of the demonstration is what it says it is."""
+"""The demonstration's repository has the history that it claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commit to test next, compared with what git itself does on generated histories."""
+"""The commit to test next, compared with git's own choice on generated histories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tests.support.git_repositories import GeneratedRepository, git_bisect_run, 
 
 
 def narrow(generated: GeneratedRepository) -> tuple[list[str], list[str]]:
-    """Play a bisection without running tests: the remaining candidates, and the commits tested, in order."""
+    """Play a bisection without running tests: the remaining candidates, and the commits tested, in
+    order.
+    """
     repository = Repository.open(str(generated.path))
     good, bad, skipped, tested = [generated.good], generated.bad, [], []  # type: list[str], str, list[str], list[str]
     while (commit := repository.halve(bad, good, skipped).commit) is not None:

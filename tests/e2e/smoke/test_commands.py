@@ -1,7 +1,7 @@
-"""Each command once as a process of its own, in its plain form, on a real server.
+"""Each command once as a separate process, in its plain form, on a real server.
 
-Processes are the subject: the entry, the streams, the exit code, and the signals that end those
-that go on. What the commands do is tested in tests/run/commands.
+Processes are the subject: the entry, the streams, the exit code, and the signals that end a lasting
+command. The work of the commands is tested in tests/run/commands.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A worker of each pool, one that is killed, and one that is ended: what `make test` tries of them.
+"""A worker of each pool, a killed worker and a worker that is ended: the part of `make test` on
+workers.
 
 Each is a real process, because pools, signals and deaths are the subject.
 """

@@ -20,7 +20,7 @@ from time import sleep
 
 #: Only rounds below this step pause. Otherwise a test of a hundred rounds would take minutes.
 FIRST_ROUNDS = 3
-#: Only commits that this package makes pause, not those that a test makes by itself.
+#: Only commits that this package makes pause, not commits of a test itself.
 ENGINE = "perdure.worker.engine."
 
 
@@ -89,7 +89,7 @@ def commit_later(commit):
 
 
 def look_late(name):
-    """Return what makes a module's function, which polls its first argument, look late."""
+    """Return the wrapper that makes a module's function, which polls its first argument, look late."""
 
     def wrap(module):
         poll = getattr(module, name)
@@ -108,7 +108,7 @@ def look_late(name):
     return wrap
 
 
-#: What is done to a module once it has been imported.
+#: The changes to a module once it has been imported.
 WRAPPERS = {
     "perdure.worker.engine.rounds": wrap_rounds,
     "perdure.worker.store.rounds": wrap_store,
@@ -152,14 +152,14 @@ def wrap_loader(loader):
 
 
 def lead():
-    """Put the finder before those of others, who may have installed theirs since."""
+    """Put the finder before other finders, which may have been installed since."""
     if FINDER in sys.meta_path:
         sys.meta_path.remove(FINDER)
         sys.meta_path.insert(0, FINDER)
 
 
 def import_next():
-    """Import the ``sitecustomize`` that this one hides, if there is one."""
+    """Import the ``sitecustomize`` hidden by this one, if any."""
     here = os.path.dirname(os.path.abspath(__file__))
     others = [folder for folder in sys.path if os.path.abspath(folder) != here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)

@@ -1,4 +1,6 @@
-"""What models of other libraries' agents and graphs say is shown as it comes, and changes nothing that is stored."""
+"""Text of models of other libraries' agents and graphs is shown as it comes, and changes no stored
+data.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ def played(settings: Settings, client: Client, flow: str) -> Run:
 
 
 def shown(client: Client, run: Run) -> dict[int, dict[tuple[str, str], str]]:
-    """The text of each step, by kind and part, without what was retracted."""
+    """Return the text of each step, by kind and part, without retracted text."""
     texts: dict[int, dict[tuple[str, str], str]] = {}
     for item in client.stream(run.id, follow=False):
         if item.type == "retracted":
@@ -136,7 +138,7 @@ def test_a_reply_that_is_cut_is_taken_back_and_asked_for_again(
     assert run.answer == "It costs eight, all in all." and sum(server.play.fired.values()) == 1
     *_, last = shown(client, run).values()
     assert last["text", ""] == run.answer
-    if isinstance(cut, Ends):  # What comes before a reset may be lost with it.
+    if isinstance(cut, Ends):  # Data before a reset may be lost with it.
         kinds = [item.type for item in client.stream(run.id, follow=False)]
         assert "retracted" in kinds
 

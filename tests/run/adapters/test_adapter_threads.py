@@ -1,4 +1,4 @@
-"""Agents of other libraries in a thread: they get its earlier messages, and the files of their run."""
+"""Agents of other libraries in a thread: they get earlier messages, and the files of their run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PICTURE = File("hat.png", b"\x89PNG\r\n\x1a\n1")
 RESULTS: list[Any] = []
 #: Called by the next requests, such as a person who says something meanwhile.
 MEANWHILE: list[Callable[[], object]] = []
-#: By run, what each request of its agent was asked: role and content of each message.
+#: By run, the messages of each request of its agent: role and content.
 SEEN: list[list[tuple[str, Any]]] = []
 
 
@@ -317,7 +317,7 @@ def test_words_said_before_the_first_request_are_part_of_it(
 def test_each_request_sends_the_same_words_on_each_worker(
     client: Client, settings: Settings, flow: str
 ) -> None:
-    """Words before each request, and each round on another worker, which runs the function again."""
+    """Words before each request, each round on another worker, which runs the function again."""
     run = client.get(client.send("ada", "look up who I am", flow=flow).run_id)
     MEANWHILE[:] = [
         lambda: client.send("ada", "I have a hat"),

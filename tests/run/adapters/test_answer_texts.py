@@ -1,4 +1,6 @@
-"""What people see of an answer of data: its text, in threads, chats, and for clients of OpenAI and MCP."""
+"""People's view of an answer of data: its text, in threads, chats, and for clients of OpenAI and
+MCP.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,7 @@ def without_the_key(steps: Steps, goal: str) -> dict[str, Any]:
 
 
 def shown(run: Run) -> list[str]:
-    """The answer for clients of OpenAI, of MCP, and of the AI SDK."""
+    """Return the answer for clients of OpenAI, of MCP, and of the AI SDK."""
     [content] = run_result(run, None).content
     events = list(UiResponse(run.id, AiSdkWriter()).end(run, None))
     texts = [each["delta"] for each in events if each.get("type") == "text-delta"]

@@ -1,4 +1,6 @@
-"""Graphs of LangGraph: what a node has done stays done when a worker dies, and a person is asked about doubts."""
+"""Graphs of LangGraph: finished nodes stay finished when a worker dies, and a person is asked about
+doubts.
+"""
 
 from __future__ import annotations
 
@@ -259,7 +261,7 @@ def test_the_crash_lab_plays_graphs(flow: str) -> None:
 
 
 def registered_chain(*names: str, asks: str = "", nested: bool = False) -> None:
-    """Register a graph of nodes that follow one another, anew, as a deployment does."""
+    """Register a graph of nodes that follow one another again, as a deployment does."""
 
     def node(name: str) -> Any:
         def run(state: Farm) -> Farm:
@@ -468,7 +470,7 @@ def test_a_graph_ends_at_its_limit(client: Client, driver: Driver) -> None:
     assert DONE.total() == 3
 
 
-# What is stored
+# The stored data
 
 
 @pytest.mark.parametrize("stays", [True, False])
@@ -483,7 +485,7 @@ def test_only_what_is_new_is_written(
     sizes = store.reads.artifacts(run.id)
     records = sum(size for name, size in sizes.items() if name.startswith(RECORDS))
     assert ROUNDS * LETTERS * 2 < sum(sizes.values()) - records < ROUNDS * LETTERS * 3.2
-    assert records < ROUNDS * 1000  # What the history adds does not grow with the state.
+    assert records < ROUNDS * 1000  # The history's additions do not grow with the state.
     assert store.redis.hlen(store.keys.run(run.id)) < 60
 
 
@@ -588,7 +590,7 @@ register_graph("graph_chat", chatting, idempotent=["chat"], role="controller")
 
 
 def asker(name: str) -> Any:
-    """A node that does something, and then asks a model."""
+    """Return a node that causes an effect, and then asks a model."""
 
     def run(state: MessagesState) -> Any:
         effect(name)
@@ -748,7 +750,7 @@ def test_ten_megabytes_of_messages_are_written_once(
     sizes = store.reads.artifacts(run.id)
     records = sum(size for name, size in sizes.items() if name.startswith(RECORDS))
     state = sum(sizes.values()) - records
-    # Rounds that followed one of the same process. The others also send what they want to read.
+    # Rounds that followed one of the same process. The others also send their reads.
     stayed = [each for number, each in enumerate(sent) if 1 <= number % 10 <= 7]
     first, last = median(stayed[:30]), median(stayed[-30:])
     total = f"sent {sum(sent):,}, {first:,.0f} in a round at first, {last:,.0f} at last"

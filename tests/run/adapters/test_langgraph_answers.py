@@ -1,4 +1,6 @@
-"""An answer to a question that a graph of other code does not ask any more is never dropped or given to another one."""
+"""An answer to a question that a graph of other code does not ask any more is never dropped or
+given to another one.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def helper(question: str) -> Any:
 
 
 def buys(state: Farm) -> Farm:
-    """The version that asks."""
+    """Ask, then buy: the version that asks."""
     answer = interrupt("may I buy?")
     return {"log": [f"{effect('buy')}: {answer}"]}
 
@@ -46,7 +48,7 @@ def buys_unasked(state: Farm) -> Farm:
 
 
 def asked_by(object_: Any) -> Any:
-    """A node that asks by a method, which no look at its code can tell."""
+    """Return a node that asks by a method, which no look at its code can tell."""
 
     def run(state: Farm) -> Farm:
         answer = object_.ask()
@@ -79,7 +81,7 @@ TICKS = count()
 
 
 def changing(state: Farm) -> Farm:
-    """A node whose question has another text each time."""
+    """Ask a question that has another text each time."""
     answer = interrupt(f"question {next(TICKS)}")
     return {"log": [str(answer)]}
 
@@ -97,7 +99,7 @@ def of_build(settings: Settings, build: str) -> Settings:
 
 
 def answered(client: Client, settings: Settings, *nodes: Any, answer: Any = "no") -> Run:
-    """A run that the build ``one`` has asked about, and a person has answered."""
+    """Return a run that the build ``one`` has asked about, and a person has answered."""
     deploy(*nodes)
     run = client.submit(FLOW, "go")
     assert play_anywhere(of_build(settings, "one"), run).status is RunStatus.INTERRUPTED

@@ -1,4 +1,6 @@
-"""Earlier states of LangGraph graphs: they read as with the library's own checkpointer, and a run goes on from any of them."""
+"""Earlier states of LangGraph graphs: they read as with the library's own checkpointer, and a run
+goes on from each.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ __all__ = ["nothing_done"]
 
 
 def original(flow: str) -> Any:
-    """The graph of a flow, as it was registered."""
+    """Return a flow's graph, as it was registered."""
     made: Any = registry.make(flow)
     return type(made).graph
 
@@ -65,7 +67,7 @@ def question_of(client: Client, run: Run) -> str:
 
 
 def seen(graph: Any, state: StateSnapshot) -> Any:
-    """What a state tells, without ids and times."""
+    """Return a state's facts, without ids and times."""
     return (
         state.metadata and (state.metadata["step"], state.metadata["source"]),
         state.next,
@@ -78,7 +80,7 @@ def seen(graph: Any, state: StateSnapshot) -> Any:
 
 
 def history(graph: Any, config: Any) -> list[Any]:
-    """All states, newest first, each with those of its subgraphs."""
+    """Return all states, newest first, each with the states of its subgraphs."""
     if config is None:
         return []
     states = list(graph.get_state_history(config))
@@ -91,7 +93,7 @@ def history(graph: Any, config: Any) -> list[Any]:
 
 
 def of_the_library(flow: str) -> list[Any]:
-    """The history of the same graph with a checkpointer of the library."""
+    """Return the history of the same graph with a checkpointer of the library."""
     graph = original(flow).copy({"checkpointer": InMemorySaver()})
     config: Any = {"configurable": {"thread_id": "one"}}
     given: Any = {"goal": "farm"}
@@ -430,7 +432,7 @@ def test_a_fork_of_a_graph_without_the_next_node_is_refused(
     assert play(driver, fork(client, run.id, -1)).answer["log"] == ["other is done"]
 
 
-# What is refused
+# Refusals
 
 
 def test_the_graph_of_a_run_writes_nothing(client: Client, driver: Driver) -> None:

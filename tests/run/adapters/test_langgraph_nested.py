@@ -1,4 +1,4 @@
-"""Graphs that a node of a LangGraph graph invokes: what they have done stays done when a worker dies."""
+"""Graphs that a node of a LangGraph graph invokes: finished nodes outlive a worker's death."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ SERVER: dict[str, Any] = {}
 
 
 def is_recorded(run_id: str, told: str) -> bool:
-    """Return whether a task that has written this text is recorded."""
+    """Return whether a task with this text is recorded."""
     store = SERVER["store"]
     fields = store.redis.hgetall(store.keys.run(run_id)).items()
     return any(name.startswith("o:graph.") and told in value for name, value in fields)

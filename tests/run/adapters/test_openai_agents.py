@@ -1,4 +1,6 @@
-"""Agents of the OpenAI Agents SDK in workflows: requests and calls are steps, and none is made twice."""
+"""Agents of the OpenAI Agents SDK in workflows: requests and calls are steps, and none is made
+twice.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ async def hands_over(steps: AsyncSteps, goal: str) -> str:
 
 @dataclass
 class Basket:
-    """What the agents of a run share."""
+    """The shared object of a run's agents."""
 
     animals: list[str]
 
@@ -194,7 +196,7 @@ def test_a_tool_that_changes_the_shared_context_is_warned_of(
     assert warning.startswith(f"run {run.id}: the tool put has changed the `context`")
 
 
-#: What the tool ``look_up`` raises the first time.
+#: The errors that the tool ``look_up`` raises the first time.
 RAISED: list[Exception] = []
 
 

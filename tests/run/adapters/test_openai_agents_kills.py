@@ -1,4 +1,6 @@
-"""Agents of the OpenAI Agents SDK, killed in each of their rounds: the same answer, and one request more at most."""
+"""Agents of the OpenAI Agents SDK, killed in each of their rounds: the same answer, and one request
+more at most.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Agents of Pydantic AI as workflows: model requests and tool calls are steps, and none is made twice."""
+"""Agents of Pydantic AI as workflows: model requests and tool calls are steps, and none is made
+twice.
+"""
 
 from __future__ import annotations
 

@@ -44,10 +44,11 @@ def requests() -> int:
 
 
 def killed(client: Client, driver: Driver, every: bool) -> int:
-    """Play a run in peace, then with a death in effects and before commits; how many deaths.
+    """Play a run in peace, then with a death in effects and before commits; return the number of
+    deaths.
 
     Args:
-        every: whether it dies in each effect and each round, or in some of them.
+        every: whether it dies in each effect and each round, or in some.
     """
     calm = played(client, driver)
     effects = Counter(DONE)

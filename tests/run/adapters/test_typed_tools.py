@@ -1,4 +1,6 @@
-"""Tools with nested models, literals and annotated values as arguments: the schema that a model gets, and the values that the tool gets."""
+"""Tools with nested models, literals and annotated values as arguments: the schema that a model
+gets, and the values that the tool gets.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tests.support.round_driver import driving
 
 
 class Line(BaseModel):
-    """An article and how many of it."""
+    """An article and its number."""
 
     article: str
     count: Annotated[int, Field(ge=1, description="pieces, at least one")] = 1

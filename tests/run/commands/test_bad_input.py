@@ -1,4 +1,6 @@
-"""Bad input on the command line: one clear sentence, the right exit code, no traceback, nothing stored."""
+"""Bad input on the command line: one clear sentence, the right exit code, no traceback, nothing
+stored.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from tests.support.round_driver import driving
 DEEP = "[" * 300 + "]" * 300
 TOO_DEEP_TO_PARSE = "[" * 60_000 + "]" * 60_000
 
-#: Submissions that are refused: arguments, exit code, what the sentence says.
+#: Submissions that are refused: arguments, exit code, part of the error.
 REFUSED: dict[str, tuple[list[str | bytes], int, str]] = {
     "unknown flow": (["countdwn", "x"], 3, "did you mean 'countdown'"),
     "missing inputs": (["bisect", "x"], 2, "repo"),
@@ -171,7 +173,7 @@ def test_a_server_that_does_not_answer_is_no_server(perdure: CommandLine, tmp_pa
     with socket.socket() as free:
         free.bind(
             ("127.0.0.1", 0)
-        )  # bound and not listening: nobody else can take it, and it refuses
+        )  # bound and not listening: no other process can take it, and it refuses
         refused = f"redis://:secret@127.0.0.1:{free.getsockname()[1]}/0"
         for url in (refused, f"unix://{tmp_path}/none.sock", "redis://no-such-host.invalid:6379/0"):
             done = perdure("submit", "countdown", "x", "--url", url)

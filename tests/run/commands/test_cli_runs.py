@@ -27,7 +27,7 @@ class Broken(ControllerExecutorFlow):
 
 @pytest.fixture
 def settings(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """With a module of flows in the working directory, as somebody has who tries things out."""
+    """With a module of flows in the working directory, as on a developer's machine."""
     own_registry(monkeypatch)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_flows", raising=False)

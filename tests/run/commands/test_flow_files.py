@@ -1,4 +1,4 @@
-"""Flow files on the command line: what ``flows`` lists and what ``flows check`` finds."""
+"""Flow files on the command line: the output of ``flows`` and the faults of ``flows check``."""
 
 from __future__ import annotations
 

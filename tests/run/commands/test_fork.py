@@ -1,4 +1,4 @@
-"""The command ``perdure fork``, as a process, against the state server and against an HTTP server."""
+"""The command ``perdure fork``, as a process, against the state server and an HTTP server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.threaded_server import serving
 def perdure(
     request: pytest.FixtureRequest, tmp_path: Path, settings: Settings
 ) -> Iterator[CommandLine]:
-    """A command line that talks to one of the servers."""
+    """A command line for one of the servers."""
     if request.param == "state server":
         yield CommandLine(tmp_path, settings)
         return

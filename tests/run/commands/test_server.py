@@ -1,4 +1,4 @@
-"""Where the control room listens."""
+"""The addresses of the dashboard and the HTTP API."""
 
 from __future__ import annotations
 

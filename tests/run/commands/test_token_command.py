@@ -20,7 +20,7 @@ Said = tuple[int, str, str]
 
 @pytest.fixture
 def token(settings: Settings, tmp_path: Path) -> Callable[..., Said]:
-    """``perdure token WORDS``: the exit code, what it printed, what it said."""
+    """``perdure token WORDS``: the exit code, standard output and standard error."""
     perdure = CommandLine(tmp_path, settings)
 
     def said(*words: str) -> Said:

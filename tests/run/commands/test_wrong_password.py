@@ -1,4 +1,4 @@
-"""A server that wants a password: what is said where it is missing or wrong."""
+"""A server with a password: the errors if it is missing or wrong."""
 
 from __future__ import annotations
 

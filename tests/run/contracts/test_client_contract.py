@@ -1,4 +1,4 @@
-"""The contract of the clients: each of them has its methods, with its parameters and docstrings."""
+"""The contract of the clients: each has its methods, with its parameters and docstrings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.worker.client.remote.notifications import RemoteNotifications
 from tests.support.cases import EachCase, cases_of
 
 METHODS = sorted({"again", *ClientApi.__abstractmethods__})
-#: What a client has beside its methods.
+#: The attributes of a client beside its methods.
 ATTRIBUTES = {"settings", "notifications"}
 CLIENTS = (Client, RemoteClient, AsyncClient)
 NOTIFICATIONS = (Notifications, RemoteNotifications, AsyncNotifications)

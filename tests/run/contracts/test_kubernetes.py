@@ -1,4 +1,4 @@
-"""What config/kubernetes asks the server and the state server for is there."""
+"""The server and the state server have everything that config/kubernetes requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.support.redis_servers import CrashableServer, server
 
 __all__ = ["scaled"]
 
-#: What KEDA 2.20 asks Redis for the length of a list (its pkg/scalers/redis_scaler.go), shortened to lists.
+#: KEDA 2.20's script for the length of a list in Redis (its pkg/scalers/redis_scaler.go), shortened
+#: to lists.
 KEDA_ASKS = "if redis.call('type', KEYS[1]).ok == 'zset' then return redis.call('zcard', KEYS[1]) else return redis.call('llen', KEYS[1]) end"
 
 

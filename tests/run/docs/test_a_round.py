@@ -1,4 +1,6 @@
-"""docs/internals/a-round.md: each file that it names exists, and those of the engine are the ones that a plain round calls."""
+"""docs/internals/a-round.md: each file that it names exists, and its engine files are the files
+that a plain round calls.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/guides/chat-page.md: its agent talks, and books what a person approves."""
+"""docs/guides/chat-page.md: its agent talks, and books after a person's approval."""
 
 from __future__ import annotations
 

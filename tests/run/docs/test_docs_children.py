@@ -16,7 +16,7 @@ __all__ = ["settings"]
 
 
 def family(client: Client, run_id: str) -> list[object]:
-    """What the runs below a run were asked for, and their answers."""
+    """Return the requests to the runs below a run, and their answers."""
     return [
         [
             each.flow if each.flow != client.get(run_id).flow else "itself",

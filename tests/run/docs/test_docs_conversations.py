@@ -1,4 +1,4 @@
-"""docs/guides/conversations.md: its example is played as it stands, and its commands can be given."""
+"""docs/guides/conversations.md: its example is played as printed, and its commands are accepted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_assistant_answers(client: Client, settings: Settings) -> None:
 
 
 def test_a_conversation_is_handed_over(client: Client, settings: Settings) -> None:
-    """The desk has billing answer one message. Then the assistant takes the thread, and keeps it."""
+    """The desk has billing answer one message. Then the assistant takes and keeps the thread."""
     answers = []
     flows = []
     for text, flow in [

@@ -1,4 +1,6 @@
-"""docs/guides/files.md: its flow is played, its story has the results that it shows, and its commands can be given."""
+"""docs/guides/files.md: its flow is played, its story has the results that it shows, and its
+commands can be given.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""docs/guides/long-runs.md: its flow is played, renewed and bounded as it says, and its YAML is read."""
+"""docs/guides/long-runs.md: its flow is played, renewed and bounded as it says, and its YAML is
+read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""docs/guides/notes.md: its flows are played as they stand, and its commands and settings can be given."""
+"""docs/guides/notes.md: its flows are played as they stand, and its commands and settings can be
+given.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ def driver(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def story(client: Client, driver: Driver, text: str) -> int:
-    """Run the story, and return how many results it shows. Each is what the line before it has."""
+    """Run the story; return how many results it shows.
+
+    Each is the value of the line before it.
+    """
     own: dict[str, Any] = {"client": client}
     lines = text.replace("client = Client()", "").splitlines()
     shown = 0

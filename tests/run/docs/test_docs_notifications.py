@@ -1,4 +1,6 @@
-"""docs/guides/notifications.md: its rules are settings, its receiver verifies, and its commands can be given."""
+"""docs/guides/notifications.md: its rules are settings, its receiver verifies, and its commands can
+be given.
+"""
 
 from __future__ import annotations
 

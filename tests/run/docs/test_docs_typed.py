@@ -1,4 +1,6 @@
-"""docs/guides/typed.md: its flows are played, and its tests pass; so do those of FakeModel in testing.md."""
+"""docs/guides/typed.md: its flows are played, and its tests pass; so do the FakeModel tests in
+testing.md.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def driver(settings: Settings, project: Path) -> Iterator[Driver]:
 def reply(
     messages: Sequence[FakeMessage], commands: Sequence[Mapping[str, Any]]
 ) -> str | Command | Finish:
-    """What a model may say as an agent that refunds, and as its lawyer."""
+    """Return a model's reply as an agent that refunds, and as its lawyer."""
     if "pay" not in [each["name"] for each in commands]:
         return Finish(True)
     results = [message for message in messages if message.role == "tool"]

@@ -1,4 +1,6 @@
-"""http_get against servers on loopback, which a test may allow: redirects, bounds, and names that change their minds."""
+"""http_get against servers on loopback, which a test may allow: redirects, bounds, and names that
+change their minds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from perdure.flows.rounds.context import RoundContext
 
 
 class Pages(BaseHTTPRequestHandler):
-    """What each path gives."""
+    """The responses of each path."""
 
     protocol_version = "HTTP/1.1"
     asked: list[str] = []  # noqa: RUF012  shared by all requests of a test
@@ -65,7 +67,7 @@ class Pages(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        """Do nothing: no log."""
 
     def handle(self) -> None:
         try:
@@ -149,7 +151,10 @@ def test_what_is_no_page_is_said_to_be_none(url: str) -> None:
 def test_a_name_that_changes_its_mind_is_asked_once(
     pages: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DNS rebinding: public when it is checked, private when it is connected to. The address that was checked is the one connected to."""
+    """DNS rebinding: public when it is checked, private when it is connected to.
+
+    The address that was checked is the one connected to.
+    """
     port = int(pages.rpartition(":")[2])
     answers = iter(["127.0.0.1", "10.0.0.1", "10.0.0.1"])
 
@@ -194,7 +199,7 @@ def test_a_name_that_changes_its_mind_at_a_redirect_is_refused(
     ],
 )
 def test_the_host_that_is_judged_is_the_one_that_is_asked(url: str, host: str | None) -> None:
-    """Whatever stands around it: a user, a fragment, a backslash, a line's end."""
+    """With anything around it: a user, a fragment, a backslash, a line's end."""
     if host is None:
         with pytest.raises(NotFetched):
             _checked(url)

@@ -1,4 +1,6 @@
-"""What an MCP server may cost a worker: no answer fills its memory, and no schema stops its process."""
+"""What an MCP server may cost a worker: no answer fills its memory, and no schema stops its
+process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Sessions with MCP services that forget them, hang, change their tools, or have errors of their own."""
+"""Sessions with MCP services that forget them, hang, change their tools, or have errors of their
+own.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from perdure.flows.core.public_addresses import ForbiddenAddress, is_foreign, re
 
 
 def test_an_address_of_this_machine_is_not_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where it is public: what listens here may be for those inside."""
+    """Also if it is public: a server that listens here may be for those inside."""
     assert is_foreign(ip_address("8.8.8.8")) and is_foreign(ip_address("2606:4700:4700::1111"))
     monkeypatch.setattr(
         public_addresses, "is_public", lambda address: True

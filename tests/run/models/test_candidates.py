@@ -1,4 +1,6 @@
-"""Several models: which is asked first, after which failures the next one is, and what the run remembers of it."""
+"""Several models: which is asked first, which failures lead to the next, and the run's memory of
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ GONE = Fails(404, {"error": {"message": "no such model"}})
 def servers(
     *faults: Sequence[Fault | None],
 ) -> Iterator[tuple[list[ChatServer], list[dict[str, Any]]]]:
-    """A server for each model, with what happens to its requests; and the entries that name them."""
+    """Start a server for each model, with faults for its requests; yield them and the entries that
+    name them.
+    """
     with ExitStack() as stack:
         running = [stack.enter_context(chat_server([FINISHES], {0: list(each)})) for each in faults]
         entries = [
@@ -71,7 +75,7 @@ def test_a_run_whose_second_model_fails_too_goes_back_to_the_first() -> None:
 
 
 def since(models: list[dict[str, Any]], seconds: float) -> Journal:
-    """The journal of a step whose first model has been busy for so long."""
+    """Return the journal of a step whose first model has been busy for this time."""
     first = candidates_of(ModelController(models=models).settings, RoundContext("g"))[0]
     context = RoundContext("g")
     with pytest.raises(RetryableError):

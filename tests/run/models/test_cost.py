@@ -1,4 +1,6 @@
-"""What is charged in money: by the flow's price, the provider's own figure, or the price list; and what is not charged."""
+"""Charges in money: by the flow's price, the provider's own figure, or the price list; and requests
+without a charge.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ def test_a_flow_may_refuse_to_ask_a_model_without_a_price() -> None:
 
 
 def tells(**usage: Any) -> Sends:
-    """A reply that calls ``finish``, and says more of its usage than tokens."""
+    """Return a reply that calls ``finish``, with more fields of usage than tokens."""
     base = {
         "id": "c",
         "object": "chat.completion.chunk",

@@ -1,4 +1,6 @@
-"""FakeModel: flows with the controller ``model`` get their replies from a script or a function, in any process."""
+"""FakeModel: flows with the controller ``model`` get their replies from a script or a function, in
+any process.
+"""
 
 from __future__ import annotations
 

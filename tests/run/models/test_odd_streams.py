@@ -80,7 +80,7 @@ def stream(*chunks: dict[str, Any]) -> Sends:
 
 
 def replied(answer: Sends) -> tuple[Any, RoundContext]:
-    """What the model controller decides after this answer of the server, and its round."""
+    """Return the model controller's decision after this answer of the server, and its round."""
     with chat_server([Says("?")], {0: [answer]}) as server:
         endpoint = Endpoint("m", server.url)
         context = RoundContext("add", endpoint=endpoint, commands=Odd().schemas())
@@ -260,7 +260,7 @@ def test_each_call_of_a_stream_is_carried_out_with_its_own_arguments(each_case: 
 
 
 def ended(answer: Sends) -> Any:
-    """How the run goes on after this answer of the server."""
+    """Return how the run goes on after this answer of the server."""
     with chat_server([Says("?")], {0: [answer]}) as server:
         return Odd().play("Controller", RoundContext("add", endpoint=Endpoint("m", server.url)))
 

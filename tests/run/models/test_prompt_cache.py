@@ -1,4 +1,6 @@
-"""Which requests ask for a provider's cache, where the cached part ends, and what is charged for what was cached."""
+"""Prompt caching: the requests that ask for it, the end of the cached part, and the charge for
+cached tokens.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ BEDROCK = "bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 def body_of(
     server: ChatServer, model: str, provider: dict[str, Any] | None, spent: float = 1, **more: Any
 ) -> dict[str, Any]:
-    """The body of a request that the server refuses, of a run that has spent so much of 10 tokens."""
+    """Return the body of a request that the server refuses, of a run that has spent this many of 10
+    tokens.
+    """
     context = RoundContext(
         "g",
         commands=COMMANDS,
@@ -43,7 +47,7 @@ def body_of(
 
 
 def marks(body: dict[str, Any], name: str = "cache_control") -> list[str]:
-    """The parts of a request that are marked: the end of the tools, of the system prompt, of a text."""
+    """Return the marked parts of a request: the ends of tools, system prompt and texts."""
     found = []
     if name in json.dumps(body.get("tools", [])):
         found.append("tools")

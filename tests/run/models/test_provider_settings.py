@@ -1,4 +1,6 @@
-"""What a flow passes to the model library is checked when it is read, and reaches the request; secrets in it are references."""
+"""Settings of a flow for the model library are checked when they are read, and reach the request;
+secrets are references.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model thought is sent back to it as its provider wants it, and shown to nobody else."""
+"""A model's thoughts are sent back to it as its provider wants them, and shown to no other."""
 
 from __future__ import annotations
 

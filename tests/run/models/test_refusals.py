@@ -1,4 +1,6 @@
-"""A refusal is told in the words of the model or its provider, and the flow says what becomes of the run."""
+"""A refusal is reported in the words of the model or its provider, and the flow decides how the run
+goes on.
+"""
 
 from __future__ import annotations
 

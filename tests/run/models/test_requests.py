@@ -1,4 +1,6 @@
-"""One request a round, on a real socket: what is asked, what a failure becomes, what is charged, and when the connection is closed."""
+"""One request a round, on a real socket: its messages, the result of a failure, the charge, and the
+close of the connection.
+"""
 
 from __future__ import annotations
 
@@ -666,7 +668,7 @@ def test_libraries_log_no_addresses() -> None:
 
 
 class Recorded(Providers):
-    """Writes down what a controller tells of its requests."""
+    """Records a controller's reports of its requests."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []

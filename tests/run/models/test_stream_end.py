@@ -1,4 +1,6 @@
-"""A reply is whole where it says why it ended: a stream that ends in order before that is tried again, whatever it held so far."""
+"""A reply is whole if it has the reason of its end: a stream that ends in order before that is
+tried again, with any content so far.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.rounds.providers import Endpoint
 from tests.support.chat_server import ChatServer, Ends, Says, Sends, chat_server
 
-#: Words and two calls: a stream of nine events, of which the eighth says why it ends and the ninth what it used.
+#: Words and two calls: a stream of nine events. The eighth has the reason of the end, and the ninth
+#: the usage.
 SAYS = Says(
     "First I delete.", [("delete_all", {"path": "/tmp/only-this"}), ("note", {"path": "b"})]
 )
@@ -44,7 +47,7 @@ COMMANDS = Deleting().schemas()
 def decide(
     server: ChatServer, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Any, RoundContext]:
-    """What the model decides: asked by URL, or through a provider's prefix."""
+    """Return the model's decision: asked by URL, or through a provider's prefix."""
     monkeypatch.setenv("HF_TEST_KEY", "k")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setattr("pydantic_ai.providers.deepseek.DeepSeekProvider.base_url", server.url)

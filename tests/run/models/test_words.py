@@ -1,4 +1,4 @@
-"""A reply in words is the answer, is answered with a hint, or goes to a person, as the flow says."""
+"""A reply in words is the answer, gets a hint, or goes to a person, as the flow says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Patterns of agents that work together, killed in each round: the same answer, and one request more at most."""
+"""Patterns of agents that work together, killed in each round: the same answer, and one request
+more at most.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ __all__ = ["nothing_asked", "nothing_done"]
 
 
 class NamedModels(ModelProvider):
-    """Models by their names, as those of a provider are."""
+    """Models by name, as a provider has them."""
 
     def __init__(self, *models: Scripted) -> None:
         self._models = {model.name: model for model in models}
@@ -117,7 +119,7 @@ class Kind(Enum):
 
 
 class Animal(BaseModel):
-    """What a tool returns."""
+    """The result of a tool."""
 
     kind: Kind
     legs: int
@@ -188,7 +190,7 @@ def test_the_requests_of_an_agent_that_is_a_tool_are_steps(client: Client, drive
     assert done.details["spent"]["requests"] == 5
 
 
-# A conversation with a person, who is handed over to another agent
+# A conversation with a person, in which another agent takes over
 
 stable = Agent(
     name="stable",

@@ -1,4 +1,4 @@
-"""Submissions of a client that has not the flow's code, by what live workers announce."""
+"""Submissions of a client without the flow's code, by the announcements of live workers."""
 
 from __future__ import annotations
 

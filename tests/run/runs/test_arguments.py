@@ -1,4 +1,6 @@
-"""What a caller may get wrong in a call of Client or AsyncClient: a PerdureError that names the argument, and nothing changes."""
+"""A caller's mistakes in a call of Client or AsyncClient: a PerdureError that names the argument,
+and nothing changes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A long result: its beginning is in the history, the whole is kept, read back by people, by programs and by the controller."""
+"""A long result: its beginning is in the history, the whole is kept, read back by people, by
+programs and by the controller.
+"""
 
 from __future__ import annotations
 

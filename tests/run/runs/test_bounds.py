@@ -1,4 +1,4 @@
-"""What is submitted or answered beyond its bounds changes nothing on the server."""
+"""A submission or answer beyond its bounds changes nothing on the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child runs: started once, heard once, stopped and continued with their parent."""
+"""Child runs: started once, answers delivered once, stopped and continued with their parent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.settings(flow_modules=MODULES)
 
 
 def fan(client: Client, *children: dict[str, Any], **options: Any) -> Run:
-    """A parent of a group that is not played yet."""
+    """Submit a parent of a group, not yet played."""
     return client.submit("fan", "g", {"children": list(children), "options": options})
 
 
@@ -42,7 +42,7 @@ def sweep_until_ended(driver: Driver, run: Run) -> None:
 
 
 def children_of(client: Client, run: Run) -> list[Run]:
-    """The children of a run, in their order."""
+    """Return the children of a run, in their order."""
     found = client.children(run.id, limit=200).runs
     assert [each.details["parent"] for each in found] == [run.id] * len(found)
     return found
@@ -297,7 +297,7 @@ def mended() -> Iterator[list[str]]:
 
 
 def played_at(client: Client, run: Run) -> list[str]:
-    """The ids of a run's children, each as often as a round of it was committed."""
+    """Return the ids of a run's children, one for each committed round."""
     return [
         child.id
         for child in children_of(client, run)

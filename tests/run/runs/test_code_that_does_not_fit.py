@@ -156,7 +156,7 @@ def fleet(settings: Settings) -> Iterator[Callable[..., Driver]]:
 
 
 def go_on(client: Client, run_id: str) -> None:
-    """Send what the run waits for."""
+    """Send the run the signal or answer it needs."""
     if client.get(run_id).status is RunStatus.INTERRUPTED:
         client.resume(run_id, "yes")
     else:
@@ -164,14 +164,14 @@ def go_on(client: Client, run_id: str) -> None:
 
 
 def pass_time(worker: Driver, ms: int) -> None:
-    """Let time pass for a worker, which is no silence."""
+    """Move the worker's clock forward, which is no silence."""
     store = worker.engine.store
     store.now = store.time() + ms
     store.redis.hset(store.keys.queues, "swept_at", store.now)
 
 
 def begun(client: Client, worker: Driver, **options: Any) -> str:
-    """The id of a run of the flow that waits."""
+    """Submit a run of the flow, and play it until it waits; return its id."""
     run_id = client.submit(FLOW, inputs={}, **options).id
     worker.play()
     assert client.get(run_id).phase in ("parked", "interrupted")
@@ -246,7 +246,7 @@ def test_a_command_that_code_should_not_have_chosen_ends_a_new_run_at_once(
 def test_a_node_that_is_gone_before_the_first_round_is_waited_for(
     client: Client, fleet: Callable[..., Driver], deploy: Any
 ) -> None:
-    """Whoever submitted the run had other code."""
+    """The client that submitted the run had other code."""
 
     def a_ring_with_another_first_node(version: int) -> None:
         @register(FLOW)

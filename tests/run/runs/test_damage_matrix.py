@@ -1,4 +1,6 @@
-"""Every field and key of a run damaged in every way, in every phase: each transition answers with a word, before any write."""
+"""Every field and key of a run damaged in every way, in every phase: each transition answers with a
+word, before any write.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,13 @@ from tests.support.runs import LEASE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-#: How many of the transitions are called for each damage of each field, and of the client's calls; chance says which.
+#: How many of the transitions are called for each damage of each field, and of the client's calls;
+#: chance says which.
 CALLS = 2
-#: The share of the damages that a run is played on with in each of three phases, and that clients meet in each of seven.
+#: The share of the damages that a run is played on with in each of three phases, and that clients
+#: meet in each of seven.
 SHARE = 1 / 5
-#: What a script may answer; anything else is an answer that nobody expects.
+#: The answers that a script may give; any other answer is unexpected.
 WORDS = {
     "ok", "missing", "stale", "finished", "early", "leased", "stopped", "unknown", "damaged", "fenced", "lost", "stop", "not_held", "asked",
     "queued", "waiting", "interrupted", "running", "moved", "unknown_queue",
@@ -51,7 +55,7 @@ REFUSALS = {
     "leased",
     "early",
 }
-#: What a sweep writes about itself.
+#: A sweep's own records.
 OF_SWEEPS = (b"lab:queues", b"lab:due", b"lab:line:controller", b"lab:line:executor")
 
 
@@ -62,7 +66,7 @@ def lab() -> Iterator[Lab]:
 
 
 def of_the_other(lab: Lab, held: Held) -> tuple[Any, ...]:
-    """What belongs to the run beside it: its keys, and where it is listed."""
+    """Return the data of the run beside it: its keys, and its entries in lists."""
     names = lab.store.keys
     keys = [
         names.run(SOUND),
@@ -82,7 +86,7 @@ def of_the_other(lab: Lab, held: Held) -> tuple[Any, ...]:
 
 
 def judge(lab: Lab, name: str, call: Any, known: set[bytes], case: str, failures: list[str]) -> str:
-    """Call it; its word. What should hold and does not is added to ``failures``."""
+    """Call it; return its word. Broken expectations are added to ``failures``."""
     if name == "sweep":
         lab.store.now = lab.start + LEASE
         if (
@@ -117,7 +121,7 @@ def judge(lab: Lab, name: str, call: Any, known: set[bytes], case: str, failures
 
 
 def known_keys(lab: Lab) -> set[bytes]:
-    """The names of keys that may come to be."""
+    """Return the names of keys that may appear."""
     keys = lab.store.keys
     own = [
         keys.run(HURT),
@@ -185,7 +189,7 @@ def test_every_key_gone_or_of_another_type(lab: Lab, phase: str) -> None:
 
 
 def goes_on(lab: Lab) -> None:
-    """Workers play and sweep until nothing happens any more."""
+    """Play and sweep until nothing changes any more."""
     sweeper = runtime_of(lab.client).new_sweeper("all", "threads", 1)
     store = lab.store
     assert store.now is not None
@@ -207,13 +211,15 @@ def doctor_names(lab: Lab, what: str) -> bool:
     return what in finding.sentence
 
 
-#: Damage that is a run like any other: somebody else might have asked for just that.
+#: Damage that looks like any other run: another client might have asked for just that.
 PLAUSIBLE = {RunStatus.STOPPED, RunStatus.ERRORED}
 
 
 @pytest.mark.parametrize("phase", ["queued", "leased", "waiting"])
 def test_a_damaged_run_ends_right_or_is_quarantined_and_named(lab: Lab, phase: str) -> None:
-    """Whatever the damage: no wrong answer, no endless sending; where it did no harm the run completes, else the doctor names it."""
+    """Under any damage: no wrong answer, no endless sending; without harm the run completes, else
+    the doctor names it.
+    """
     chance = random.Random(phase)
     lab.in_phase(phase)
     fields, others = lab.fields(), lab.fields(SOUND)
@@ -312,7 +318,9 @@ def test_every_call_of_a_client_answers_or_raises_an_error_of_ours(lab: Lab, pha
     "how", ["cut short", "a bit flipped", "of another run", "no text", "doubled", "gone"]
 )
 def test_a_damaged_entry_is_an_error_of_ours_and_no_answer(lab: Lab, part: str, how: str) -> None:
-    """An entry of the history quarantines the run when it is played; the events are only told, never played by."""
+    """An entry of the history quarantines the run when it is played; the events are only shown,
+    never played by.
+    """
     lab.in_phase("queued")
     key = f"{lab.key()}:{part}"
     if part == "memory":

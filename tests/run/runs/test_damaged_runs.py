@@ -1,4 +1,6 @@
-"""A run whose keys were damaged by hand: ``why`` names the damage, and what can never go on can be removed, with all it left."""
+"""A run whose keys were damaged by hand: ``why`` names the damage, and a run that can never go on
+can be removed, with all its keys.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def garbled(field: str) -> Damage:
     return lambda there, keys: there.hset(keys.run("hurt"), field, "many")
 
 
-#: What was done to the run, and what ``why`` must name.
+#: The damage to the run, and the words that ``why`` must name.
 DAMAGES: dict[str, tuple[Damage, str]] = {
     **{
         f"no {field}": (without(field), field)

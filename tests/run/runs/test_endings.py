@@ -1,4 +1,4 @@
-"""How runs end: at a node that is gone, at their last cycle, after a pause behind their last node."""
+"""How runs end: at a missing node, at their last cycle, after a pause behind their last node."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_runs_that_used_up_their_cycles_have_a_count_of_their_own(
 
 
 def paused_at_its_end(client: Client, settings: Settings, **options: Any) -> str:
-    """A run of one page that pauses behind the node that ended it."""
+    """Return a run of one page that pauses behind the node that ended it."""
     run_id = client.submit("pager", "g", {"pages": 1}, interrupt_after=["Controller"], **options).id
     play(settings, run_id)
     client.resume(run_id)

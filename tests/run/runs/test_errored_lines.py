@@ -1,4 +1,6 @@
-"""The line of the log that a run leaves when it ends errored: error trackers see it, with the exception."""
+"""The line of the log that a run leaves when it ends errored: error trackers see it, with the
+exception.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Errors are for models, not for code: what a command's exception and a wrong decision come to where code decides."""
+"""Errors are for models, not for code: the results of a command's exception and of a wrong decision
+if code decides.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,7 @@ def test_a_run_that_waits_for_its_provider_says_since_when_until_when_and_why(
     assert shown["waits"].startswith("for the provider since ") and "next try" in shown["waits"]
 
 
-#: What a submission says of its attempts; without it the worker gives a round three.
+#: A submission's limits on attempts; without them the worker gives a round three.
 TIGHT: dict[str, Any] = {"max_attempts": 2, "within": "10m"}
 
 

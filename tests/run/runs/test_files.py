@@ -1,4 +1,6 @@
-"""Pictures and files: submitted with a goal, returned by commands, seen by models, downloaded from answers."""
+"""Pictures and files: submitted with a goal, returned by commands, seen by models, downloaded from
+answers.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,7 @@ def play_until_ended(worker: Driver, run_id: str) -> None:
 
 
 def parts(play: Play, request: int) -> list[dict[str, Any]]:
-    """The parts of all user messages of a request that have several."""
+    """Return the parts of all user messages of a request that have several."""
     messages = play.asked[request].body["messages"]
     several = [each["content"] for each in messages if isinstance(each.get("content"), list)]
     return [part for content in several for part in content]

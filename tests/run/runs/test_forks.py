@@ -1,4 +1,6 @@
-"""Forks: a run begins with the rounds of another one before a step, whose effects do not happen again, and plays the rest anew."""
+"""Forks: a run begins with the rounds of another run before a step, whose effects do not happen
+again, and plays the rest itself.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ __all__ = ["registered"]
 
 
 def played_until(driver: Driver, run_id: str, step: int) -> None:
-    """Play the rounds of the only live run before a step."""
+    """Play the only live run until before a step."""
     while int(hash_of(driver.engine.store, run_id)["step"]) < step:
         message = driver.take()
         assert message is not None and message[0] == run_id
@@ -322,7 +324,7 @@ def test_a_flow_without_a_history_is_refused(client: Client, driver: Driver) -> 
 def test_rounds_whose_events_do_not_tell_their_turns_are_refused(
     client: Client, driver: Driver
 ) -> None:
-    """As those of an earlier release."""
+    """Like events of an earlier release."""
     old = played(client, driver, "adder")
     store = driver.engine.store
     key = store.keys.events(old)

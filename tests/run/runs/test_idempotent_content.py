@@ -1,4 +1,4 @@
-"""What makes two submissions under one idempotency key the same: what the callers gave, and nothing else."""
+"""Two submissions under one idempotency key are the same by the callers' arguments alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"inputs": None}, {"inputs": {}}),
     ({"inputs": {"a": (1, 2)}}, {"inputs": {"a": [1, 2]}}),
 ]
-#: What says something else than a call with none of it.
+#: Calls that differ from a call without options.
 OTHER: list[dict[str, Any]] = [
     {"not_before": 60},
     {"deadline": 60},

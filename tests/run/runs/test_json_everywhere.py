@@ -1,4 +1,6 @@
-"""What pydantic writes as JSON may be handed over wherever a user hands a value over, and is read back as JSON data."""
+"""Values that pydantic writes as JSON are accepted everywhere from users, and read back as JSON
+data.
+"""
 
 from __future__ import annotations
 

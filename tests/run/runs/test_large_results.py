@@ -1,4 +1,6 @@
-"""Results that are too large for the history: what keeps them, and what a run is told otherwise."""
+"""Results that are too large for the history: their storage, and the text that a run gets without
+one.
+"""
 
 from __future__ import annotations
 

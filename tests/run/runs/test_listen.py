@@ -1,4 +1,6 @@
-"""context.listen: a run takes a topic in its rounds, and has what was sent to it before and what is sent after."""
+"""context.listen: a run takes a topic in its rounds, and gets the signals sent to it before and
+after.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.wai
 
 
 def parked(client: Client, settings: Settings, goal: str = TOPIC, **options: object) -> Run:
-    """A run that has listened, and waits for a signal."""
+    """Return a run that has listened, and is parked."""
     run = client.submit("listener", goal, **options)  # type: ignore[arg-type]
     play(settings, run.id)
     assert phase(client._store, run.id) == "parked"

@@ -1,4 +1,4 @@
-"""Live text: what rounds show before they are over, as those get it who watch the run."""
+"""Live text: the text of rounds before they are over, as watchers of the run get it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def test_the_stored_run_is_the_same_whether_it_is_watched_or_not(
     client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stored() -> tuple[dict[str, str], list[dict[str, Any]], list[str]]:
-        """The run's hash and events, byte for byte but for what no two runs share, and its other keys."""
+        """Return the run's hash and events, byte for byte except for unique values, and its other
+        keys.
+        """
         run = client.submit("telling", "go", {"words": 5})
         play(settings, run.id)
         store = client._store

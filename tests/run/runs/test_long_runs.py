@@ -1,4 +1,4 @@
-"""Runs of very many rounds: what a flow keeps of its turns and events, and how a run renews itself."""
+"""Runs of very many rounds: the kept turns and events of a flow, and the renewal of a run."""
 
 from __future__ import annotations
 
@@ -332,7 +332,7 @@ def test_a_node_of_a_controller_executor_flow_renews_and_its_turn_is_there(
 
 @register("renewing_parent")
 class Parent(CircularFlow):
-    """Starts a child that goes on and one that it waits for, renews, and does so again."""
+    """Starts a child that goes on and another that it waits for, renews, and does so again."""
 
     topology = (Node("Hand", "hand"),)
     keep_events = 5
@@ -390,7 +390,7 @@ def test_a_child_that_goes_on_is_joined_by_the_next_generation(
 
 @register("renewing_waiter")
 class Waiter(CircularFlow):
-    """Asks a person, then renews until it has been told to end."""
+    """Asks a person, then renews until it is asked to end."""
 
     topology = (Node("Ask", "ask"),)
 

@@ -1,4 +1,6 @@
-"""Notes: what a run keeps is there for later runs, once, whatever dies, and a run that keeps none pays nothing."""
+"""Notes: a run's notes are there for later runs, once, after any death, and a run without notes
+pays nothing.
+"""
 
 from __future__ import annotations
 
@@ -139,12 +141,12 @@ def test_a_flow_keeps_its_notes_in_a_store_of_its_own(client: Client, driver: Dr
 
 
 def first_message(model: FakeModel, at: int = -1) -> str:
-    """The text before which nothing but the system prompt stands, in one of the model's requests."""
+    """Return the text right behind the system prompt, in one of the model's requests."""
     return model.requests[at].messages[1].text
 
 
 def model_flow(driver: Driver, notes: Any = NAMESPACE, **attributes: Any) -> None:
-    """Register the flow ``clerk``, whose model reads and writes notes."""
+    """Register the flow ``clerk``, whose model uses notes."""
     made = {"controller": ModelController(notes=notes), "__doc__": "A model.", **attributes}
     name = attributes.pop("name", "note_clerk")
     register(name)(type("Clerk", (ControllerExecutorFlow,), made))
@@ -183,7 +185,9 @@ def test_a_model_remembers_and_a_later_run_has_it_in_its_prompt(
 
 
 def test_notes_in_a_prompt_stay_the_same_for_the_whole_run(client: Client, driver: Driver) -> None:
-    """What a provider has in its cache is the beginning of the next request, whatever is noted meanwhile."""
+    """The next request begins with the text in the provider's cache, even if a note was added
+    meanwhile.
+    """
     model_flow(driver)
     client.put_note("user:ada", "Ada lives in Rome.", key="home")
     script = [

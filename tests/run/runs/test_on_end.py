@@ -1,4 +1,6 @@
-"""A Celery signature is called when a run has ended, however it ends and whoever dies meanwhile; chains and chords follow from there."""
+"""A Celery signature is called when a run has ended, however it ends and whichever process dies
+meanwhile; chains and chords follow from there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pauses before and behind nodes: what resumes them, and what is an answer."""
+"""Pauses before and behind nodes: the operations that resume them, and the operations that count as
+an answer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see and answer, over a real server: the inbox, approvals, doubts, budgets."""
+"""People's view and answers, over a real server: the inbox, approvals, doubts, budgets."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from tests.support.pending_interrupts import ASKED
 from tests.support.redis_servers import until
 from tests.support.runs import claim, hash_of, pause_here
 
-#: What the run in a test is given to spend.
+#: The limits of the run in a test.
 LIMITS = {"tokens": 2_000, "money": 0.5}
 
 
 def asking(client: Client, kind: str, run_id: str = "r", **changed: str) -> str:
-    """A run that asks something of this kind, as a worker's commit leaves it."""
+    """Submit a run, and let it ask something of this kind, as a worker's commit leaves it."""
     client.submit("countdown", "x", {"rounds": 1}, run_id=run_id, budgets=LIMITS)
     again(client, kind, run_id, **changed)
     return run_id
 
 
 def again(client: Client, kind: str, run_id: str = "r", **changed: str) -> None:
-    """The next round asks too."""
+    """Let the next round ask too."""
     granted = claim(client._store, run_id, known=("countdown",))
     asked = ASKED[kind]
     data = {} if asked["data"] is None else {"i_data": json.dumps(asked["data"])}
@@ -344,7 +344,9 @@ def test_why_tells_a_count_of_commands_as_a_whole_number(client: Client) -> None
 
 
 def test_an_answer_that_names_its_question_answers_no_other(client: Client) -> None:
-    """ann and bob see the same approval > ann approves > the run asks to approve another command > bob approves."""
+    """ann and bob see the same approval > ann approves > the run asks to approve another command >
+    bob approves.
+    """
     asking(client, "approval")
     [seen] = client.inbox()
     client.resume("r", "approve", interrupt=seen.id)
@@ -381,7 +383,7 @@ def test_why_names_the_command_that_answers(client: Client, kind: str, told: str
 
 @pytest.fixture
 def here(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line in this process, on the test's server."""
+    """The command line here, on the test's server."""
     monkeypatch.setenv("PERDURE_REDIS_URL", str(settings.redis_url))
     monkeypatch.setenv("PERDURE_PREFIX", settings.prefix)
 

@@ -1,4 +1,4 @@
-"""A run below asks a person: whoever waits for the run above is told, with the way to answer."""
+"""A run below asks a person: callers of the run above learn it, with the way to answer."""
 
 from __future__ import annotations
 

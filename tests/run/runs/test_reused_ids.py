@@ -17,7 +17,7 @@ pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.rin
 def key_before_and_after_the_answer(
     client: Client, settings: Settings, **options: Any
 ) -> tuple[str, str]:
-    """Play a run that asks for its key, and return its id and its key, the same after the answer."""
+    """Play a run that asks for its key; return its id and its key, unchanged by the answer."""
     run = client.submit("asker", "x", **options)
     play(settings, run.id)
     [waiting] = client.inbox()

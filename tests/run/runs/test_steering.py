@@ -105,7 +105,7 @@ def test_words_for_a_flow_without_a_controller_are_told_at_once_and_when_the_run
         monkeypatch.setenv(f"PERDURE_{name.upper()}", str(seconds))
     deaf, hears = client.submit("asked_ring", "g"), client.submit("steered", "g")
     with driving(settings) as worker:
-        worker.sweeper_of_a_worker().announce()  # The command reads what workers announce.
+        worker.sweeper_of_a_worker().announce()  # The command reads the announcements of workers.
     assert perdure(["say", deaf.id, "hello"]) == 0
     said = capsys.readouterr()
     assert "flow 'asked_ring' has no controller" in said.err and "hears it" not in said.out
@@ -204,7 +204,7 @@ def test_values_can_be_read_while_the_run_works(client: Client, settings: Settin
 def test_a_worker_that_dies_between_the_refusal_and_the_commit_loses_nothing(
     client: Client, settings: Settings
 ) -> None:
-    """The round is played again by another, which hears all of it; its reply is the only one."""
+    """Another worker plays the round again, and reads all messages; its reply is the only one."""
     run = client.submit("steered", "g")
     died: list[int] = []
 

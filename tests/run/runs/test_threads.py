@@ -1,4 +1,6 @@
-"""Conversations: each message to a thread is heard by one run, and the next run knows the messages before."""
+"""Conversations: one run reads each message to a thread, and the next run knows the messages
+before.
+"""
 
 from __future__ import annotations
 

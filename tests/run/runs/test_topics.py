@@ -1,4 +1,6 @@
-"""Signals by a business key: to the run that holds a topic, from before its submission on, by Python, HTTP and the command line."""
+"""Signals by a business key: to the run that holds a topic, from before its submission on, by
+Python, HTTP and the command line.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ pytestmark = pytest.mark.settings(flow_modules=(MODULE,))
 
 
 def held(client: Client, **options: object) -> Run:
-    """A run that holds the topic."""
+    """Submit a run that holds the topic."""
     return client.submit("payment", "g", topic=TOPIC, **options)  # type: ignore[arg-type]
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.settings(flow_modules=MODULES)
 
 
 def wide(client: Client, driver: Driver) -> Run:
-    """A parent that waits for one child of 16, beside 12 that completed and 3 that failed."""
+    """Return a parent that waits for one of 16 children; 12 have completed, and 3 failed."""
     children = [{}] * 12 + [{"fail": True}] * 3 + [{"wait": True}]
     run = client.submit("fan", "g", {"children": children, "options": {"wait": "settled"}})
     driver.play()
@@ -29,7 +29,7 @@ def wide(client: Client, driver: Driver) -> Run:
 
 
 def command(settings: Settings, *arguments: str) -> tuple[int, str]:
-    """The exit code of a command, and what it printed."""
+    """Run a command; return its exit code and output."""
     environment = {
         "PERDURE_REDIS_URL": settings.redis_url,
         "PERDURE_PREFIX": settings.prefix,
@@ -137,7 +137,7 @@ def test_a_tree_with_a_live_run_is_not_deleted_and_the_run_is_named(
 
 
 def stopped(client: Client, driver: Driver) -> Run:
-    """A parent that was stopped with the child for which it waited."""
+    """Return a parent that was stopped with the child for which it waited."""
     run = wide(client, driver)
     client.request_stop(run.id)
     driver.play()
@@ -145,7 +145,7 @@ def stopped(client: Client, driver: Driver) -> Run:
 
 
 def deep(client: Client, driver: Driver) -> Run:
-    """Fifteen runs in four generations, which have completed."""
+    """Play fifteen runs in four generations to their ends; return the first."""
     run = client.submit("nest", "grow", {"depth": 3})
     driver.play()
     return run

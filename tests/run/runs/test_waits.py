@@ -1,4 +1,6 @@
-"""Nodes that wait for a time or for signals: parked without a worker, and played again when the wait is over."""
+"""Nodes that wait for a time or for signals: parked without a worker, and played again when the
+wait is over.
+"""
 
 from __future__ import annotations
 

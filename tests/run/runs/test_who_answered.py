@@ -1,4 +1,6 @@
-"""Who answered: kept with the run, told to the flow, and refused where the flow wants another person than the submitter."""
+"""Who answered: kept with the run, passed to the flow, and refused if the flow wants another person
+than the submitter.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def client(site: Site) -> Client:
 
 
 def asking(client: Client, run_id: str = "r", submitted_by: str | None = "ann") -> str:
-    """A run that asks for an approval by another person than its submitter, as a worker's commit leaves it."""
+    """Submit a run, and let it ask for an approval by another person than its submitter, as a
+    worker's commit leaves it.
+    """
     client.submit("countdown", "x", {"rounds": 1}, run_id=run_id, submitted_by=submitted_by)
     granted = claim(client._store, run_id, known=("countdown",))
     fields = {
@@ -105,7 +109,7 @@ def test_over_http_and_on_the_dashboard_the_tokens_owner_answers(
         and refused.json()["type"] == "urn:perdure:forbidden"
         and "ann submitted it" in refused.text
     )
-    with pytest.raises(Forbidden):  # what the dashboard's form asks
+    with pytest.raises(Forbidden):  # the check of the dashboard's form
         AuthorizedClient(client, Caller("ann", frozenset({Scope.ANSWER}))).resume("r", "approve")
     assert root.post(f"{API}/runs/r/resume", json={"answer": "approve"}).status_code == 200
     assert (

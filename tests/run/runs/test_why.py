@@ -31,7 +31,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def worker(settings: Settings) -> Iterator[Driver]:
-    """A worker with one slot, in threads of this process."""
+    """A one-slot worker in threads of this process."""
     with playing(settings) as made:
         yield made
 
@@ -45,7 +45,7 @@ def driver(settings: Settings) -> Iterator[Driver]:
 
 
 def becomes(client: Client, run_id: str, code: VerdictCode) -> Verdict:
-    """The verdict on the run once it has this code."""
+    """Return the run's verdict once it has this code."""
     found: list[Verdict] = []
 
     def holds() -> bool:

@@ -1,4 +1,4 @@
-"""Flows written in YAML: what a file says is what runs."""
+"""Flows written in YAML: the file's text is the flow that runs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def test_q_leaves_the_run_unfinished_with_the_words_of_the_seed(
 
 
 def test_a_ring_of_five_remembers_what_came_of_each_turn(client: Client, driver: Driver) -> None:
-    """Memory read, controller, executor, human feedback, memory write; the controller goes by nothing but the memory."""
+    """Memory read, controller, executor, human feedback, memory write; the controller goes by
+    nothing but the memory.
+    """
     done = answered(client, driver, client.submit("remembering", "two turns"), "good", "better")
     assert done.answer == [[1, 2, "good"], [2, 4, "better"]]
     nodes = [

@@ -1,4 +1,4 @@
-"""The crash laboratory finds every fault that is planted, and finds nothing where there is none."""
+"""The crash laboratory finds every planted fault, and finds nothing in correct flows."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from tests.support.redis_servers import CrashableServer
 
 @pytest.fixture
 def lab(server: CrashableServer) -> Iterator[Lab]:
-    """A lab on the session's server, where it leaves nothing behind."""
+    """A lab on the session's server, without remains."""
     with Lab(server.url) as made:
         yield made
     with redis.Redis.from_url(server.url) as client:
@@ -75,13 +75,13 @@ def charged_once(story: Story) -> bool:
 
 
 def found(lab: Lab, flow: Any, **options: Any) -> CrashFound:
-    """What the lab finds, which is to be something."""
+    """Return the lab's finding; there must be one."""
     with pytest.raises(CrashFound) as caught:
         lab(flow, "buy a book", **options)
     return caught.value
 
 
-# What it must find.
+# The faults that it must find.
 
 
 def test_a_charge_without_a_key_is_found_and_told_line_by_line(lab: Lab) -> None:
@@ -189,7 +189,7 @@ def test_an_engine_that_fences_nobody_is_found(lab: Lab, monkeypatch: pytest.Mon
     )
 
 
-# What it says where it cannot play.
+# Its errors when it cannot play.
 
 
 def test_a_flow_that_goes_another_way_each_time_is_told_so(lab: Lab) -> None:
@@ -277,7 +277,7 @@ def test_what_is_no_flow_or_no_input_is_refused(lab: Lab) -> None:
         lab("countdown", inputs={"laps": 1})
 
 
-# Where there is nothing to find.
+# Flows without a fault.
 
 
 @pytest.mark.slow
@@ -488,7 +488,7 @@ def test_a_child_that_waits_is_an_error_that_names_it(lab: Lab) -> None:
 
 
 class Listens(ControllerExecutorFlow):
-    """Notes once, answers what it is asked, and finishes with all that was said."""
+    """Notes once, answers questions, and finishes with all messages."""
 
     def decide(self, context: RoundContext) -> Any:
         if context.questions:

@@ -1,4 +1,8 @@
-"""The delivery of prefetched messages: where it is possible, and what happens where it is not. With a real worker: tests/e2e/test_fetching.py."""
+"""The delivery of prefetched messages: the cases in which it is possible, and the course of the
+others.
+
+With a real worker: tests/e2e/test_fetching.py.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +70,9 @@ def test_only_the_guard_s_channel_is_fit() -> None:
 def test_no_more_messages_are_taken_than_rounds_are_played_or_nothing_is_fetched(
     settings: Settings, taken: int, fit: bool
 ) -> None:
-    """What waits for a place in the pool would wait with a lease; 0 is as many as there are."""
+    """A message that waits for a slot in the pool would wait with a lease; 0 is as many as there
+    are.
+    """
     with make_app(settings).connection_for_read() as connection, connection.channel() as channel:
         channel.qos.prefetch_count = taken
         why = unfit(channel, slots=4)
@@ -93,7 +99,9 @@ def test_where_kombu_has_changed_nothing_is_fetched(
 
 
 def test_celery_still_ends_a_task_by_acknowledging_it() -> None:
-    """A canary: what was fetched is handed on in ``acknowledge``, which Celery calls last for a task with late acknowledgement."""
+    """A canary: a prefetched message is delivered in ``acknowledge``, which Celery calls last for a
+    task with late acknowledgement.
+    """
     from celery.worker.request import create_request_cls
 
     assert "self.acknowledge()" in inspect.getsource(create_request_cls)

@@ -189,7 +189,7 @@ def test_what_a_managed_server_hides_is_unknown(hidden: Settings, spoil: redis.R
     assert all(found[check].remedy for check in unknown)
     assert "does not report" in (unsafe_because(hidden.redis_url or "", hidden) or "")
     spoil.execute_command("ACL", "SETUSER", "managed", "+info")
-    found = rows(hidden)  # INFO tells what CONFIG does not
+    found = rows(hidden)  # INFO has the value that CONFIG hides
     assert (
         found["eviction-policy"].level is Level.OK and found["append-only-file"].level is Level.OK
     )

@@ -1,4 +1,4 @@
-"""A worker that was told to end gives back the round that has not begun."""
+"""A worker that was asked to end gives back the round that has not begun."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tests.support.redis_servers import until
 def test_only_where_nothing_but_rounds_is_popped_the_popping_ends_with_the_consuming(
     settings: Settings, own: bool, waiting: int
 ) -> None:
-    """A message that is on its way while the connection is closed is lost: the sweep sends a round again, nobody an app's own task."""
+    """A message that is on its way while the connection is closed is lost: the sweep sends a round
+    again, but no sweep sends an app's own task.
+    """
     options = {"guard_prefix": settings.prefix, "ack_emulation": False}
     names = [f"{settings.prefix}.controller", *([f"{settings.prefix}-theirs"] if own else [])]
     with (

@@ -1,4 +1,6 @@
-"""A server that would lose runs: clients, commands and the HTTP API say why in the words of the worker."""
+"""A server that would lose runs: clients, commands and the HTTP API say why in the words of the
+worker.
+"""
 
 from __future__ import annotations
 

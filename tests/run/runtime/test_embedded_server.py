@@ -91,7 +91,7 @@ def test_a_killed_server_loses_nothing_acknowledged(binary: Path) -> None:
 
 
 def _count_until_killed(running: CrashableServer) -> int:
-    """Count in the server while it is killed; what it acknowledged last."""
+    """Count in the server until it is killed; return the last acknowledged number."""
     acknowledged = 0
     busy = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Servers behind encrypted URLs are never spoken to in plain."""
+"""Servers with encrypted URLs are never addressed in plain."""
 
 from __future__ import annotations
 

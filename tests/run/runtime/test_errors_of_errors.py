@@ -31,7 +31,7 @@ from tests.support.round_driver import Driver
 
 
 class Broken(RuntimeError):
-    """What the classes below raise."""
+    """The error that the classes below raise."""
 
 
 class NoText(Exception):
@@ -117,7 +117,7 @@ def odd(kind: str) -> Any:
 
 @register("odd_ring")
 class Ring(CircularFlow):
-    """A node that raises or returns what is odd."""
+    """A node that raises or returns an odd value."""
 
     topology = (Node("A", "a"),)
     retry = Retry(max_attempts=1)
@@ -128,7 +128,7 @@ class Ring(CircularFlow):
 
 @register("odd_answer")
 class Answer(Ring):
-    """A node that answers what is odd."""
+    """A node that answers an odd value."""
 
     def a(self, state: Any, context: RoundContext) -> Any:
         return {"EARLY_EXIT": True, "answer": odd(context.goal)}
@@ -158,7 +158,7 @@ class Observed(OneCommand):
 
 @register("odd_decision")
 class Decision(OneCommand):
-    """A controller that raises or decides what is odd."""
+    """A controller that raises or decides an odd value."""
 
     def decide(self, context: RoundContext) -> Any:
         return odd(context.goal)
@@ -166,7 +166,7 @@ class Decision(OneCommand):
 
 @register("odd_rule")
 class Rule(OneCommand):
-    """An approval rule that raises or says what is odd."""
+    """An approval rule that raises or returns an odd value."""
 
     @command(idempotent=True, approval=lambda args: odd(args["kind"]))
     def act(self, kind: str) -> Any:
@@ -176,7 +176,7 @@ class Rule(OneCommand):
 
 @register("odd_estimate")
 class Estimate(OneCommand):
-    """An estimate of what a round spends."""
+    """An estimate of a round's spending."""
 
     def estimate(self, node: str, context: RoundContext) -> Any:
         return odd(context.goal)
@@ -229,8 +229,8 @@ def test_a_round_settles_whatever_the_users_classes_raise(
     monkeypatch: pytest.MonkeyPatch,
     flow: str,
 ) -> None:
-    # The log would show the traceback. Python cannot format each of them, and pytest makes an error
-    # of it where a worker does not.
+    # The log would show the traceback. Python cannot format some of them; a worker ignores that,
+    # but pytest makes an error of it.
     monkeypatch.setattr(logging.getLogger("perdure.rounds"), "disabled", True)
 
     def check(kind: str) -> None:

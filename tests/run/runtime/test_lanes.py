@@ -1,4 +1,4 @@
-"""Lanes: which rounds of a process make room for which."""
+"""The CPU limiter: which rounds of a process wait for which."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.rin
 def engine(
     settings: Settings, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Runtime]:
-    """Plays rounds in this process, with one lane that nobody is robbed of."""
+    """Plays rounds in this process, with one slot of the CPU limiter that is never taken away."""
     monkeypatch.setattr("perdure.worker.engine.fast.cpu_limiter.OVERDUE_SECONDS", LONG)
     made = Runtime(runtime_of(client).app, settings)
     yield made
@@ -56,7 +56,9 @@ def other() -> Iterator[ThreadPoolExecutor]:
 
 
 def go_on(client: Client, engine: Runtime, fast: FastRounds, rounds: int) -> Claim:
-    """Begin a run of brief rounds, and play so many of them; the claim of the next, which stays here."""
+    """Begin a run of brief rounds, and play this number of rounds; return the claim of the next,
+    which stays here.
+    """
     run_id = client.submit(FLOW, "g", {"rounds": 100}).id
     engine.store.redis.delete(*engine.store.keys.queue_names)
     delivery = fast.handoff(until=math.inf)  # however busy this machine is
@@ -152,7 +154,7 @@ def test_a_fetched_round_is_not_begun_where_its_run_was_stopped_meanwhile(
     client: Client, engine: Runtime, fast: FastRounds
 ) -> None:
     claim = go_on(client, engine, fast, 1)
-    fast.cpu_limiter.took(FLOW, NODE, 50)  # it waits for no lane
+    fast.cpu_limiter.took(FLOW, NODE, 50)  # it waits for no slot
     begun, delivery = len(PLAYED), fast.handoff(claim, since=time.monotonic() - LONG)
     client.request_stop(claim.fields["id"], mode="now")
     assert engine.rounds.run(claim.fields["id"], 0, 1, delivery).word == "fenced"

@@ -1,4 +1,4 @@
-"""What ``/metrics`` tells: of runs, rounds, queues and workers, however many there are and whatever is damaged."""
+"""The content of ``/metrics``: runs, rounds, queues and workers, in any number and with any damage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ ROOT = Path(__file__).parents[3]
 
 
 def families(text: str) -> set[str]:
-    """The names in the table of the documentation, in the alerts, or on the lines of type in what is told."""
+    """Return the metric names in the table of the documentation, in the alerts, or on the lines of
+    type in the exposition.
+    """
     found = set(re.findall(r"\bperdure_[a-z_]+", text))
     return {re.sub(r"_(bucket|count|sum)$", "", name) for name in found}
 
@@ -160,7 +162,7 @@ def test_what_a_worker_announces_as_its_queues_spoils_no_scrape(client: Client) 
 
 
 def test_a_message_that_is_none_has_no_age(client: Client) -> None:
-    """Or one that its run has left behind: anybody may write there."""
+    """Nor has a message that its run has left behind: any program may write there."""
     run = client.submit("ledger", "go", {"rounds": 9})
     keys, redis = client._store.keys, client._store.redis
     message = redis.rpop(keys.queue("controller"))

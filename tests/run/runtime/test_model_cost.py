@@ -1,4 +1,6 @@
-"""What requests to models cost: prompts that begin alike, other models, the submitter's choice, and the prompt of a round."""
+"""The cost of requests to models: prompts that begin alike, other models, the submitter's choice,
+and the prompt of a round.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def ended(driver: Driver, **options: Any) -> str:
 
 
 def beginnings(play: Play) -> list[str]:
-    """The messages of each request as they went over the wire, without the end of the list."""
+    """Return each request's messages as they went over the wire, without the list's end."""
     return [json.dumps(asked.body["messages"])[:-1] for asked in play.asked]
 
 
@@ -50,7 +52,7 @@ def test_each_request_begins_with_the_bytes_of_the_one_before_it_until_the_windo
     tools = {json.dumps(asked.body["tools"]) for asked in play.asked}
     assert len(tools) == 1
 
-    # The same prompts, made again from what is stored.
+    # The same prompts, made again from the stored data.
     for number, asked in enumerate(play.asked):
         document = prompt_of_run(driver.client, run_id, 2 * number)
         assert document["exact"] is True and document["sent"] and document["node"] == "Controller"

@@ -1,4 +1,6 @@
-"""Notifications, over a real server and a receiver that verifies each signature with a library of others."""
+"""Notifications, over a real server and a receiver that verifies each signature with a library of
+others.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,12 @@ ALL = ["waiting", "in_doubt", "ended"]
 
 
 def to(receiver: Receiver, on: list[str] | str = ALL, **more: Any) -> dict[str, Any]:  # type: ignore[assignment]
-    """A rule that sends to the receiver."""
+    """Return a rule that sends to the receiver."""
     return {"on": on, "webhook": receiver.url, "secret": SECRET_NAME, **more}
 
 
 def ended(client: Client, run_id: str, **options: Any) -> None:
-    """A run that has completed."""
+    """Make a completed run."""
     client.submit("countdown", "count", {"rounds": 1}, run_id=run_id, **options)
     assert commit_end(client._store, claim(client._store, run_id, known=("countdown",)))[0] == "ok"
 
@@ -308,7 +310,7 @@ def test_a_damaged_run_is_left_out_and_the_others_are_sent(
 
 
 def given_up(client: Client, receiver: Receiver, start: Notifies) -> str:
-    """A notification that was given up, because its receiver said 410; its id."""
+    """Make a notification that was given up, because its receiver said 410; return its id."""
     receiver.replies[:] = [410]
     start(ops=to(receiver))
     ended(client, "done")

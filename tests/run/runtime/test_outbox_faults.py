@@ -1,4 +1,6 @@
-"""The outbox among what goes wrong: damaged messages, brokers that take connections and say nothing, brokers that are gone."""
+"""The outbox among faults: damaged messages, brokers that take connections and say nothing, brokers
+that are gone.
+"""
 
 from __future__ import annotations
 
@@ -119,4 +121,4 @@ def test_brokers_to_fail_over_between_are_all_tried(prefix: str, as_list: bool) 
         message = outbox.message("controller", "r", 0, 0)
         outbox.publish([(message.queue, message.text)])
         there.setblocking(False)
-        there.accept()[0].close()  # raises BlockingIOError where nobody came
+        there.accept()[0].close()  # raises BlockingIOError if no client came

@@ -1,4 +1,6 @@
-"""The users of config/redis.acl do their work on a real server: a worker's, a submitter's, an onlooker's, an administrator's."""
+"""The users of config/redis.acl do their work on a real server: a worker's, a submitter's, an
+onlooker's, an administrator's.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +57,12 @@ def test_a_worker_notifies_an_administrator_sends_again_and_a_reader_looks(
     assert refused(locked) == set()
 
 
-#: What only an administrator does with notes.
+#: An administrator's own rights on notes.
 OF_NOTES = ("read notes", "put a note", "forget notes")
 
 
 def asked(client: Client, run_id: str) -> dict[str, Callable[[], object]]:
-    """Everything a client can change."""
+    """Return every change that a client can make."""
     return {
         "submit": lambda: client.submit("ledger", "g", {"rounds": 1}, run_id="mine"),
         "stop": lambda: client.request_stop(run_id),

@@ -1,4 +1,6 @@
-"""A canary for a password: it goes through everything that speaks, and is nowhere to be read afterwards."""
+"""A canary for a password: it goes through everything that speaks, and is nowhere to be read
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ def test_no_fault_of_the_settings_repeats_their_passwords(given: dict[str, Any])
 
 
 def everything_of(error: BaseException) -> str:
-    """What a traceback of the error would say, its causes' texts included."""
+    """Format the traceback of the error, with the texts of its causes."""
     import traceback
 
     return "".join(traceback.format_exception(error)) + repr(error)

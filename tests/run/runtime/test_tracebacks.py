@@ -1,4 +1,6 @@
-"""The traceback of a failed round: kept with the run, told wherever the run is shown, and without secrets."""
+"""The traceback of a failed round: kept with the run, shown everywhere with the run, and without
+secrets.
+"""
 
 from __future__ import annotations
 

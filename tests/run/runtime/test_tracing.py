@@ -1,4 +1,6 @@
-"""Spans of runs, as a collector gets them; the rounds are played in this process, the spans go over a real socket."""
+"""Spans of runs, as a collector gets them; the rounds are played in this process, the spans go over
+a real socket.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ from tests.support.runs import LEASE
 from tests.support.trace_collector import ERROR, Collector, collector, traced_to
 
 CANARY = "canary-of-what-nobody-may-see"
-#: Attributes with what was said and told.
+#: Attributes with the content of messages and tool calls.
 CONTENT = (CONVERSATION, SYSTEM, INPUT, OUTPUT, DEFINITIONS, TOOL_ARGUMENTS, TOOL_RESULT)
 
 
@@ -95,7 +97,7 @@ class Canary(ControllerExecutorFlow):
 
 @pytest.fixture
 def engine(settings: Settings, client: Client) -> Iterator[Runtime]:
-    """What plays rounds, with the client's app; nobody else does."""
+    """The only runtime with rounds, on the client's app."""
     made = Runtime(runtime_of(client).app, settings)
     yield made
     made.write_stats()  # the heartbeat would, after the test
@@ -181,7 +183,7 @@ def test_a_run_that_was_submitted_untraced_gets_its_root_from_its_first_traced_r
 def test_rounds_of_a_run_that_stays_are_of_one_root_and_waited_for_nothing(
     client: Client, engine: Runtime, collected: Collector
 ) -> None:
-    """What the worker knows of the next round has the root that this one gave to the run."""
+    """The worker's claim of the next round has the root that this one gave to the run."""
     run = client.submit("threads", "g", {"rounds": 8})
     fast = begin_fast_path(engine)
     engine.store.redis.rpop(engine.store.keys.queue("controller"))
@@ -204,7 +206,7 @@ def test_rounds_of_a_run_that_stays_are_of_one_root_and_waited_for_nothing(
 def test_a_root_that_a_worker_makes_goes_out_before_anything_can_happen_to_the_worker(
     client: Client, engine: Runtime, collected: Collector
 ) -> None:
-    """Should it be killed, all that is told of the run by others hangs on it."""
+    """If it is killed, all spans of the run by others hang on that root."""
     runs = [client.submit("ledger", "g", {"rounds": 1}).id for _ in range(2)]
     with traced_to(collected, every=3_600_000):
         for run_id in runs:
@@ -335,7 +337,10 @@ def test_the_last_of_too_many_losses_is_told_and_no_end_that_was_no_loss(
 
 
 def lose(store: Store, run_id: str, max_losses: int = 9) -> str:
-    """Claim the run's round, as a worker that dies then; let time pass, sweep, and tell. What the sweep said."""
+    """Claim the run's round, as a worker that dies then; let time pass, sweep, and report.
+
+    Return the sweep's words.
+    """
     assert store.now is not None
     report: dict[str, str] = {}
     claimed = store.rounds.claim(
@@ -517,7 +522,9 @@ def test_each_of_several_steps_in_turn_has_a_span_which_is_that_of_its_round(
 def test_a_round_is_in_no_other_trace_than_its_runs(
     client: Client, engine: Runtime, collected: Collector, kept: str | None
 ) -> None:
-    """Where Celery is instrumented too, a task has a span of its own, in the trace of the task that sent it."""
+    """If Celery is instrumented too, a task has a separate span, in the trace of the task that sent
+    it.
+    """
     run = client.submit("ledger", "g", {"rounds": 2})
     if kept is not None:
         client._store.redis.hset(client._store.keys.run(run.id), "trace", kept)
@@ -554,7 +561,7 @@ def test_a_round_links_to_none_but_the_one_just_before(
 def test_a_run_that_is_not_sampled_stays_so(
     client: Client, engine: Runtime, collected: Collector
 ) -> None:
-    """Whoever made its root has decided that for all who trace it."""
+    """The maker of its root has decided that for all who trace it."""
     with traced_to(collected, ALWAYS_OFF):
         run = client.submit("ledger", "g", {"rounds": 2})
     with traced_to(collected, ParentBased(ALWAYS_ON)):
@@ -566,7 +573,9 @@ def test_a_run_that_is_not_sampled_stays_so(
 def test_a_run_submitted_over_http_is_in_the_trace_that_the_request_names(
     client: Client, engine: Runtime, collected: Collector
 ) -> None:
-    """Also from the thread in which a web framework submits it; the request's headers are what a client of ours sends."""
+    """Also from the thread in which a web framework submits it; the request's headers are those of
+    our client.
+    """
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.to_thread(client.submit, "ledger", "g", {"rounds": 1}, run_id="by-url")
@@ -596,7 +605,7 @@ def test_where_nobody_traces_nothing_is_kept(client: Client, engine: Runtime) ->
 
 
 class Broken(SpanProcessor):
-    """Somebody's own, with a fault at every place."""
+    """A user's processor, with a fault at every place."""
 
     def on_start(self, span: Span, parent_context: Any = None) -> None:
         raise RuntimeError("broken at the start")

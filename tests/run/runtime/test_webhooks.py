@@ -1,4 +1,4 @@
-"""Webhooks: the headers as the specification computes them, and what a rule may say."""
+"""Webhooks: the headers as the specification computes them, and the options of a rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: every route, with each scope and without, on one's own run, another's and none.
+"""The rights on every route: with each scope and without, on one's own run, another's and none.
 
 The table is ROWS; ``expected`` is how it is read. A route without a row fails.
 """
@@ -27,11 +27,13 @@ from tests.support.runs import everything, fail_round, try_claim
 
 READ, READ_ALL, SUBMIT, ANSWER, ANSWER_ALL, STOP, SIGNAL, ADMIN, SIGN_IN = Scope
 API = "/api/v1"
-#: What a route asks of its caller: nothing at all; that somebody knows them; or scopes.
+#: A route's demand on its caller: none; a known caller; or scopes.
 PUBLIC, KNOWN = None, ()
-#: Answered without looking at who asks: what has no route, and files that are the same for everybody.
+#: Answered without looking at the caller: paths without a route, and files that are the same for
+#: all callers.
 NOBODYS = {f"{API}/{{path:rest}}", "/static"}
-#: Those with a good token: ann's with one scope each, with none, with those that a person needs who fills in forms; an administrator's.
+#: Callers with a good token: ann's with one scope each, with none, with the scopes that a person
+#: needs who fills in forms; an administrator's.
 FRIENDS: dict[str, set[Scope]] = {scope.value: {scope} for scope in Scope}
 FRIENDS |= {"no scope": set(), "read, submit": {READ, SUBMIT}, "read, answer": {READ, ANSWER}}
 FRIENDS |= {
@@ -44,9 +46,10 @@ OWN, ANOTHERS, MISSING = "own", "another's", "missing"
 
 @dataclass(frozen=True)
 class Row:
-    """A call: the scopes that it takes (asked in this order), the state of the run it is about, and what is answered to whoever may.
+    """A call: the scopes that it takes (checked in this order), the state of its run, and the
+    answer to a caller with those scopes.
 
-    ``missing``: to an administrator, where there is no such run.
+    ``missing``: the answer to an administrator if there is no such run.
     """
 
     call: str
@@ -91,7 +94,7 @@ def api(call: str, *rest: Any, **given: Any) -> Row:
     return row(f"{method} {API}{path}", *rest, **given)
 
 
-#: What an MCP client sends to list the tools.
+#: An MCP client's request to list the tools.
 LIST_TOOLS = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -108,7 +111,7 @@ MCP_HEADERS = {
     "mcp-protocol-version": "2026-07-28",
     "mcp-method": "tools/list",
 }
-#: A chat that ends with what a person says to a run.
+#: A chat that ends with a person's message to a run.
 TOLD = {
     "model": "exposed",
     "messages": [{"role": "tool", "tool_call_id": "nothing/0:0", "content": "approve"}],
@@ -247,7 +250,7 @@ ROWS = [
 
 
 def expected(row: Row, who: str, whose: str) -> int:
-    """The status of a cell."""
+    """Return the status of a cell."""
     if row.scopes is PUBLIC:
         return row.status
     if who in STRANGERS:
@@ -278,14 +281,16 @@ def site(server: CrashableServer) -> Iterator[Site]:
 
 
 class Asker:
-    """Somebody with a token, or without; their browser has seen a page, so that its forms are no obstacle."""
+    """A caller with a token, or without; their browser has seen a page, so that its forms are no
+    obstacle.
+    """
 
     def __init__(self, site: Site, token: str | None) -> None:
         self.site, self.token = site, token
         self._browser = site.asking(token)
 
     def ask(self, row: Row, run_id: str = "") -> Response:
-        if NOTICE in self._browser.cookies:  # what the next page is to say of what was done before
+        if NOTICE in self._browser.cookies:  # the next page's notice of the change before
             del self._browser.cookies[NOTICE]
         if "perdure" not in self._browser.cookies:
             self._browser.headers["x-csrf-token"] = csrf_of(self._browser)
@@ -329,7 +334,7 @@ def askers(site: Site) -> dict[str, Asker]:
     store.now = store.time() - 10_000
     tokens["expired"] = site.tokens.create("ann", set(Scope) - {SIGN_IN}, timedelta(seconds=1)).text
     store.now = None
-    site.tokens.signing_key()  # made at the first cookie, whoever asks
+    site.tokens.signing_key()  # made at the first cookie, for any caller
     return {who: Asker(site, tokens[who]) for who in (*STRANGERS, *FRIENDS)}
 
 
@@ -337,7 +342,7 @@ numbers = count(1)
 
 
 def run_of(site: Site, owner: str, state: str) -> str:
-    """A run of theirs; all ids are of one length."""
+    """Return a run of this owner; all ids are of one length."""
     run_id, store = f"run-{next(numbers):06d}", site.client._store
     nodes = ["Controller"] if state == "asks" else None
     flow, inputs = ("exposed", {}) if state == "exposed" else ("countdown", {"rounds": 1})
@@ -360,7 +365,7 @@ def run_of(site: Site, owner: str, state: str) -> str:
 
 
 def targets(site: Site, row: Row) -> dict[str, str]:
-    """The run of each kind; one that no run is about has none."""
+    """Return the run of each kind; a call about no run has none."""
     if not row.is_of_a_run:
         return {OWN: ""}
     return {
@@ -382,7 +387,7 @@ def test_every_route_has_a_row(site: Site) -> None:
 
 
 def fault(row: Row, answer: Response, who: str, whose: str) -> str:
-    """What is wrong with the answer to a cell; '' for nothing."""
+    """Describe the fault in the answer to a cell; '' for none."""
     status = expected(row, who, whose)
     to_login = answer.status_code == 303 and answer.headers["location"].startswith("/login")
     right = to_login is (

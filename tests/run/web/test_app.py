@@ -48,7 +48,7 @@ def small() -> Iterator[Client]:
 
 @pytest.fixture
 def large() -> Iterator[Client]:
-    """Yield a client whose requests may have the usual size."""
+    """Yield a client whose requests have the usual bound."""
     with closing(Client(settings=Settings(redis_url=NOWHERE))) as client:
         yield client
 

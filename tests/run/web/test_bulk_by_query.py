@@ -1,4 +1,6 @@
-"""Stop, retry and delete by a query line: over the client, HTTP, the command line and the dashboard."""
+"""Stop, retry and delete by a query line: over the client, HTTP, the command line and the
+dashboard.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,14 @@ from tests.support.threaded_server import serving
 
 
 def queued(client: Client, count: int, **labels: str) -> list[str]:
-    """Queued runs with these labels."""
+    """Submit queued runs with these labels."""
     return [
         client.submit("countdown", "count", {"rounds": 1}, labels=labels).id for _ in range(count)
     ]
 
 
 def errored(client: Client, count: int, **labels: str) -> list[str]:
-    """Errored runs with these labels."""
+    """Make errored runs with these labels."""
     ids = queued(client, count, **labels)
     for run_id in ids:
         granted = claim(client._store, run_id, known=("countdown",))
@@ -104,7 +106,7 @@ def test_a_query_line_chooses_what_is_stopped_retried_and_deleted(
     assert set(any_client.matching(query=line)) == set(bad)  # a dry run
     assert len(any_client.request_stop_many(query=line, limit=2)) == 2
     receipts = any_client.request_stop_many(query=line)
-    assert [each.stopped for each in receipts] == [True]  # those that are stopped no longer match
+    assert [each.stopped for each in receipts] == [True]  # stopped runs no longer match
     assert {client.get(each).status for each in good} == {RunStatus.QUEUED}
     failed = errored(client, 2, batch="bad")
     done = any_client.retry_many(query="label:batch=bad")

@@ -1,4 +1,6 @@
-"""Connections of the control room: a client that stalls loses its own, and no flood of them shuts it for others."""
+"""Connections of the server process: a client that stalls loses its own, and no flood of them shuts
+it for others.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ def connected(port: int) -> socket.socket:
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the server closes it, read to its end; raises TimeoutError where it does not."""
+    """Return whether the server closes it, reading to the end; raise TimeoutError if not."""
     try:
         while connection.recv(1 << 20):
             pass
@@ -129,7 +131,7 @@ def test_silent_connections_shut_the_server_for_nobody() -> None:
         try:
             for _ in range(5):
                 assert httpx2.get(f"http://127.0.0.1:{port}/", timeout=PATIENCE).status_code == 200
-            assert is_closed(silent[0])  # the oldest made room
+            assert is_closed(silent[0])  # the oldest one was closed for others
         finally:
             for each in silent:
                 each.close()

@@ -1,4 +1,6 @@
-"""The table of runs and the page of one, as they are sent: whole, harmless, and of use without JavaScript."""
+"""The table of runs and the page of one, as they are sent: whole, harmless, and of use without
+JavaScript.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ KNOWN = ("countdown",)
 
 @contextmanager
 def somebody(settings: Settings, name: str, *scopes: Scope) -> Iterator[Visitor]:
-    """A visitor of this name, with these scopes alone."""
+    """Yield a visitor of this name with these scopes."""
     with (
         serving(settings, lambda request: Caller(name, frozenset(scopes))) as url,
         Visitor(url) as visitor,

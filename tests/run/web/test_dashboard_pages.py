@@ -1,4 +1,4 @@
-"""Inbox, stuck, fleet and start, as somebody without JavaScript sees and uses them."""
+"""Inbox, stuck, fleet and start, as a person without JavaScript sees and uses them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def asks(
     kind: str = "node",
     goal: str = "x",
 ) -> Run:
-    """A run that waits before its first round, whose question is made what a node's would be."""
+    """Submit a run that waits before its first round, and give it a node's question."""
     run = client.submit("countdown", goal, inputs={"rounds": 1}, interrupt_before=["Controller"])
     store = Store(client.settings.redis_url or "", prefix)
     store.redis.hset(
@@ -66,7 +66,7 @@ def asks(
 
 
 def given(client: Client, run: Run) -> Any:
-    """The answer that the run was given last."""
+    """Return the answer that the run was given last."""
     resumed = [event for event in client.events(run.id, follow=False) if event.type == "resumed"]
     assert len(resumed) == 1
     return resumed[0].data.get("answer")

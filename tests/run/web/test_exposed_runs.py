@@ -1,4 +1,6 @@
-"""Which runs clients of MCP and of OpenAI's API see: the run knows it, with and without live workers."""
+"""Which runs clients of MCP and of OpenAI's API see: the run knows it, with and without live
+workers.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def submitted(site: Site, flow: str) -> str:
 
 
 def seen(site: Site, run_id: str) -> tuple[int, int]:
-    """The status of OpenAI's API for reading a run, and then for cancelling it."""
+    """Return the status of OpenAI's API for reading a run, and then for cancelling it."""
     asking = site.asking(site.token("ann", "read", "stop"))
     read = asking.get(f"/v1/responses/{run_id}").status_code
     return read, asking.post(f"/v1/responses/{run_id}/cancel").status_code

@@ -1,4 +1,6 @@
-"""Files over HTTP: submitted and read by RemoteClient and the command line, served to browsers, sent by OpenAI's client."""
+"""Files over HTTP: submitted and read by RemoteClient and the command line, served to browsers,
+sent by OpenAI's client.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks: a service that holds no token posts a signal to one run, by an address that only it knows."""
+"""Hooks: a service that holds no token posts a signal to one run, by an address only it knows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.settings(flow_modules=(MODULE,))
 
 
 def hooked(client: Client, settings: Settings, address: str, tmp_path: Path) -> tuple[Run, str]:
-    """A run that waits for its hook, and the address of that."""
+    """Return a run that waits for its hook, and the hook's address."""
     run = client.submit("hooked", str(tmp_path / "urls"))
     play(settings.model_copy(update={"public_url": address}), run.id)
     assert phase(client._store, run.id) == "parked"

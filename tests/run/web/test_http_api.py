@@ -32,7 +32,7 @@ from tests.support.redis_servers import server as server_of_its_own
 from tests.support.runs_in_every_status import MODULES, every_status, play
 from tests.support.threaded_server import serving, serving_app
 
-#: Seconds that a client of these tests waits for an answer; what is promised to be bounded is bounded by it.
+#: Seconds that a client of these tests waits for an answer; promised bounds are held to it.
 PATIENCE = 25
 COUNTDOWN = {"flow": "countdown", "goal": "count down"}
 
@@ -44,14 +44,16 @@ def is_described_by(kind: Any, answer: Any) -> None:
 
 @pytest.fixture(scope="module")
 def server_settings() -> Iterator[Settings]:
-    """The settings of one web server, on a server of its own, for all tests that leave the runs of ``runs`` as they are."""
+    """The settings of one web server, on a separate server, for all tests that leave the runs of
+    ``runs`` as they are.
+    """
     with server_of_its_own(appendfsync="everysec") as mine:
         yield Settings(redis_url=mine.url, flow_modules=MODULES)
 
 
 @pytest.fixture(scope="module")
 def runs(server_settings: Settings) -> dict[str, str]:
-    """A run in every status: nobody but these tests moves them."""
+    """A run in every status: only these tests move them."""
     return every_status(server_settings)
 
 
@@ -76,7 +78,7 @@ def direct(server_settings: Settings) -> Iterator[Client]:
 
 
 def a_problem(response: httpx2.Response, status: int, word: str) -> dict[str, Any]:
-    """The problem that was told; it must be this one, in the form of problem details."""
+    """Return the problem of the response; it must be this one, in the form of problem details."""
     told: dict[str, Any] = response.json()
     assert (response.status_code, told["type"]) == (status, f"urn:perdure:{word}"), response.text
     assert response.headers["content-type"] == "application/problem+json"
@@ -85,7 +87,7 @@ def a_problem(response: httpx2.Response, status: int, word: str) -> dict[str, An
 
 
 def submitted(http: httpx2.Client, **more: Any) -> dict[str, Any]:
-    """A run that waits in line."""
+    """Submit a run that waits in the queue."""
     response = http.post("/runs", json={**COUNTDOWN, **more})
     assert response.status_code == 201, response.text
     run: dict[str, Any] = response.json()
@@ -163,7 +165,7 @@ def test_a_time_is_iso_text_or_seconds_from_now(http: httpx2.Client) -> None:
         ("not_before", "2031-01-01T00:00:00+00:00"),
         ("deadline", "2031-01-01T01:00:00+00:00"),
     ):
-        # The server is told how long from now, so that it comes as late as the call took.
+        # The server gets the time from now, so that it is as late as the call took.
         assert (
             abs(
                 (
@@ -190,7 +192,7 @@ def test_an_id_in_use_is_a_conflict(http: httpx2.Client) -> None:
     a_problem(http.post("/runs", json={**COUNTDOWN, "run_id": run_id}), 409, "run-exists")
 
 
-# what is sent
+# the sent request
 
 
 @pytest.mark.parametrize(
@@ -673,7 +675,7 @@ def test_a_state_server_that_is_away_is_told_at_once_and_found_again(
 
 @contextmanager
 def frozen(pid: int | None) -> Iterator[None]:
-    """The process does not run while the block does."""
+    """Suspend the process during the block."""
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -716,12 +718,12 @@ def test_a_page_costs_the_server_the_same_however_many_runs_there_are(
     assert with_some == with_many
 
 
-#: What a connection sends when it is opened.
+#: The commands of a connection that is opened.
 CONNECTING = ("HELLO", "CLIENT")
 
 
 def pages_cost(http: httpx2.Client, settings: Settings, count: int) -> list[dict[str, int]]:
-    """The commands that some pages take, once there are so many runs in line."""
+    """Return the commands that some pages take, once this number of runs is queued."""
     client = Client(settings=settings)
     try:
         there = client._store.redis.zcard(client._store.keys.index("live"))
@@ -744,7 +746,7 @@ def pages_cost(http: httpx2.Client, settings: Settings, count: int) -> list[dict
 
 
 def fill(client: Client, count: int) -> None:
-    """So many more runs in line: copies of one, made by the server itself."""
+    """Queue this number of further runs: copies of one, made by the server itself."""
     run = client.submit("countdown", "wait")
     keys, server = client._store.keys, client._store.redis
     score = server.zscore(keys.index("live"), run.id)
@@ -791,14 +793,14 @@ def test_the_router_works_in_somebody_elses_app(
 
 
 def check_references(document: dict[str, Any]) -> None:
-    """Every reference leads to something."""
+    """Check that every reference has a target."""
     for reference in found_in(document, "$ref"):
         kind, name = reference.removeprefix("#/components/").split("/")
         assert name in document["components"][kind], reference
 
 
 def found_in(value: Any, name: str) -> Iterator[Any]:
-    """What stands under this name, wherever."""
+    """Yield every value under this name, at any depth."""
     if isinstance(value, dict):
         yield from (value[name],) if name in value else ()
         value = list(value.values())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-# These bounds are the tests' own limits of time: what grows with the square takes many minutes here.
+# These bounds are the tests' own limits of time: quadratic work takes many minutes here.
 NAMES = 400_000
 CHUNKS = 400_000
 

@@ -1,4 +1,6 @@
-"""The dashboard's cookie: who gets one, what it is good for, how long, and what another site can make a browser do with it."""
+"""The dashboard's cookie: who gets one, its rights, its lifetime, and the limits of another site's
+requests with it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def site(shared: Site) -> Site:
 
 
 def is_in(browser: TestClient) -> bool:
-    """Whether somebody is signed in."""
+    """Return whether the browser is signed in."""
     answer = browser.get("/runs")
     assert answer.status_code == 200 or (answer.status_code, answer.headers["location"]) == (
         303,
@@ -135,7 +137,7 @@ def test_a_cookie_that_was_changed_in_any_place_is_worthless(site: Site) -> None
         if letter == "." or place % 3:
             continue
         other = "A" if letter != "A" else "B"
-        # The last letter of each part holds bits that mean nothing.
+        # The last character of each part holds bits that mean nothing.
         if cookie[place + 1 : place + 2] not in ("", "."):
             assert not is_in(with_cookie(site, cookie[:place] + other + cookie[place + 1 :])), place
     payload, signature = cookie.split(".")
@@ -220,7 +222,7 @@ def test_nobody_is_led_to_another_server_after_signing_in(site: Site) -> None:
 
 
 def test_nobody_is_signed_in_by_a_form_of_another_site(site: Site) -> None:
-    """With the attacker's own token: what the victim then enters would be his."""
+    """With the attacker's own token: the victim's next input would be his."""
     token = site.token("eve", "admin")
     for headers in ({}, {"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
         browser = site.asking()
@@ -240,11 +242,11 @@ def test_a_form_that_is_too_large_is_not_read_to_its_end(site: Site) -> None:
     assert answer.status_code == 413
 
 
-# What another site can make a browser do.
+# Requests of a browser made by another site.
 
 
 def change(browser: TestClient, csrf: str | None = None, **headers: str) -> int:
-    """A form that changes something, sent."""
+    """Send a form that changes something; return the status."""
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     answer = browser.post(
         "/theme", data={"theme": "dark"} | ({} if csrf is None else {"csrf": csrf}), headers=given
@@ -306,7 +308,7 @@ def test_a_page_of_another_site_changes_nothing_even_if_it_knew_everything(site:
 
 
 def test_a_proxys_own_login_does_not_open_a_way_round_what_forms_carry(site: Site) -> None:
-    """A browser sends Basic credentials on its own, wherever the form came from."""
+    """A browser sends Basic credentials by itself, from any form."""
     browser = site.signed_in(site.token("ann", "read"))
     assert change(browser, authorization="Basic YW5uOng=") == 403
     assert change(browser, csrf_of(browser, "/runs"), authorization="Basic YW5uOng=") == 303

@@ -1,4 +1,4 @@
-"""The route of the MCP server where the package is missing."""
+"""The MCP server's route without the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A server without tokens: who gets in, under which name, and what other sites can make a browser do there."""
+"""A server without tokens: who gets in, under which name, and the requests that other sites can
+make a browser send.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever is no administrator meets their own runs and no others, by whatever way they ask."""
+"""A caller who is no administrator meets their own runs and no others, by every way to ask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""RemoteClient: what Client does, over HTTP; whatever the network does, a submission makes one run, and events come once each."""
+"""RemoteClient: Client's methods, over HTTP; under any fault of the network, a submission makes one
+run, and events come once each.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def remote(url: str) -> Iterator[RemoteClient]:
 
 @contextmanager
 def one_reply_lost(proxy: Proxy) -> Iterator[None]:
-    """The answer to the next request is lost; those after it come through."""
+    """Lose the answer to the next request; those after it come through."""
 
     def mend() -> None:
         until(lambda: proxy.done["swallow"] > 0, "a lost reply")
@@ -179,7 +181,7 @@ def test_a_submission_whose_answer_was_lost_makes_one_run(proxy: Proxy, client: 
 
 
 def test_an_answer_that_was_lost_is_not_given_twice(proxy: Proxy, client: Client) -> None:
-    """Sent again, it could answer what was asked since."""
+    """Sent again, it could answer a later question."""
     client.submit("countdown", "x", run_id="r")
     client.request_stop("r")
     with through(proxy) as remote:

@@ -1,4 +1,6 @@
-"""``result`` of every client: it waits for the end of a run, and returns the answer as a value of its type."""
+"""``result`` of every client: it waits for the end of a run, and returns the answer as a value of
+its type.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ from tests.support.threaded_server import serving
 
 
 class Refund(BaseModel):
-    """What a customer gets back."""
+    """The money that a customer gets back."""
 
     amount: Decimal
     on: date

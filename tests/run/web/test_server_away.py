@@ -1,4 +1,4 @@
-"""What callers learn of a state server that does not answer: only an admin reads its address."""
+"""Errors for callers about a state server that does not answer: only an admin reads its address."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def client() -> Iterator[Client]:
 
 
 def asked(client: Client, who: Caller | None, call: tuple[str, str, Any]) -> str:
-    """The text of the response to a call, with the own authentication if ``who`` is None."""
+    """Return the text of the response to a call, with the own authentication if ``who`` is None."""
     app = (
         create_app(client=client)
         if who is None

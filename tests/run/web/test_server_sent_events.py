@@ -1,4 +1,6 @@
-"""Events over HTTP: whoever watches sees everything, once and in order, however often they are cut and whoever serves them."""
+"""Events over HTTP: each watcher sees everything, once and in order, after any number of cuts and
+from any server.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ STREAM = {"accept": "text/event-stream"}
 
 
 def add(store: Store, step: int, run_id: str = "r", padding: str = "") -> None:
-    """An event, without what it belongs to."""
+    """Add an event without a run."""
     entry = {
         "type": "committed",
         "at": "1",
@@ -41,7 +43,7 @@ def add(store: Store, step: int, run_id: str = "r", padding: str = "") -> None:
 
 
 async def joined(app: FastAPI, count: int) -> None:
-    """So many have caught up, and hear what happens from now on."""
+    """Wait until this number of watchers have caught up, and get every new event."""
     watching = lambda: sum(map(len, app.state.services.hub._subscribers.values())) == count  # noqa: E731
     await asyncio.to_thread(until, watching, f"{count} watchers")
 
@@ -49,7 +51,9 @@ async def joined(app: FastAPI, count: int) -> None:
 def test_who_joins_while_events_are_written_misses_nothing_and_gets_nothing_twice(
     settings: Settings, real_time: Store
 ) -> None:
-    """The gap between what was there and what is heard: they join one after the other, while something happens all the time."""
+    """The gap between the stored events and the live ones: watchers join one after the other, while
+    events are written all the time.
+    """
     play.new_run(real_time)
     enough, pace = threading.Event(), threading.Event()
 
@@ -84,7 +88,9 @@ def test_who_joins_while_events_are_written_misses_nothing_and_gets_nothing_twic
 def test_who_joins_further_back_than_the_others_hears_from_there_and_the_others_nothing_twice(
     settings: Settings, real_time: Store, client: Client
 ) -> None:
-    """Also while the read that serves the others is under way: what it brings begins too late for the one who joined."""
+    """Also while the read that serves the others is under way: its events begin too late for the
+    new watcher.
+    """
     play.new_run(real_time)
     for step in range(4):
         add(real_time, step)
@@ -163,7 +169,7 @@ def test_two_hundred_watchers_of_a_run_and_those_of_fifty_cost_redis_one_blocked
 def test_who_does_not_read_holds_no_memory_and_holds_up_nobody(
     settings: Settings, real_time: Store
 ) -> None:
-    """What is sent to them goes on, when they read on, where it stopped."""
+    """When they read on, the stream continues there."""
     play.new_run(real_time)
     most = 0
 
@@ -355,7 +361,9 @@ def test_the_watchers_of_a_run_that_is_deleted_are_told_so(
 def test_a_damaged_stream_ends_for_its_own_watchers_alone(
     settings: Settings, real_time: Store
 ) -> None:
-    """One key that holds something else makes Redis refuse the read of all; an entry that is no event is met by those who read it."""
+    """One key of a wrong type makes Redis refuse the read of all; only readers of a broken entry
+    meet it.
+    """
     for name in ("well", "torn", "odd"):
         play.new_run(real_time, name)
 

@@ -29,7 +29,7 @@ def router_of_facts() -> APIRouter:
 
 
 def described(app: FastAPI, path: str) -> dict[str, str]:
-    """Return the schemas of the responses of a path, by status."""
+    """Return the schemas of a path's responses, by status."""
     return {
         status: str(response["content"]["application/json"]["schema"].get("$ref", "object"))
         for status, response in app.openapi()["paths"][path]["get"]["responses"].items()

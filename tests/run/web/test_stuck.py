@@ -1,4 +1,6 @@
-"""What stands still: found among few runs looked at, each with its verdict; and the queues in which the rest waits."""
+"""Stuck runs: found among few runs looked at, each with its verdict; and the queues in which the
+rest waits.
+"""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ ADDRESS = "http://169.254.169.254/latest/meta-data/a.png"
 
 
 def with_parts(form: str, parts: list[dict[str, Any]], *texts: str, **more: Any) -> dict[str, Any]:
-    """A body whose last message has these parts, in the protocol ``form``."""
+    """Return a body whose last message has these parts, in the protocol ``form``."""
     if form == "ai-sdk":
         before = [says(text, f"b{number}") for number, text in enumerate(texts)]
         return chat(*before, {"id": "m1", "role": "user", "parts": parts}, **more)

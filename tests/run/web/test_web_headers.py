@@ -1,4 +1,4 @@
-"""What every response says to browsers."""
+"""The headers of every response for browsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Third-party scripts of the dashboard, and their licences. tests/golden/test_wheel.py lists what is installed."""
+"""Third-party scripts of the dashboard, and their licences. tests/golden/test_wheel.py lists the
+installed files.
+"""
 
 from __future__ import annotations
 

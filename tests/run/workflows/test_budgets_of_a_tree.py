@@ -1,4 +1,6 @@
-"""Budgets of a tree: what runs below a run spend counts, one question is asked, and more lets all go on."""
+"""Budgets of a tree: spending of runs below a run counts, one question is asked, and more lets all
+go on.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ DEADLY: set[int] = set()
 
 
 class TwoBuyers(Controller):
-    """Sends two buyers at once, and then says what they found."""
+    """Sends two buyers at once, then reports their findings."""
 
     reads_errors = True
 
@@ -109,7 +111,10 @@ def nothing_sent() -> None:
 
 
 def play(driver: Driver) -> None:
-    """Play all rounds. A process that dies in one is found dead at once, and its round goes on elsewhere."""
+    """Play all rounds.
+
+    A process that dies in one is found dead at once, and its round goes on elsewhere.
+    """
     store = driver.engine.store
     while (message := driver.take()) is not None:
         try:
@@ -121,7 +126,9 @@ def play(driver: Driver) -> None:
 
 
 def assert_the_sum_is_exact(client: Client, run: Run) -> int:
-    """What the runs below each run have spent is what it says, to the millionth; the tokens of all."""
+    """Check that the spending of the runs below each run is its recorded sum, to the millionth;
+    return the tokens of all.
+    """
     for each in (run, *tree_of(client, run)):
         for name in PRICE:
             below = sum(

@@ -1,4 +1,4 @@
-"""Budgets of commands: what was carried out is counted, and nothing else."""
+"""Budgets of commands: executed commands are counted, and nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from perdure.worker.app import engine_of, make_app
 from perdure.worker.domain.budget import EXHAUSTED
 from tests.support.runs_in_every_status import play
 
-#: What the command of the test does when it is carried out; each call is noted.
+#: The executions of the test's command; each call is noted.
 CALLS: list[int] = []
 
 
@@ -129,7 +129,7 @@ def test_an_attempt_whose_worker_was_lost_is_counted_as_if_it_had_been_carried_o
 
 
 def _lose(client: Client, run_id: str) -> None:
-    """A worker claims the round and dies; a sweep finds it."""
+    """Claim the round as a worker that dies; a sweep finds it."""
     from perdure.worker.ids import process_name
     from tests.support.runs import try_claim
 

@@ -70,7 +70,7 @@ ANSWER = {"color": "red", "number": 3, "word": {"a": "b"}, "done": "measure is d
 
 
 def asking(driver: Driver, count: int = 3) -> dict[str, str]:
-    """Play until so many questions are open. Return the runs that ask, by their question."""
+    """Play until this number of questions is open. Return the runs that ask, by their question."""
 
     def asks() -> bool:
         driver.sweep_and_play()
@@ -81,7 +81,7 @@ def asking(driver: Driver, count: int = 3) -> dict[str, str]:
 
 
 def open_questions(client: Client) -> dict[str, str]:
-    """The runs that ask, by their question."""
+    """Return the runs that ask, by their question."""
     return {each.question: each.run_id for each in client.inbox().waiting}
 
 

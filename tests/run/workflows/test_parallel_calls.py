@@ -293,7 +293,7 @@ def test_a_stopped_run_goes_on_with_the_calls_that_were_not_carried_out(
     client: Client, driver: Driver
 ) -> None:
     run = swarm(client, look("a", "b", "c"))
-    for _ in range(3):  # decides; starts the runs; one of them
+    for _ in range(3):  # decides; starts the runs; one run
         driver.engine.rounds.run(*(driver.take() or ("", 0, 0)))
     client.request_stop(run.id)
     driver.play()

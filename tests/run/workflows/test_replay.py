@@ -1,4 +1,4 @@
-"""``check_replay``: whether changed code of a workflow fits what runs have done."""
+"""``check_replay``: whether changed code of a workflow fits the journals of runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.round_driver import Driver
 from tests.support.runs import hash_of
 from tests.support.threaded_server import serving
 
-#: What steps have done.
+#: The finished steps.
 DONE: list[str] = []
 
 

@@ -1,4 +1,4 @@
-"""What belongs to a step is the step's, also beside others: records, signals, files, limits."""
+"""Everything of a step belongs to it alone, also beside others: records, signals, files, limits."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_a_step_that_took_too_long_and_may_have_happened_asks_a_person(
 
 
 def ignores(context: RoundContext) -> str:
-    """Go on when the time is over, as a function does that never looks."""
+    """Play on when the time is over, as a function does that never looks."""
     until(context.cancelled.is_set, "the end of the step's time")
     return effect("ignores")
 

@@ -1,4 +1,4 @@
-"""A workflow for people: each of its steps is a round with its name, its duration and its attempts."""
+"""A workflow for people: each step is a round with its name, its duration and its attempts."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ def test_the_page_of_a_workflow_has_a_row_for_each_step(run: Run, settings: Sett
         assert re.search(row, page.text), (row, page.text)
     assert second.headings.count("Attempt 1") == second.headings.count("Attempt 2") == 1
     assert re.search(r"Took [\d.]+ m?s", second.text)
-    # Its own command, which no round before it has chosen.
+    # The command that no round before it has chosen.
     assert "Command ship" in second.text and "Command charge" not in second.text
     assert "chose it" not in second.text and "name ship book" in second.text

@@ -1,4 +1,6 @@
-"""Workflows on a real server: what is done once, whoever dies when, and what a person has to decide."""
+"""Workflows on a real server: steps that happen once, after any death, and the decisions of a
+person.
+"""
 
 from __future__ import annotations
 
@@ -203,7 +205,7 @@ def test_an_idempotent_step_is_tried_again_and_then_fails(
 
 @register("asks_whether_it_may_retry")
 class RetryAsker(CircularFlow):
-    """Fails each time, and keeps what ``may_retry`` said of each of its errors before."""
+    """Fails each time, and keeps the answers of ``may_retry`` to each of its errors before."""
 
     topology = (Node("Executor", "attempt"),)
 
@@ -288,7 +290,7 @@ def test_a_coroutine_stands_still_between_rounds_of_a_process(
     assert round_text(rounds[-1]) == "mail mail book: mail book is done · 2 replayed"
 
 
-#: What a coroutine has told of itself.
+#: The reports of a coroutine about itself.
 TOLD: list[str] = []
 HAS_BEGUN = threading.Event()
 
@@ -494,7 +496,7 @@ def test_a_death_while_a_question_is_open_repeats_nothing(
     with driving(settings) as asking:
         assert play_one(asking)
         if dies != "with the answer":
-            assert play_one(asking, before_its_commit=True)  # it asks, and nobody hears it
+            assert play_one(asking, before_its_commit=True)  # it asks, and the question is lost
             let_time_pass(asking)
         assert play_one(asking) and not play_one(asking)
         assert client.get(run.id).status is RunStatus.INTERRUPTED

@@ -1,4 +1,4 @@
-"""A record of what receivers of Celery's signals see of each round.
+"""A record of each round as receivers of Celery's signals see it.
 
 A worker imports it by ``PERDURE_FLOW_MODULES``. SEEN names the file. HEARS adds receivers to those
 of ``task_prerun``: ``received`` records the request when it arrives, and ``publish`` puts the
@@ -13,7 +13,7 @@ from typing import Any
 
 from celery import current_task, signals
 
-#: What a task can ask of its request.
+#: The attributes that a task can read from its request.
 ASKED = [
     "id",
     "root_id",

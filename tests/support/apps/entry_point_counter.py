@@ -15,7 +15,7 @@ _look = imports.entry_points
 
 
 def counted(**wanted: Any) -> Any:
-    """As ``importlib.metadata.entry_points``."""
+    """Count the looks; find as ``importlib.metadata.entry_points`` does."""
     engine = engine_of(app)
     engine.store.redis.incr(f"{engine.settings.prefix}:test:looked")
     return _look(**wanted)

@@ -1,4 +1,4 @@
-"""The app of tests.support.apps.user_app with Perdure's guard as its transport.
+"""The app user_app with Perdure's guard as its transport.
 
 The import of Perdure's app registers the transport name that the URL of a Unix socket needs.
 """

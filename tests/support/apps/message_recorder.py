@@ -1,6 +1,6 @@
-"""Perdure's app, with a record of each message that Celery builds.
+"""Perdure's app, recording each message of Celery.
 
-A line of the record is the process, what happened (``built`` or ``heard``) and the task. With
+A line of the record is the process, the event (``built`` or ``heard``) and the task. With
 BUILDING_HEARD set, a receiver of ``before_task_publish`` adds the lines ``heard``.
 """
 

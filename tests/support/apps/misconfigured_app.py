@@ -1,4 +1,4 @@
-"""A Celery app with settings that the doctor must report.
+"""A Celery app with settings the doctor must report.
 
 APP_SETS names the faults, separated by commas. With APP_IS=theirs, it is a user's app with Perdure
 installed, else Perdure's own app.
@@ -16,7 +16,7 @@ from perdure.worker.settings import current
 
 
 def _careless(app: Celery) -> Celery:
-    """What voids the promises, as far as APP_SETS names it."""
+    """Change the app's settings that APP_SETS names, each of which voids the promises."""
     for name in os.environ.get("APP_SETS", "").split(","):
         match name:
             case "pickle":
@@ -47,12 +47,12 @@ def _careless(app: Celery) -> Celery:
 
 
 def own() -> Celery:
-    """Perdure's own app."""
+    """Return Perdure's own app."""
     return _careless(make_app(current()))
 
 
 def theirs() -> Celery:
-    """Somebody's app, with Perdure on it."""
+    """Return a user's app, with Perdure on it."""
     url = current().redis_url
     assert url is not None
     app = Celery("theirs", broker=broker_url(url))

@@ -1,4 +1,6 @@
-"""A worker that takes its time over Celery's signal that it shuts down, with the signal's lock in its hand."""
+"""A worker that takes its time over Celery's signal that it shuts down, with the signal's lock in
+its hand.
+"""
 
 from __future__ import annotations
 

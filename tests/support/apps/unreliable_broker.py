@@ -40,7 +40,9 @@ _chance = random.Random(int(os.environ.get("SEED", "0")) + os.getpid())
 
 
 def _thrown_away(redis: Redis, prefix: str) -> bool:
-    """Whether this delivery, the next of all that reach workers under the prefix, is one of the share: three of any ten, not by chance."""
+    """Return whether this delivery, the next of all that reach workers under the prefix, is one of
+    the share: three of any ten, not by chance.
+    """
     if not LOSE_SHARE:
         return False
     number = redis.incr(f"{prefix}:test:offered")
@@ -66,7 +68,8 @@ class Channel(transports.RedisChannel):
                 return None
             if client.hincrby(f"{self.guard_prefix}:test:delivered", _round_of(text), 1) == 1:
                 for _ in range(COPIES):
-                    # At the consuming end it comes at once, at the far end late: behind newer messages, or after the end.
+                    # At the consuming end it comes at once, at the far end late: behind newer
+                    # messages, or after the end.
                     (client.rpush if _chance.random() < 0.5 else client.lpush)(queue, text)
         return passed
 
@@ -94,7 +97,9 @@ class LeakyOutbox(OutboxPublisher):
 
 
 class LeakyFastRounds(FastRounds):
-    """Where commits fetch: what is thrown away is claimed already, so its lease has to lapse."""
+    """If commits prefetch: a message that is thrown away is claimed already, so its lease has to
+    lapse.
+    """
 
     engine: Runtime
 
@@ -112,7 +117,7 @@ class LeakyFastRounds(FastRounds):
         super().keep(handoff, prefetched)
 
     def _written(self, fetched: Prefetched) -> str:
-        """The message of a run that stays, which nobody wrote."""
+        """Return the message of a run that stays, which was never written."""
         assert fetched.claim is not None
         fields = fetched.claim.fields
         return self.engine.publisher.message(

@@ -1,4 +1,4 @@
-"""A user's Celery app with tasks of its own, on which Perdure is installed.
+"""A user's Celery app with several tasks, on which Perdure is installed.
 
 THEIRS_SETS (JSON) adds settings. THEIRS_HAS_PERDURE=0 leaves Perdure out.
 """
@@ -37,12 +37,14 @@ def add(x: int, y: int) -> int:
 
 @app.task
 def listed(*given: Any) -> list[Any]:
-    """What it was called with."""
+    """Return the arguments of the call."""
     return list(given)
 
 
 class Large(Exception):
-    """An exception that takes its time through the pipe to the worker, unlike a result, of which Celery sends 200 characters."""
+    """An exception that takes its time through the pipe to the worker, unlike a result, of which
+    Celery sends 200 characters.
+    """
 
     def __str__(self) -> str:
         return "large"
@@ -50,7 +52,9 @@ class Large(Exception):
 
 @app.task(ignore_result=True, throws=(Large,))
 def fail_at_large(size: int) -> None:
-    """Fail with ``size`` bytes; break every connection to the server once a part of them is in the pipe to the worker."""
+    """Fail with ``size`` bytes; break every connection to the server once a part of them is in the
+    pipe to the worker.
+    """
     client = redis.Redis.from_url(os.environ["PERDURE_REDIS_URL"])
     part = _written() + size // 10
 
@@ -65,6 +69,6 @@ def fail_at_large(size: int) -> None:
 
 
 def _written() -> int:
-    """The bytes that this process has written."""
+    """Return the bytes that this process has written."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(dict(line.split(": ") for line in lines)["wchar"])

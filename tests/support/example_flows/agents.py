@@ -26,7 +26,7 @@ from perdure.flows.executors.files import read_artifact
 
 
 class Player(Controller):
-    """Decides what ``inputs["replies"]`` says, in order, then finishes with all observations.
+    """Decides by ``inputs["replies"]``, in order, then finishes with all observations.
 
     A reply is ``[name, args]``, or a list of them, as of a model that calls several tools at once.
     """
@@ -67,7 +67,7 @@ class Scout(CircularFlow):
     topology = (Node("Look", "look"),)
 
     class Inputs(BaseModel):
-        """What a scout is told."""
+        """The inputs of a scout."""
 
         depth: int = Field(default=1, ge=1, le=3, description="How deep to look.")
         how: Literal["answer", "fail", "ask", "unfinished"] = "answer"
@@ -94,7 +94,7 @@ class Chief(ControllerExecutorFlow):
     """Lets others find things out."""
 
     class Inputs(BaseModel):
-        """What it decides."""
+        """Its decision."""
 
         replies: list[Any] = []
 
@@ -120,7 +120,7 @@ class CodedChief(ControllerExecutorFlow):
         return Command("research", {"goal": context.goal, "how": context.inputs["how"]})
 
 
-#: What the commands of a swarm have done, in order.
+#: The finished commands of a swarm, in order.
 DONE: list[str] = []
 
 
@@ -134,7 +134,7 @@ class Swarm(ControllerExecutorFlow):
     commands = (scouting(max_concurrency=2), read_artifact)
 
     class Inputs(BaseModel):
-        """What it decides."""
+        """Its decision."""
 
         replies: list[Any] = []
         deep: bool = False

@@ -1,4 +1,6 @@
-"""A flow whose rounds raise what is no Exception: ``PERDURE_FLOW_MODULES=tests.support.example_flows.base_exceptions``."""
+"""A flow whose rounds raise BaseExceptions:
+``PERDURE_FLOW_MODULES=tests.support.example_flows.base_exceptions``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from perdure import End, Flow, Outcome, RoundContext, register
 
 
 class Unheard(BaseException):
-    """Of a library that has one of its own."""
+    """The BaseException of another library."""
 
 
 ERRORS: dict[str, BaseException] = {
@@ -25,7 +27,7 @@ ERRORS: dict[str, BaseException] = {
 
 @register("breaks_out")
 class BreaksOut(Flow):
-    """Raises what the goal names in its first attempt, and ends at the second."""
+    """Raises the goal's error in its first attempt, and ends at the second."""
 
     @property
     def nodes(self) -> dict[str, str]:

@@ -1,4 +1,6 @@
-"""Flows that ask before each call, by a rule that a test changes while a run waits: a command, calls, steps, three adapters."""
+"""Flows that ask before each call, by a rule that a test changes while a run waits: a command,
+calls, steps, three adapters.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from tests.support.example_flows.openai_agents import Scripted
 from tests.support.example_flows.pydantic_agents import returns
 from tests.support.workflow_effects import effect
 
-#: What the rules of this module say now. A test changes it while a run waits.
+#: The current answers of this module's rules. A test changes them while a run waits.
 RULE = {"needed": True, "args": "ann"}
 
 

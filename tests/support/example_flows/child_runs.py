@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict
 
 from perdure import Child, CircularFlow, FatalError, Interrupt, Node, RoundContext, register
 
-#: What keeps children from failing any more.
+#: With an entry here, no child fails any more.
 MENDED: list[str] = []
 
 
 @register("chore")
 class Chore(CircularFlow):
-    """A child: answers with what it was asked for in ``rounds`` rounds, fails, asks a person, or waits for ``go``."""
+    """A child: answers its goal in ``rounds`` rounds, fails, asks a person, or waits for ``go``."""
 
     topology = (Node("Work", "work"),)
     max_rounds = 20
@@ -38,7 +38,7 @@ class Chore(CircularFlow):
 
 @register("errand")
 class Errand(CircularFlow):
-    """A parent of one child; ``child`` has what the child gets."""
+    """A parent of one child; ``child`` has the child's inputs."""
 
     topology = (Node("Send", "send"),)
 
@@ -128,7 +128,7 @@ class Strict(Chore):
         a: int
 
 
-#: What ``careless`` wants to start.
+#: The children that ``careless`` wants to start.
 WANTED: dict[str, Any] = {}
 
 

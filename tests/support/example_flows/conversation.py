@@ -1,4 +1,4 @@
-"""A flow that answers with what it knows of its conversation."""
+"""A flow that answers with its knowledge of the conversation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEANWHILE: list[Callable[[RoundContext], None]] = []
 
 @register("talking")
 class Talking(ControllerExecutorFlow):
-    """Answers with the goal, what it has heard, and how many messages came before.
+    """Answers with the goal, the messages that it has read, and how many messages came before.
 
     A goal that begins with "fail" ends it with an error.
     """

@@ -17,7 +17,7 @@ from perdure import (
 
 @register("thinker")
 class Thinker(ControllerExecutorFlow):
-    """Each decision costs what the inputs say; it notes as often as they say.
+    """Each decision costs the amounts of the inputs; it notes as often as they say.
 
     Inputs: ``notes``, ``tokens`` and ``money`` of each decision, ``seconds`` that one takes.
     """
@@ -25,7 +25,7 @@ class Thinker(ControllerExecutorFlow):
     budgets = {"tokens": 10_000, "money": 1.0}  # noqa: RUF012
 
     def decide(self, context: RoundContext) -> Command | Finish:
-        """Think, and be charged for it."""
+        """Decide, and be charged for it."""
         number = len(context.history)
         context.progress(number, context.inputs["notes"], "I should write this down")
         if context.inputs.get("seconds") and context.cancelled.wait(context.inputs["seconds"]):
@@ -55,10 +55,12 @@ class Thinker(ControllerExecutorFlow):
 
 @register("careful")
 class Careful(ControllerExecutorFlow):
-    """Wants to remove what the goal names; a person has to approve that, and what became of it is the answer."""
+    """Wants to remove the path in the goal; a person has to approve that, and the result is the
+    answer.
+    """
 
     def decide(self, context: RoundContext) -> Command | Finish:
-        """The one command, then the end."""
+        """Return the one command, then the end."""
         if context.observation is not None:
             return Finish(context.observation)
         return Command(

@@ -51,7 +51,7 @@ class PersonDecides(ControllerExecutorFlow):
 
 @controller("stubborn")
 class Stubborn(Controller):
-    """Replies what is no command, however often it is told."""
+    """Always replies without a command, after any number of corrections."""
 
     reads_errors = True
 

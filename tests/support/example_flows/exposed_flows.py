@@ -1,4 +1,4 @@
-"""Flows that clients of MCP and of OpenAI's API may start, and one that they may not."""
+"""Flows that clients of MCP and of OpenAI's API may start, and another that they may not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perdure import (
 
 
 class Target(BaseModel):
-    """What is removed."""
+    """The target of a removal."""
 
     path: str
 
@@ -65,7 +65,7 @@ class Guarded(Tidy):
 
 @register("talk")
 class Talk(CircularFlow):
-    """Says word by word what it is asked to say. Its first ``fails`` attempts stop half way."""
+    """Says its text word by word. Its first ``fails`` attempts stop half way."""
 
     expose = ("mcp", "openai")
     topology = (Node("Controller", "say", role="controller"),)

@@ -23,7 +23,7 @@ class Farm(TypedDict, total=False):
 
 
 def node(name: str) -> Any:
-    """A node that does something."""
+    """Return a node that causes an effect."""
 
     def run(state: Farm) -> Farm:
         return {"log": [effect(name)]}
@@ -39,7 +39,7 @@ def anode(name: str) -> Any:
 
 
 def fan(*names: str, make: Any = node) -> StateGraph:
-    """A graph of a node, several behind it, and one behind them."""
+    """Return a graph of a node, several behind it, and a last one behind them."""
     graph = StateGraph(Farm)
     graph.add_node("first", make("first"))
     graph.add_node("last", make("last"))
@@ -159,7 +159,7 @@ jumps.add_edge(START, "jump")
 register_graph("graph_jumps", jumps, idempotent=True)
 
 
-# What is stored
+# The stored data
 
 ROUNDS, LETTERS = 100, 1000
 

@@ -11,12 +11,12 @@ from tests.support.numbered_crash_points import POINT, happens, lines
 
 #: Siblings that are done before the others begin.
 FIRST = 2
-#: Of five siblings, those that may be carried out again.
+#: Which of five siblings may be carried out again.
 IDEMPOTENT = (True, False, True, False, True)
 
 
 def part(number: int) -> str:
-    """One of five siblings. The last three begin when the first two are recorded."""
+    """Run one of five siblings. The last three begin when the first two are recorded."""
     until = time.monotonic() + 20
     while number >= FIRST and time.monotonic() < until:
         recorded = {each for each in lines() if each.startswith(f"{POINT}after record part")}

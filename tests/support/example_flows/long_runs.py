@@ -1,4 +1,4 @@
-"""Flows of very many rounds: they bound what they keep, and renew themselves."""
+"""Flows of very many rounds: they bound their stored data, and renew themselves."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Bounded(Counts):
 
 @register("counts_long")
 class Long(Counts):
-    """Keeps what a run of 100,000 rounds may keep."""
+    """Keeps the most that a run of 100,000 rounds may keep."""
 
     keep_turns = 500
     keep_events = 10_000

@@ -5,7 +5,7 @@ from perdure import ControllerExecutorFlow, Finish, RoundContext, register
 
 @register("lacking")
 class Lacking(ControllerExecutorFlow):
-    """Needs what is not there."""
+    """Needs a package that is missing."""
 
     @property
     def missing(self) -> str | None:

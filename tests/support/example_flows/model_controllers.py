@@ -8,7 +8,8 @@ from urllib.request import urlopen
 from perdure import ControllerExecutorFlow, RoundContext, command, register
 from perdure.flows.controllers.model import ModelController
 
-#: Where a command tells that it is being carried out (``tests.support.chat_server``); unset: nobody listens.
+#: The URL to which a command reports that it is being carried out (``tests.support.chat_server``);
+#: unset: no report.
 ACTING = "HF_TEST_ACTING"
 
 
@@ -60,7 +61,7 @@ class Answering(Adding):
 
 @register("consulting")
 class Consulting(Adding):
-    """The same; what the model says in words is a person's to answer."""
+    """The same; a person answers the model's words."""
 
     controller = ModelController(timeout_seconds=3, words="person")
 
@@ -76,6 +77,6 @@ class Choosing(Adding):
 
 @register("compacting")
 class Compacting(Adding):
-    """The same with one model, which writes summaries of what its window leaves out."""
+    """The same with one model, which writes summaries of the turns outside its window."""
 
     controller = ModelController(window={"first": 1, "last": 8}, compaction=True)

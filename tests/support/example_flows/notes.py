@@ -27,7 +27,7 @@ NAMESPACE = "user:{submitted_by}"
 
 @register("note_taker")
 class Noting(ControllerExecutorFlow):
-    """Keeps its goal as a note, and answers what it knew before."""
+    """Keeps its goal as a note, and answers the earlier notes."""
 
     def decide(self, context: RoundContext) -> Command | Finish:
         if not len(context.history):
@@ -94,7 +94,7 @@ class NotingElsewhere(Noting):
     note_store = sqlite_notes
 
 
-#: A model that remembers what it is told, and answers what it knows.
+#: A model that remembers its inputs, and answers its knowledge.
 FakeModel(
     lambda messages, commands: (
         Finish(messages[1].text)

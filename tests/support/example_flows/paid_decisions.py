@@ -21,18 +21,18 @@ from perdure import (
 )
 from tests.support.named_crash_points import die_at
 
-#: What a decision really costs, and what is expected of one: never less.
+#: The real cost of a decision, and the expected one: never less.
 TOKENS, EXPECTED = 1_000, 1_200
 
 
 class Account:
-    """What was paid outside: a line a request."""
+    """The payments outside: a line a request."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
 
     def pay(self) -> int:
-        """Pay for one request; returns the how-manieth it is."""
+        """Record a payment for one request; return its number."""
         with self.path.open("a") as account:
             account.write(f"{TOKENS}\n")
         return self.requests
@@ -47,7 +47,9 @@ class Paying:
     """Decides by paying."""
 
     def decide(self, context: RoundContext) -> Command | Finish:
-        """Wait once more, for as many rounds as the goal says; every second request may kill its process, or fail."""
+        """Wait once more, for as many rounds as the goal says; every second request may kill its
+        process, or fail.
+        """
         request = Account(context.inputs["account"]).pay()
         if request % 2 == 0:
             die_at("paid")
@@ -59,7 +61,7 @@ class Paying:
         return Finish(rounds) if rounds >= int(context.goal) else Command("wait")
 
     def estimate(self, context: RoundContext) -> Mapping[str, float]:
-        """What a decision is expected to cost."""
+        """Return the expected cost of a decision."""
         return {"tokens": EXPECTED, "money": 0.012}
 
 

@@ -1,6 +1,6 @@
 """Flows with faults planted in them that a crash laboratory must find, and the same without.
 
-The outside world is a ``Bank``: it honours keys, and what it was told to do is what counts.
+The outside world is a ``Bank``: it honours keys, and its executed orders are compared.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class Asking(ControllerExecutorFlow):
 
 
 class Invoice(CircularFlow):
-    """Charges, waits for the payment, sleeps, and answers with what it got; ``charge`` is what it does before its wait."""
+    """Charges, waits for the payment, sleeps, and answers with the payment; ``charge`` is its
+    action before the wait.
+    """
 
     topology = (Node("Pay", "pay"),)
     max_rounds = None
@@ -150,7 +152,9 @@ class Swallower(Shop):
 
 
 class Three(ControllerExecutorFlow):
-    """Says three words, one a turn, and answers what was said; what it keeps in between is the subclass's fault."""
+    """Says three words, one a turn, and answers them; its way to keep them in between is the
+    subclass's fault.
+    """
 
     def decide(self, context: RoundContext) -> Command | Finish:
         said = self.said(context)
@@ -202,7 +206,7 @@ class Counting(Controller):
 
 
 class KeptOnController(Three):
-    max_rounds = 30  # for where the count does not come to three
+    max_rounds = 30  # for a count that does not reach three
 
     controller: ClassVar[Controller] = Counting()
 
@@ -236,7 +240,7 @@ class AnswersByChance(Three):
 
 
 class Letters(ControllerExecutorFlow):
-    """Writes three letters in one command; ``heeds`` says whether it looks up in between."""
+    """Writes three texts in one command; ``heeds`` says whether it looks up in between."""
 
     def __init__(self, bank: Bank, heeds: bool) -> None:
         self.bank, self.heeds = bank, heeds
@@ -247,7 +251,7 @@ class Letters(ControllerExecutorFlow):
 
     @command(in_doubt="retry")
     def write_all(self, context: RoundContext) -> str:
-        """Write all letters."""
+        """Write all."""
         for letter in ("a", "b", "c"):
             if self.heeds:
                 context.raise_if_stopped()

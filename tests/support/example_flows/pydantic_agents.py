@@ -33,7 +33,7 @@ def returns(messages: list[ModelMessage]) -> list[Any]:
 
 
 def trades(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Ask for two prices at once, then buy, then say what was chosen."""
+    """Ask for two prices at once, then buy, then report the choice."""
     ASKED["trader"] += 1
     if FAULTS:
         raise FAULTS.pop(0)

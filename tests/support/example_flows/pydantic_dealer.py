@@ -25,7 +25,7 @@ USAGE = RequestUsage(input_tokens=100, output_tokens=10)
 
 
 class Deal(BaseModel):
-    """What was bought."""
+    """The bought animal and its price."""
 
     animal: str
     paid: str
@@ -33,7 +33,7 @@ class Deal(BaseModel):
 
 
 def heard(messages: list[ModelMessage]) -> list[Any]:
-    """What tools have said, and that they want other arguments."""
+    """Return the results of tools, and their requests for other arguments."""
     parts = [part for message in messages for part in message.parts]
     return [part.content for part in parts if isinstance(part, ToolReturnPart | RetryPromptPart)]
 

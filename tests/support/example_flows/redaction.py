@@ -13,13 +13,15 @@ SECRET = "secret-that-is-redacted-0123456789"
 
 @register("redacting")
 class Redacting(ControllerExecutorFlow):
-    """Looks twice, and ends with what it was shown; the worker that redacts first is killed there, if the inputs say so."""
+    """Looks twice, and ends with its observations; the worker that redacts first is killed there,
+    if the inputs say so.
+    """
 
     topology = (*ControllerExecutorFlow.topology, Node("Redact", "redact"))
     max_result = 30
 
     def decide(self, context: RoundContext) -> Any:
-        """Two looks, then the end."""
+        """Look twice, then end."""
         return (
             Command("look")
             if len(context.history) < 2

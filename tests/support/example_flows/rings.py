@@ -1,4 +1,6 @@
-"""Flows for tests, registered in workers by ``PERDURE_FLOW_MODULES=tests.support.example_flows.rings``."""
+"""Flows for tests, registered in workers by
+``PERDURE_FLOW_MODULES=tests.support.example_flows.rings``.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,20 @@ PLAYED: list[str] = []
 
 
 def _pause(context: RoundContext) -> None:
-    """Take as long as the inputs say, unless nobody wants the round any more."""
+    """Take as long as the inputs say, unless the round is cancelled."""
     seconds = float(context.inputs.get("seconds", 0))
     if seconds:
         context.progress(
             0, 1, "writes"
-        )  # told with the next beat: the round is under way, not merely claimed
+        )  # reported by the next beat: the round is under way, not merely claimed
     if seconds and context.cancelled.wait(seconds):
         context.raise_if_stopped()
 
 
 @register("ledger")
 class Ledger(CircularFlow):
-    """Two nodes that write down every step they commit; the answer is what was written, so a step lost or doubled shows.
+    """Two nodes that write down every step they commit; the answer is the written steps, so a step
+    lost or doubled shows.
 
     Inputs: ``rounds``, and ``seconds`` that each round takes.
     """
@@ -135,9 +138,11 @@ class Stumbles(CircularFlow):
 
 @register("traffic")
 class Traffic(CircularFlow):
-    """One node, which writes down in its process whose round it is and how many others are under way; the answer is what stands there.
+    """One node, which writes down in its process whose round it is and how many others are under
+    way; the answer is what stands there.
 
-    Inputs: ``number`` of the run, ``rounds``, ``seconds`` that each takes, ``together``: so many runs wait for each other in their last.
+    Inputs: ``number`` of the run, ``rounds``, ``seconds`` that each takes, ``together``: this
+    number of runs wait for each other in their last round.
     """
 
     topology = (Node("Controller", "drive", role="controller"),)

@@ -8,7 +8,7 @@ from perdure.flows.executors import run_shell
 
 @register("boxed")
 class Boxed(ControllerExecutorFlow):
-    """Runs its goal with a shell, and answers with what it observed."""
+    """Runs its goal with a shell, and answers with its observation."""
 
     runs_shell = True
     reads_errors = True

@@ -22,7 +22,10 @@ MEANWHILE: dict[str, Callable[[RoundContext], None]] = {}
 
 @register("steered")
 class Steered(ControllerExecutorFlow):
-    """Notes ``rounds`` times, then finishes with what was said. Answers a question at once."""
+    """Notes ``rounds`` times, then finishes with the messages that it read.
+
+    Answers a question at once.
+    """
 
     max_rounds = None
 

@@ -11,7 +11,7 @@ from perdure import CircularFlow, Node, RoundContext, register
 
 @register("shelling")
 class Shelling(CircularFlow):
-    """Says that it runs shell commands of whoever submits it; workers play it only where it is enabled."""
+    """Says that it runs shell commands of its submitter; workers play it only if it is enabled."""
 
     topology = (Node("Controller", "end", role="controller"),)
     runs_shell = True

@@ -21,7 +21,9 @@ from perdure import (
 
 @register("payment")
 class Payment(CircularFlow):
-    """Charges once, waits for ``paid`` or ``withdrawn`` for ``timeout``, naps for ``nap``, then answers with what it got."""
+    """Charges once, waits for ``paid`` or ``withdrawn`` for ``timeout``, naps for ``nap``, then
+    answers with the signals.
+    """
 
     topology = (Node("Pay", "pay"),)
     max_rounds = None
@@ -50,7 +52,7 @@ class Swallower(CircularFlow):
 
 
 class Orders(ControllerExecutorFlow):
-    """Coded decisions: confirm an order, then finish with what the command returned."""
+    """Coded decisions: confirm an order, then finish with the command's result."""
 
     def decide(self, context: RoundContext) -> Command | Finish:
         if context.observation is None:

@@ -23,7 +23,7 @@ add_directory(DIRECTORY)
 
 @controller("doubling")
 class Doubling(Controller):
-    """Doubles ``start`` until it is at least ``limit``, saying what it thinks as a model would."""
+    """Doubles ``start`` until it is at least ``limit``, with thoughts like a model's."""
 
     def __init__(self, limit: int, start: int = 1) -> None:
         self.limit, self.start = limit, start
@@ -37,7 +37,7 @@ class Doubling(Controller):
 
 @controller("recalling")
 class Recalling(Controller):
-    """Doubles until ``entries`` turns are offered by the memory, and answers with what it was offered."""
+    """Doubles until ``entries`` turns are offered by the memory, and answers with them."""
 
     def __init__(self, entries: int) -> None:
         self.entries = entries
@@ -62,7 +62,7 @@ def double(number: int) -> int:
 
 @node("test.count")
 def count(given: dict[str, Any], context: RoundContext) -> dict[str, Any]:
-    """Counts its visits, and ends the ring when there were as many as the inputs say."""
+    """Count the visits, and end the ring at the number of the inputs."""
     seen = given.get("seen", 0) + 1
     return {
         "seen": seen,
@@ -74,5 +74,5 @@ def count(given: dict[str, Any], context: RoundContext) -> dict[str, Any]:
 
 @interface("test.as_branch")
 def as_branch(data: dict[str, Any]) -> dict[str, Any]:
-    """Doubling what was counted, as a choice of commands takes it."""
+    """Return the doubling of the count, as a choice of commands takes it."""
     return {"branch": "test.double", "branch_input_data": {"number": data["seen"]}}

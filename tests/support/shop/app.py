@@ -1,4 +1,6 @@
-"""A small shop's Celery app, as such apps are: queues and routes, results, retries, signals, a base class, a schedule."""
+"""A small shop's Celery app, as such apps are: queues and routes, results, retries, signals, a base
+class, a schedule.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The shop's own test suite, against a real worker and beat; run by tests/e2e/test_install.py, with Perdure on the app and without."""
+"""The shop's own test suite, against a real worker and beat; run by tests/e2e/test_install.py, with
+Perdure on the app and without.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shop does."""
+"""The shop's tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo tells of the recovery, from one look at the run and its events."""
+"""The demo's account of the recovery, from one look at the run and its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A signal that ends a command is never lost, wherever it comes."""
+"""A signal that ends a command is never lost, at any place of the code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Referred:
 
 
 def use_up(things: list[Any]) -> None:
-    """Have things finalized, and wait for a signal."""
+    """Clear the list so that its things are finalized, and wait for a signal."""
     things.clear()
     signal.pause()
 

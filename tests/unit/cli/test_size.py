@@ -1,4 +1,4 @@
-"""``perdure size`` computes what the tables of docs/operations/sizing.md say."""
+"""``perdure size`` computes the figures in the tables of docs/operations/sizing.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[3] / "docs/operations/sizing.md").read_text("utf-
 
 
 def rows_of(begin: str) -> list[list[str]]:
-    """The cells of the rows of the page's table whose first row begins so."""
+    """Return the cells of the rows of the page's table whose first row begins so."""
     lines = PAGE[PAGE.index(begin) :].split("\n\n", 1)[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
 

@@ -1,4 +1,4 @@
-"""What a run looks like to those who watch: readable at every width, and never able to move the cursor."""
+"""The text of a run for watchers: readable at every width, and never able to move the cursor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def event(kind: str, step: int, node: str = "Executor", attempt: int = 1, **data
 
 def a_run(phase: str = "leased", **details: Any) -> Run:
     state = ExecutionState(current_node="Executor", step=3)
-    now = datetime.now(UTC)  # this instant: how long ago it was takes room in the picture
+    now = datetime.now(UTC)  # this instant: its age takes space in the picture
     found = {
         "attempt": 2,
         "losses": 1,

@@ -1,4 +1,6 @@
-"""What people are shown of runs that wait for them, and of what runs think and cost: readable at every width, exact where it matters."""
+"""People's view of runs that wait for them, and of the thoughts and costs of runs: readable at
+every width, exact where it matters.
+"""
 
 from __future__ import annotations
 

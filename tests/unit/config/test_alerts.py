@@ -11,7 +11,7 @@ from tests.support.alert_rules import ALERTS, ROOT, SCENES
 
 
 def anchors(page: str) -> set[str]:
-    """What a link to a heading of a page of the documentation may say."""
+    """Return the possible anchors of a documentation page."""
     headings = re.findall(r"(?m)^#+ (.+)$", (ROOT / page).read_text("utf-8"))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""docker-compose.yml and the Dockerfile: what images and services are allowed."""
+"""docker-compose.yml and the Dockerfile: the rights of images and services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""config/kubernetes/: what a cluster would refuse, or take and not do, is found without one."""
+"""config/kubernetes/: values that a cluster would refuse, or take and ignore, are found without
+one.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ __all__ = ["scaled"]
 
 DEFINITIONS = Path(kustomize.__file__).parent / "keda"
 OVERLAYS = ("overlays/example", "overlays/scaled")
-#: The newest release that is known here, and the oldest whose pods can wait in preStop without a shell.
+#: The newest release that is known here, and the oldest whose pods can wait in preStop without a
+#: shell.
 RELEASES = ("newest", pytest.param("1.30", marks=pytest.mark.slow))
 NAME, COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 
@@ -41,12 +44,12 @@ def resources(request: pytest.FixtureRequest) -> list[Resource]:
 
 
 def named(container: dict[str, Any]) -> list[dict[str, Any]]:
-    """The variables whose values are taken from elsewhere."""
+    """Return the variables whose values are taken from elsewhere."""
     return [variable for variable in container.get("env", ()) if "valueFrom" in variable]
 
 
 def chosen(resources: list[Resource], selector: dict[str, Any]) -> set[str]:
-    """The workloads whose pods a selector chooses."""
+    """Return the workloads whose pods a selector chooses."""
 
     def fits(labels: dict[str, str]) -> bool:
         expressions = selector.get("matchExpressions", ())
@@ -60,7 +63,7 @@ def chosen(resources: list[Resource], selector: dict[str, Any]) -> set[str]:
 
 
 def strict(schema: Any) -> Any:
-    """The same schema, without room for fields that it does not know, as Kubernetes itself prunes or refuses them."""
+    """Return the schema without unknown fields, as Kubernetes itself prunes or refuses them."""
     if isinstance(schema, list):
         return [strict(each) for each in schema]
     if not isinstance(schema, dict):

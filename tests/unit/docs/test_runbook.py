@@ -1,4 +1,4 @@
-"""docs/operations/runbook.md is complete: who is woken up by a code or a row finds it there."""
+"""docs/operations/runbook.md is complete: an operator finds each code and each row there."""
 
 from __future__ import annotations
 

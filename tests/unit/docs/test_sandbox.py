@@ -1,4 +1,4 @@
-"""What docs/guides/sandbox.md shows works as it stands there."""
+"""The examples of docs/guides/sandbox.md work as printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which flows a list shows, and what the doctor says of a provider's missing key."""
+"""The flows that a list shows, and the doctor's finding on a provider's missing key."""
 
 from __future__ import annotations
 

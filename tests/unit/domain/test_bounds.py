@@ -1,4 +1,6 @@
-"""Sizes and depths: what is too large or nested too deep is refused with a clear error, before anything is made of it."""
+"""Sizes and depths: a value that is too large or nested too deep is refused with a clear error,
+before anything is made of it.
+"""
 
 from __future__ import annotations
 

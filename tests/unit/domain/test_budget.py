@@ -1,4 +1,6 @@
-"""The ledger: what was spent is never forgotten, and each limit holds up the rounds that it concerns."""
+"""The budget account: spending is never forgotten, and each limit holds up the rounds that it
+concerns.
+"""
 
 from __future__ import annotations
 

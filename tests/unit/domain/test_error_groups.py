@@ -1,4 +1,4 @@
-"""The kind of an error: what equal failures have in common."""
+"""The kind of an error: the common part of equal failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""ExecutionState: the contract of the class alone, and that nothing is lost on any way out and back."""
+"""ExecutionState: the contract of the class alone, and that nothing is lost on any way out and
+back.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefix: finds the names that begin alike, whatever it was asked before."""
+"""Prefix: finds the names that begin alike, after any earlier questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What to_dict tells, from_dict reads back equal, through JSON text: what a client gets over a wire is what was sent."""
+"""from_dict reads the output of to_dict back equal, through JSON text: a client on a wire gets the
+sent object.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs against an announced schema: what pydantic refuses is refused, and what it accepts is accepted."""
+"""Inputs against an announced schema: the check refuses and accepts the same values as pydantic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""record: what the store holds reads back as it was written, or is told apart as damaged."""
+"""record: stored fields read back as they were written, or are recognized as damaged."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.support.run_records import SETTINGS, record
 
 
 class Ring(Flow):
-    """Two nodes; what they come to is the test's affair."""
+    """Two nodes; their outcomes are the test's affair."""
 
     name = "ring"
 
@@ -246,7 +246,7 @@ def test_a_round_that_adds_too_much_is_refused() -> None:
     ],
 )
 def test_an_answer_a_question_or_a_summary_that_adds_too_much_is_refused(outcome: Outcome) -> None:
-    """One round's addition is limited, whatever it is called."""
+    """One round's addition is limited, under any name."""
     with pytest.raises(UnstorableValue, match="max_addition_bytes"):
         settled(outcome, settings=Settings(redis_url=None, max_addition_bytes=1_000))
 

@@ -1,4 +1,6 @@
-"""The fold of a run's log is what the run knew before each step, or it says that this is not recorded. It is never something else."""
+"""The fold of a run's log is the run's knowledge before each step, or it says that this is not
+recorded. It is never something else.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from perdure.worker.domain.value_log import LEFT_OUT, changes_of, values_before
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = st.sampled_from(["page", "total", "is-done", "own", "_private"])
 VALUES = st.one_of(st.integers(0, 2), st.text('ä"\\\n ', max_size=3), st.just("long" * 30))
-#: What a round may do: change values (none, some; large ones), renew the run with what is left of
-#: its values, or be one of an earlier release, which records nothing.
+#: A round's possible effects: change values (none, some; large ones), renew the run with the rest
+#: of its values, or be one of an earlier release, which records nothing.
 ROUNDS = st.lists(
     st.tuples(
         st.sampled_from(["plain", "plain", "plain", "renewed", "older"]),
@@ -42,7 +44,7 @@ def event(kind: str, step: int, data: dict[str, Any]) -> Event:
 
 
 def data_of(told: str, changed: dict[str, Any]) -> dict[str, Any]:
-    """What the script makes of the option ``record``, as the event is read."""
+    """Return the script's event data for the option ``record``, as the event is read."""
     digest, *words = told.split(" ") if told else [""]
     kept = {word: changed[word] for word in words if word[0] != "!"}
     left_out = " ".join(word[1:] for word in words if word[0] == "!")
@@ -56,7 +58,7 @@ def data_of(told: str, changed: dict[str, Any]) -> dict[str, Any]:
 def played(
     rounds: list[tuple[str, dict[str, Any]]], first: dict[str, Any]
 ) -> tuple[list[Event], list[dict[str, Any]]]:
-    """The events of such a run, and what it knew before each step and at last."""
+    """Return the events of such a run, and its values before each step and at last."""
     values, known = dict(first), []
     events = [event("submitted", 0, {"values": user(first)} if user(first) else {})]
     for step, (kind, changed) in enumerate(rounds):

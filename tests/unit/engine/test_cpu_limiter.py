@@ -1,4 +1,6 @@
-"""Lanes: so many threads at once, nothing that hangs on one, and none kept by who waits for something else."""
+"""The CPU limiter: a number of threads at once, none of which others wait for in vain, and no slot
+kept by a thread that waits for something else.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def threads() -> Iterator[list[ThreadPoolExecutor]]:
 
 
 def enters(thread: ThreadPoolExecutor, made: CpuLimiter, patience: float = LONG) -> Future[bool]:
-    """The thread enters a lane; whether it is in one then."""
+    """Enter a slot with the thread; return whether it is in one then."""
     return thread.submit(lambda: (made.enter(patience), made.inside)[1])
 
 
@@ -73,7 +75,7 @@ def test_nobody_waits_longer_than_they_have_patience_and_may_leave_all_the_same(
     first, second, third, _ = threads
     assert enters(first, made).result(LONG)
     assert not enters(second, made, 0.05).result(LONG)
-    leaves(second, made)  # frees nobody else's
+    leaves(second, made)  # frees no other slot
     waiting = enters(third, made)
     assert wait([waiting], 0.2).not_done
     assert not enters(second, made, 0.05).result(LONG), "nor where somebody else is next"
@@ -88,7 +90,7 @@ def test_who_is_overdue_with_a_round_loses_the_lane_and_who_goes_on_does_not(
     made, over = CpuLimiter(2), threading.Event()
 
     def goes_on() -> bool:
-        """Whether the thread had its lane at the beginning of each of its rounds."""
+        """Return whether the thread had its slot at the beginning of each of its rounds."""
         while made.inside and not over.wait(0.01):
             made.enter(LONG)
         return made.inside
@@ -99,7 +101,7 @@ def test_who_is_overdue_with_a_round_loses_the_lane_and_who_goes_on_does_not(
     assert waiting.result(LONG), "the slow one's lane"
     assert not enters(fourth, made, 0.05).result(LONG), "nobody else is overdue"
     assert not slow.submit(lambda: made.inside).result(LONG)
-    leaves(slow, made)  # what it has no longer
+    leaves(slow, made)  # its slot is gone already
     assert third.submit(lambda: made.inside).result(LONG)
     over.set()
     assert going.result(LONG)

@@ -1,4 +1,4 @@
-"""A worker that leaves: since when it does, and that what it asks the server is not sent again."""
+"""A worker that leaves: since when it does, and its requests to the server are not repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The fast path of one message: what it takes along to the next one. With a real store: tests/e2e/test_lanes.py, test_staying.py."""
+"""The fast path of one message: the facts that it takes along to the next one.
+
+With a real store: tests/e2e/test_lanes.py, test_staying.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All text of a round is written before its commit, also what another thread is just writing."""
+"""All text of a round is written before its commit, also text that another thread is just writing."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_a_solo_worker_leaves_some_to_others_though_it_plays_one_at_a_time(
 
 
 def test_it_stops_where_celery_delivers_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """What is prefetched is claimed: were it never delivered, its lease would lapse each time."""
+    """A prefetched round is claimed: were it never delivered, its lease would lapse each time."""
     made = fetches(slots=2)
     for _ in range(3):
         made.holds(object())

@@ -1,4 +1,4 @@
-"""The text of a traceback: bounded, whatever was raised."""
+"""The text of a traceback: bounded, for any exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker's URL may be, and what it says."""
+"""The possible URLs of a broker, and their errors."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_password_that_should_have_been_quoted_is_shown_nowhere(url: str) -> N
 
 
 def refusal(settings: Settings) -> str:
-    """Why no client can be made with them; empty where one can."""
+    """Return why no client can be made with them; empty if one can."""
     try:
         Client(settings=settings).close()
     except InvalidSettings as told:

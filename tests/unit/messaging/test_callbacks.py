@@ -1,4 +1,4 @@
-"""What may be called at the end of a run, and how it is stored."""
+"""The possible calls at the end of a run, and their stored form."""
 
 from __future__ import annotations
 

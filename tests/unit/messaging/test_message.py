@@ -1,4 +1,6 @@
-"""The guard's judgement of every message of the corpus, and of what chance makes of them: refused in a few words, or safe for Celery."""
+"""The guard's verdict on every message of the corpus, and on random changes of them: refused in a
+few words, or safe for Celery.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,12 @@ from perdure.worker.messaging.message import (
 from tests.corpus.messages import AMQP, LIST, MESSAGES, carried_by
 from tests.support.broken_messages import QUEUE, VALUES, a_good_one, app, bent, meddled
 
-#: What a reason may come to, in characters: a thousand letters of them are kept.
+#: The longest reason, in characters: a thousand dead letters with it are kept.
 FEW = 300
 
 
 def reason(judgement: Callable[[], Any]) -> str | None:
-    """Why it was refused; None where it was let through."""
+    """Return why it was refused; None if it passed."""
     try:
         judgement()
     except InvalidMessage as error:
@@ -71,7 +73,9 @@ def as_expected(name: str, found: str | None) -> bool:
 
 
 def acceptable_to_celery(passed: dict[str, Any]) -> None:
-    """What was let through is a round's message, and Celery makes a request of it that says the same."""
+    """Check that a passed message is a round's message, and that Celery makes an equal request of
+    it.
+    """
     message = json.loads(json.dumps(passed))
     assert set(message) == {"body", "content-type", "content-encoding", "headers", "properties"}
     assert set(message["headers"]) <= {*HEADERS, *TRACING, "timelimit"}
@@ -92,7 +96,7 @@ def test_what_is_let_through_is_what_celery_expects() -> None:
 
 
 def judged(data: str | bytes) -> None:
-    """It is refused in a few words, or safe; nothing else is raised."""
+    """Check that a message is refused in a few words, or safe; no other error is raised."""
     passed = None
     try:
         passed = validate(data, QUEUE)

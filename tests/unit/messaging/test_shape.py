@@ -1,4 +1,6 @@
-"""A message of a known shape is read as the guard sifts it, whatever is done to it; what has no shape takes the long way."""
+"""A message of a known shape is read as the guard validates it, under any change; a message without
+a shape takes the long way.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def body(*args: Any) -> bytes:
 
 
 def knowing() -> Shapes:
-    """Shapes that have seen what workers send."""
+    """Make shapes that have seen the messages of workers."""
     made = Shapes()
     for form in (a_good_one(), in_a_round(), traced()):
         made.validate(text_of(form), QUEUE)
@@ -66,7 +68,9 @@ def knowing() -> Shapes:
 
 
 def outcome(by: Any, text: str) -> tuple[Any, Any]:
-    """What comes of it, None where it is refused; and what its body says where that is told."""
+    """Return the resulting message, None if it is refused; and the content of its body if that is
+    part of it.
+    """
     try:
         message = by(text, QUEUE)
     except InvalidMessage:
@@ -100,7 +104,7 @@ def test_of_what_workers_send_only_the_first_is_looked_at_at_length(
 
 
 def test_bytes_are_as_good_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fetched message is text, one that BRPOP brought is bytes."""
+    """A prefetched message is text, BRPOP's is bytes."""
     shapes = Shapes()
     shapes.validate(text_of(a_good_one()).encode(), QUEUE)
     monkeypatch.delattr(shape, "validate")
@@ -130,7 +134,7 @@ def test_shapes_that_take_turns_all_stay_known(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nothing_of_one_message_is_in_another() -> None:
-    """Celery writes into what it is given."""
+    """Celery writes into the message that it is given."""
     shapes, text = knowing(), text_of(in_a_round())
     first = shapes.validate(text, QUEUE)
     assert "content" in first

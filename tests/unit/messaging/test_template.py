@@ -1,4 +1,6 @@
-"""A message filled into a template is the one that Celery builds; where somebody has a say in messages, Celery builds each."""
+"""A message filled into a template equals Celery's; if other code can change messages, Celery
+builds each.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ ROUNDS = [
     ("order:4711@shop_7.eu-west", 12, 10_000),
     ("x" * 200, 2**53 - 1, 2**53 - 1),
 ]
-#: What every message has for itself.
+#: Values that are unique to every message.
 IDS = ("id", "root_id", "correlation_id", "delivery_tag")
 
 
@@ -71,7 +73,7 @@ def dispatcher() -> Publisher:
 def round_under_way(
     task_id: Any = 'the round"s', root_id: Any = "the first one's"
 ) -> Iterator[None]:
-    """This thread as in the middle of a round that a worker received."""
+    """Make this thread look as in the middle of a round that a worker received."""
     task = ours().tasks[TASKS["controller"]]
     task.push_request(id=task_id, root_id=root_id, called_directly=False)
     _task_stack.push(task)
@@ -86,7 +88,7 @@ PLACES: dict[str, Callable[[], Any]] = {"outside": nullcontext, "in a round": ro
 
 
 def fields(text: str) -> dict[str, Any]:
-    """A message, field by field; the body as what it says."""
+    """Return a message's fields, with its body decoded."""
     read = json.loads(text)
     body = json.loads(base64.b64decode(read.pop("body")))
     return {
@@ -105,13 +107,13 @@ def by_celery(dispatcher: Publisher, role: str, args: tuple[str, int, int]) -> s
 
 
 def templates_of(dispatcher: Publisher) -> dict[Any, Any]:
-    """The templates that it has learned."""
+    """Return the templates that it has learned."""
     assert isinstance(dispatcher._builder, MessageTemplates)
     return dispatcher._builder._templates
 
 
 def template_of(dispatcher: Publisher, role: str) -> Template | None:
-    """The template of this role's messages, from here."""
+    """Return the template of this role's messages, from here."""
     assert isinstance(dispatcher._builder, MessageTemplates)
     task, queue = TASKS[role], f"mine.{role}"
     build = partial(dispatcher._built, task, queue)
@@ -119,7 +121,9 @@ def template_of(dispatcher: Publisher, role: str) -> Template | None:
 
 
 def is_by_template(dispatcher: Publisher, role: str = "controller") -> bool:
-    """Whether a message for this role would be made by a template now, by no more than the dispatcher has learned."""
+    """Return whether a template would make a message for this role now, with the publisher's
+    present knowledge.
+    """
     dispatcher.message(role, "run", 1, 2)
     key = (TASKS[role], f"mine.{role}", os.getpid(), sender().parent is None, publish_functions())
     return templates_of(dispatcher).get(key) is not None
@@ -208,7 +212,7 @@ def test_a_message_that_celery_built_is_looked_at(dispatcher: Publisher) -> None
     assert dispatcher.draft("controller", "run", 1, 2).read() is not None
 
     def hear(**_: Any) -> None:
-        """It might have changed the message."""
+        """Do nothing: as a receiver, it might have changed the message."""
 
     signals.before_task_publish.connect(hear)
     draft = dispatcher.draft("controller", "run", 1, 2)
@@ -279,7 +283,7 @@ def test_what_a_strangers_message_said_of_itself_is_passed_on_as_celery_does(
             fields(by_celery(dispatcher, "controller", ("run", 1, 2))),
         )
     made = fields(draft.message.text)
-    assert draft.read() is None or isinstance(odd, str)  # no guard lets through what is no text
+    assert draft.read() is None or isinstance(odd, str)  # no guard lets non-text through
     assert made["headers.parent_id"] == built["headers.parent_id"]
     assert made["headers.root_id"] == (built["headers.root_id"] if odd else made["headers.id"])
 
@@ -435,7 +439,8 @@ def test_a_producer_of_somebodys_own_publishes_each_message() -> None:
     assert not is_by_template(engine_of(app).publisher) and sent == [("run", 1, 2)]
 
 
-#: What another version of Celery may do with a message: the header, and a value each time it builds one.
+#: Changes that another version of Celery may make to a message: the header, and a value each time
+#: it builds one.
 OTHER_VERSIONS: dict[str, tuple[str, Callable[[int], Any]]] = {
     "a header that counts": ("sent", lambda number: number),
     "arguments as text otherwise": ("argsrepr", lambda number: "..."),

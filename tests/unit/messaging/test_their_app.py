@@ -1,4 +1,4 @@
-"""What Celery's own machinery sees of the round tasks, and flows that an app names wrongly."""
+"""Celery's own view of the round tasks, and flows that an app names wrongly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.worker.messaging.message_builder import RoundTask
 
 
 def print_nothing() -> None:
-    """A task."""
+    """Run as a task."""
 
 
 def test_the_remote_command_rate_limit_leaves_rounds_alone() -> None:

@@ -1,4 +1,4 @@
-"""Numbers in words: each that a run can hold is told, however large or small."""
+"""Numbers in words: each number that a run can hold is written, however large or small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dependency audit never passes as done when nobody was asked."""
+"""The dependency audit never passes as done if no service answered."""
 
 from __future__ import annotations
 

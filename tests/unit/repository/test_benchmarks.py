@@ -1,4 +1,6 @@
-"""What the benchmarks make of their figures: medians, spreads, ratios within passes, tables, and what is stored."""
+"""The benchmarks' use of their figures: medians, spreads, ratios within passes, tables, and the
+stored data.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from benchmarks.report import Options, Report, matrix, number, table
 from benchmarks.sides.registry import BASE, sides
 from benchmarks.work import SIZES, state_after
 
-pytestmark = pytest.mark.slow  # what nobody's run depends on
+pytestmark = pytest.mark.slow  # no run depends on it
 
 SLOW_THIRD_PASS = (100.0, 110.0, 30.0)
 
@@ -33,7 +35,9 @@ def test_a_measure_without_a_value_is_refused() -> None:
 
 
 def test_a_ratio_is_taken_within_each_pass() -> None:
-    """The machine was three times as slow in the last pass, for both; the ratio of the medians would be 1.82."""
+    """The machine was three times as slow in the last pass, for both; the ratio of the medians
+    would be 1.82.
+    """
     ours, theirs = (
         Measure("ours", "1", (200.0, 220.0, 60.0)),
         Measure("theirs", "1", SLOW_THIRD_PASS),

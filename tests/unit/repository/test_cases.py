@@ -21,7 +21,7 @@ def even(number: int) -> None:
 def report_of(
     check: object, chosen: Sequence[str] = (), stops: bool = False, cases: object = NUMBERS
 ) -> str:
-    """Return what a table's failure says."""
+    """Return the text of a table's failure."""
     each_case = EachCase("a.py::test[valkey]", chosen, stops)
     with pytest.raises(pytest.fail.Exception) as failed:
         each_case(cases, check)  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def test_the_options_of_pytest_reach_the_table(
         "def even(number):\n    assert number % 2 == 0\n"
         "def test_table(each_case):\n    each_case(cases_of(range(5)), even)\n"
     )
-    # A time limit of its own would replace that of this test.
+    # A separate time limit would replace this test's.
     quiet = ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     options = ["-c", str(PYPROJECT), "--timeout", "0", "-p", "tests.support.cases", *quiet]
     code = pytest.main([*options, *option, str(tmp_path)])

@@ -1,4 +1,4 @@
-"""The configuration of mutmut names files that exist, under the names by which they are imported."""
+"""The configuration of mutmut names files that exist, by the names of their imports."""
 
 from __future__ import annotations
 

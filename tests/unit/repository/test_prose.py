@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -17,6 +19,7 @@ RULES = prose.Rules(
     verbs=("return", "make", "re-read"),
     ing_allowed=("testing",),
     exempt=("worker/web", "docs/history.md"),
+    clauses={"worker": 100.0, "docs": 90.0},
 )
 
 
@@ -124,6 +127,66 @@ def test_a_class_name_of_an_exempt_path_is_the_fault_of_that_path(tmp_path: Path
     source = "class A: ...\n"
     faults = check(tmp_path, worker__a_py=source, worker__web__b_py=source)
     assert faults == [("worker/web/b.py", 1, "class name")]
+
+
+def test_a_test_is_described_by_its_rule_and_its_texts_are_data(tmp_path: Path) -> None:
+    source = """
+        @command(idempotent=True)
+        def run(self):
+            "Whoever asks."
+
+        def test_it():
+            "The rule."
+            assert "whoever"
+    """
+    for folder in ("worker", "tests"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "test_draining.py").write_text(dedent(source))
+    (tmp_path / "tests" / "a.py").write_text('# Whoever.\ndef b():\n    "The b."\n')
+    found = prose.faults(tmp_path, RULES._replace(roots=("worker", "tests")))
+    assert Counter((each.path, each.rule) for each in found) == {
+        ("worker/test_draining.py", "banned phrase"): 2,
+        ("worker/test_draining.py", "imperative"): 2,
+        ("worker/test_draining.py", "module name"): 1,
+        ("tests/a.py", "banned phrase"): 1,
+        ("tests/a.py", "imperative"): 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Return what it has, and what\nthe node was given.", 2),
+        ("Whatever it is, and what happens.", 0),
+        ("What is a run? It is what a worker plays.", 1),
+        ("## What is it?\n\nIt is what `is` here", 0),
+        ("Does it say *what it is?* Yes", 0),
+        ("What is x.y of Redis 7.0? No", 0),
+        ("| What is it | a question? |", 1),
+    ],
+)
+def test_a_relative_noun_clause_is_found_and_a_question_is_none(text: str, count: int) -> None:
+    assert len(list(prose.clauses(text))) == count
+
+
+def test_relative_noun_clauses_have_a_limit_per_root(tmp_path: Path) -> None:
+    ten = "What it is. " + "word " * 7
+    check(
+        tmp_path,
+        worker__a_py=f'"""{ten}"""\nA = "{ten}"  # word word\n# What is\n# it is.\n',
+        worker__web__b_py=f'"""{ten}"""',
+        docs__a_md=f"{ten}\n```\n{ten}\n```\n",
+        docs__b_md=f"{ten}{ten}",
+        flows__a_py=f'"""{ten}"""',
+    )
+    [of_docs, of_worker] = map(str, prose.faults(tmp_path, RULES))
+    assert of_docs == (
+        "docs: relative clauses: 4 in 42 words = 95.24 per 1,000, limit 90.0: "
+        "docs/a.md 2, docs/b.md 2"
+    )
+    assert of_worker == (
+        "worker: relative clauses: 2 in 16 words = 125.00 per 1,000, limit 100.0: worker/a.py 2"
+    )
 
 
 def test_long_sentences_are_counted_and_no_fault(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""CI plays a share of slow tests with many cases, more of what changed, and in turns all of them."""
+"""CI plays a share of slow tests with many cases, more of changed code, and in turns all."""
 
 from __future__ import annotations
 

@@ -8,19 +8,19 @@ import pytest
 
 from benchmarks.simulated import Fleet, Server, simulate, upkeep, varied
 
-pytestmark = pytest.mark.slow  # what nobody's run depends on
+pytestmark = pytest.mark.slow  # no run depends on it
 
 NEVER = 1e9
 ROUND = 250e-6
 
 
 def exponential(chance: random.Random, mean: float) -> float:
-    """The gaps between arrivals that come from nowhere in particular."""
+    """Draw the gap between arrivals at random times."""
     return chance.expovariate(1 / mean)
 
 
 def crowd(rate: float) -> Fleet:
-    """Many who come seldom: together they arrive as at random (Poisson)."""
+    """Make a fleet of many runs with rare rounds: together they arrive as at random (Poisson)."""
     return Fleet(
         10_000,
         1,

@@ -1,4 +1,4 @@
-"""A test fails if it starts more than its tier allows."""
+"""A test fails if it exceeds its tier."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_test_may_start_what_its_tier_allows(
     source: str,
     refusal: str | None,
 ) -> None:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # some of them bind a socket
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # some bind a socket
     pytester.makeconftest('pytest_plugins = ["tests.support.tier_guard"]')
     folder = pytester.mkdir("tests").joinpath(tier)
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Waits have a bound, and those that come near it are listed at the end of a run."""
+"""Waits have a bound, and waits close to theirs are listed at the end of a test run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that end a process, and those that do not."""
+"""Errors that end a process, and the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Threads: work that is submitted from one of them runs in that one, next; all other work as in any pool."""
+"""Threads: work that is submitted from a thread of the pool runs in that thread, next; all other
+work as in any pool.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from perdure.worker.client.validation import is_run_id
 from perdure.worker.ids import RUN_ID
 from perdure.worker.store.keys import PARTS_OF_RUN, Keys
 
-#: Ids that end like keys, also like those of earlier versions.
+#: Ids that end like keys, also like keys of earlier versions.
 IDS = st.lists(
     st.sampled_from([*PARTS_OF_RUN.values(), ":text", ":group", "a", "b", ":", "text"]),
     min_size=1,

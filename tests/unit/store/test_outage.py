@@ -1,4 +1,4 @@
-"""What the log says of an outage: its start, now and then that it lasts, and its end."""
+"""The log's account of an outage: its start, now and then that it lasts, and its end."""
 
 from __future__ import annotations
 

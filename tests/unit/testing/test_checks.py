@@ -1,4 +1,6 @@
-"""What a crash laboratory finds wrong with a story by itself, and how it tells it; no server is needed to judge."""
+"""The faults that a crash laboratory finds in a story by itself, and its report; no server is
+needed to judge.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def story(
     attempt: int = 1,
     name: str = "undisturbed",
 ) -> Story:
-    """A story of two rounds that went as always, but for what is said."""
+    """Make a story of two rounds that went as always, except for the arguments."""
     numbers = iter(steps)
     at = [next(numbers, 1) if kind == "committed" else 1 for kind in events]
     made = [

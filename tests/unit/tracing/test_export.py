@@ -1,4 +1,6 @@
-"""Whether a program exports what it traces: OpenTelemetry's own variables say so, and whoever has a provider keeps it."""
+"""Whether a program exports its traces: OpenTelemetry's own variables decide, and a program with a
+provider keeps it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The events of a streamed response: numbered by time, replayed alike, and honest about text that was given up."""
+"""The events of a streamed response: numbered by time, replayed alike, and honest about text that
+was given up.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def events_of(items: list[StreamItem], after: int | None = None, answer: Any = "
 def item(
     at: int, kind: str, step: int = 0, attempt: int = 1, text: str = "", seq: int = 0
 ) -> StreamItem:
-    """Something that happened ``at`` ms after the submission."""
+    """Make an item ``at`` ms after the submission."""
     place = f"{BEGAN + at}-{seq}"
     position = f"0-0/{place}" if kind in ("text", "retracted", "trimmed") else f"{place}/0-0"
     return StreamItem(

@@ -1,4 +1,4 @@
-"""The form of a flow's inputs: what is asked, and what was filled in as values again."""
+"""The form of a flow's inputs: its questions, and the filled-in values on the way back."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ texts = st.text(
 ).filter(lambda text: text.strip() == text)
 texts = texts.filter(lambda text: len(text.splitlines()) == 1)
 lines = st.lists(texts, min_size=1, max_size=4)
-#: What an item of a list may be that another program has submitted.
+#: The possible items of a list that another program has submitted.
 items = texts | st.text(min_size=1) | st.sampled_from(["a\nb", " a", '["a"]', '"a"', "a\u2028b"])
 
 

@@ -1,4 +1,4 @@
-"""The timeline of a run on its page: a column for each role that has rounds, and each result once."""
+"""The timeline of a run on its page: a column for each role with rounds, and each result once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Approvals: a person sees the exact command first, and what they say holds for that command alone, once."""
+"""Approvals: a person sees the exact command first, and their answer holds for that command alone,
+once.
+"""
 
 from __future__ import annotations
 

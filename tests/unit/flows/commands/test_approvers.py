@@ -1,4 +1,4 @@
-"""Who may approve, as a flow says it, and what the controller learns of who answered."""
+"""A flow's approvers, and the controller's knowledge of who answered."""
 
 from __future__ import annotations
 

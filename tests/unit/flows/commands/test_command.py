@@ -1,4 +1,4 @@
-"""Commands: what their signatures promise is checked, and nothing else is carried out."""
+"""Commands: the promises of their signatures are checked, and nothing else is carried out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model reads of a command: the text of its docstring, and the description of each argument."""
+"""A model's view of a command: the text of its docstring, and the description of each argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that are flows: what a model is shown of them, and which options they take."""
+"""Commands that are flows: their description for a model, and the options they take."""
 
 from __future__ import annotations
 

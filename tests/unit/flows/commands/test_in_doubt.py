@@ -1,4 +1,4 @@
-"""A command in doubt: its worker was lost after the intent, and its policy decides what becomes of it."""
+"""A command in doubt: its worker was lost after the intent, and its policy decides the next move."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def context(intents: str = "", **more: Any) -> RoundContext:
 
 
 def after_a_loss(outside: Outside, name: str, **more: Any) -> Any:
-    """Carry out a command whose worker was lost once right after the intent, and see what the next attempt does."""
+    """Carry out a command whose worker was lost once right after the intent, and return the next
+    attempt's outcome.
+    """
     first = context()
     spec = spec_of(getattr(outside, name))
     spec.carry_out({"item": "a"}, first)
@@ -242,7 +244,7 @@ def test_a_command_in_doubt_is_not_approved_twice_and_keeps_the_arguments_a_pers
 
 
 def test_who_answers_a_doubt_is_not_said_to_have_changed_the_arguments() -> None:
-    """carol changes the arguments > the worker dies > eve says what came of it."""
+    """carol changes the arguments > the worker dies > eve reports the result."""
 
     @command(approval="always", in_doubt="ask")
     def pay(amount: int) -> int:

@@ -1,4 +1,4 @@
-"""Branches and commands: what a flow offers is found, named, and told."""
+"""Branches and commands: a flow's offer is found, named, and listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a controller is told of a reply that is none: what came, and what was expected."""
+"""The controller's error for a reply that is none: the reply, and the expected form."""
 
 from __future__ import annotations
 

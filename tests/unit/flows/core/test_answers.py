@@ -1,4 +1,6 @@
-"""Typed answers: in the schema of ``finish``, checked when the controller finishes, and never changed in between."""
+"""Typed answers: in the schema of ``finish``, checked when the controller finishes, and never
+changed in between.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class Item(BaseModel):
 
 
 class Refund(BaseModel):
-    """What a customer gets back."""
+    """The money that a customer gets back."""
 
     amount: Decimal
     on: date
@@ -114,7 +116,9 @@ def test_an_answer_of_another_type_is_refused_by_its_place(
 
 
 class Agent(Controller):
-    """A controller that reads errors, as a model does: it says what a test gives it, one after the other."""
+    """A controller that reads errors, as a model does: it replies with the values of a test, one
+    after the other.
+    """
 
     reads_errors = True
 

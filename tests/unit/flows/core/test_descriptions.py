@@ -1,4 +1,6 @@
-"""What a flow says of itself: its description, else its docstring, and never that of the shape it is made of."""
+"""A flow's description of itself: the given one, else its docstring, and never that of the shape it
+is made of.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durations as people write them, wherever a time is taken."""
+"""Durations as people write them, everywhere a time is taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The history of a run whose oldest turns are gone: what is left has its numbers, and the rest says so."""
+"""The history of a run whose oldest turns are gone: the remaining turns keep their numbers, and the
+rest says so.
+"""
 
 from __future__ import annotations
 

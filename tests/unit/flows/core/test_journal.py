@@ -10,7 +10,7 @@ from perdure.flows.core.round_journal import Journal, spent_by_lost, with_spent
 
 
 class SlowJournal(Journal):
-    """A journal whose first write takes until another thread has written, as far as it can."""
+    """A journal whose first write takes until another thread has written, if it can."""
 
     def __init__(self) -> None:
         super().__init__()

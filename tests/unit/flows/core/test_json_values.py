@@ -1,4 +1,4 @@
-"""Values: what is stored reads back equal, or was refused."""
+"""Values: a stored value reads back equal, or was refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where http_get may go: to the public internet, however an address is written, and nowhere else."""
+"""The targets of http_get: the public internet alone, however an address is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORBIDDEN = [
     "240.0.0.1", "255.255.255.255", "::1", "::", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "::ffff:7f00:1", "::ffff:10.0.0.1",
     "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::10.0.0.1", "64:ff9b:1::a9fe:a9fe", "2002:7f00:1::",
     "2002:a00:1::", "2001:0:7f00:1::", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1", "2001:db8::1",
-    # Where clouds keep the secrets of their machines, and what lies about being public.
+    # Where clouds keep the secrets of their machines, and addresses that only look public.
     "192.0.0.192", "100.100.100.200", "168.63.129.16", "0xa83f8110", "192.88.99.1", "::ffff:192.0.0.192", "::ffff:168.63.129.16",
     "fec0::1", "3fff::1", "5f00::1", "100::1", "4000::1", "2001:10::1", "::ffff:0:10.0.0.1", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1",
     "2001:470::5efe:a00:1", "2a00::200:5efe:127.0.0.1", "2001:0:0808:0808:0:0:80ff:fffe",
@@ -37,7 +37,7 @@ PUBLIC = [
 ]
 
 
-#: A resolver may also take these for names that nobody has.
+#: A resolver may also take these for names without an owner.
 UNKNOWN_OR_FORBIDDEN = {"127.0.0.1.", "localhost."}
 
 

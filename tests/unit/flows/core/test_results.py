@@ -8,7 +8,7 @@ from tests.support.flow_player import play_through
 
 
 def shout(times: int) -> str:
-    """Shout."""
+    """Return a long shout."""
     return "é" * times
 
 

@@ -1,4 +1,6 @@
-"""Retry policies: durations, names of errors, which of several wins, and what they make of a failure."""
+"""Retry policies: durations, names of errors, the winner among several, and their effect on a
+failure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What watchers are told of a round: short, and nothing that is empty."""
+"""A round's summary for watchers: short, and without empty fields."""
 
 from __future__ import annotations
 

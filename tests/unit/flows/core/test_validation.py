@@ -1,4 +1,6 @@
-"""What is said of a definition that contradicts itself: what was expected, what came, the nearest known name."""
+"""Errors for a definition that contradicts itself: the expected value, the given one, the nearest
+known name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""run_shell in a container: what the runtime is asked for."""
+"""run_shell in a container: the request to the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""read_file, write_file, list_files and search_files: what a controller may do with the files of a workspace."""
+"""read_file, write_file, list_files and search_files: a controller's access to the files of a
+workspace.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ TEXT = "".join(f'line "{number}"\n' for number in range(10_000))
 
 
 def kept(name: str) -> str:
-    """The artifacts of a run."""
+    """Return an artifact of a run."""
     return {"3-http_get": TEXT}[name]
 
 

@@ -1,4 +1,4 @@
-"""Workspace: what is inside is reached, over links too; nothing outside is, whatever the path says."""
+"""Workspace: files inside are reached, over links too; nothing outside is, for any path."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_no_descriptor_stays_open(root: Path) -> None:
 
 @contextmanager
 def going_on(step: Callable[[], None]) -> Iterator[None]:
-    """Somebody does this again and again meanwhile."""
+    """Repeat the step in a thread during the block."""
     over = threading.Event()
 
     def go_on() -> None:
@@ -178,7 +178,9 @@ def going_on(step: Callable[[], None]) -> Iterator[None]:
 def test_who_swaps_a_directory_for_a_link_meanwhile_gets_nobody_out(
     root: Path, tmp_path: Path
 ) -> None:
-    """A thousand readings beside somebody who goes on swapping: each finds the file inside, or nothing."""
+    """A thousand readings beside a thread that goes on swapping: each finds the file inside, or
+    nothing.
+    """
     inside, link, away = root / "src", root / "spare", root / "away"
     link.symlink_to(tmp_path)
     (tmp_path / "b.txt").write_text("canary")
@@ -199,7 +201,9 @@ def test_who_swaps_a_directory_for_a_link_meanwhile_gets_nobody_out(
 
 
 def test_who_turns_a_link_meanwhile_gets_no_writing_out(root: Path, tmp_path: Path) -> None:
-    """Two hundred writings over a link that leads in, and out, and in: each writes inside, or nothing."""
+    """Two hundred writings over a link that leads in, and out, and in: each writes inside, or
+    nothing.
+    """
     (tmp_path / "b.txt").write_text("canary")
     before = sorted(tmp_path.iterdir())
     (root / "turned").symlink_to("src")

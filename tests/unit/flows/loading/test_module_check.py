@@ -1,4 +1,4 @@
-"""A Python module is checked as a whole: each fault is told at its line."""
+"""A Python module is checked as a whole: each fault is reported at its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The key sandbox of a command in a flow file: it becomes a container, and each fault is told at its line."""
+"""The key sandbox of a command in a flow file: it becomes a container, and each fault is reported
+at its line.
+"""
 
 from __future__ import annotations
 

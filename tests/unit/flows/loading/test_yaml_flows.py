@@ -1,4 +1,4 @@
-"""Flows written in YAML: what a file may say, what it may not, and how it is told."""
+"""Flows written in YAML: a file's allowed keys, the refused ones, and the form of errors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ subflows_config:
 
 @pytest.fixture(autouse=True)
 def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    registered()  # what ships is imported once a process, so it must not be forgotten with the rest
+    registered()  # shipped modules are imported once a process: they must stay
     monkeypatch.setattr(registry, "_definitions", dict(registry._definitions))
     monkeypatch.setattr(registry, "_failures", {})
     monkeypatch.setattr(sources, "_directories", Directories())
@@ -61,7 +61,7 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def faults_of(folder: Path, text: str | bytes) -> list[str]:
-    """All that is wrong with a file of this text."""
+    """Return all faults of a file with this text."""
     path = folder / "mine.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InvalidFlowFile) as caught:
@@ -70,7 +70,7 @@ def faults_of(folder: Path, text: str | bytes) -> list[str]:
 
 
 def test_the_configuration_of_the_seed_has_the_defaults_of_the_class() -> None:
-    """The file that ships says what the code does: all its keys, with the values that hold without it."""
+    """The shipped file agrees with the code: all its keys, with the values that hold without it."""
     text = read_text((ROOT / "config/flows/controller_executor.yaml").read_bytes(), "f").data
     config = ControllerExecutorConfig()
     for key in (
@@ -187,7 +187,7 @@ def test_a_command_that_fails_in_a_ring_of_code_fails_its_round_unless_the_file_
         assert play_through(read_flow(folder / "mine.yaml")).values["branch_output_data"] == told
 
 
-# What is wrong is told with file, line and key.
+# Faults are reported with file, line and key.
 
 
 #: Text of a file, the line and the key that its fault names, and words of the fault.
@@ -412,7 +412,9 @@ def test_all_that_is_wrong_is_told_at_once(folder: Path) -> None:
 
 
 def test_the_faults_of_all_stages_are_told_at_once_by_line(folder: Path) -> None:
-    """A wrong shape, key, value, setting, controller, command and node: each is mended at the first reading."""
+    """A wrong shape, key, value, setting, controller, command and node: each is mended at the first
+    reading.
+    """
     text = (
         "flow: controler_executor\ncontroller: nobody\nmax_round: 0\nlease_seconds: -1\n"
         "subflows_config:\n  Executer:\n    subflows_config:\n      test.duble: {in_doubt: never}\n      test.double: 3\n      other: 4\n"
@@ -516,7 +518,7 @@ def test_import_paths_and_tags_are_refused(folder: Path, text: str, words: str) 
     assert words in fault
 
 
-# No file grows when it is read, and what it says is what JSON can say.
+# No file grows when it is read, and its values are values of JSON.
 
 
 #: Text of a file, and words of its fault.
@@ -710,7 +712,7 @@ def test_what_makes_no_controller_is_told(
     assert words in fault
 
 
-# What ships for them.
+# The modules that ship for them.
 
 
 def test_the_memory_is_bounded() -> None:

@@ -14,7 +14,7 @@ from perdure.flows.loading.directories import Directories
 from perdure.flows.loading.errors import InvalidFlowFile
 from perdure.flows.rounds import registry
 from perdure.flows.rounds.children import Child
-from tests.support.example_flows import agents, yaml_flow_parts  # noqa: F401  what the files name
+from tests.support.example_flows import agents, yaml_flow_parts  # noqa: F401  the files name them
 
 RING = "flow: circular\ninputs: {urls: {type: array}, topic: {}}\ntopology:\n"
 AGENT = """\
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def check(folder: Path, text: str, name: str = "mine") -> list[tuple[int, str, str]]:
-    """What ``perdure flows check`` tells of a file: lines, keys and words."""
+    """Return the faults by ``perdure flows check`` of a file: lines, keys and words."""
     path = folder / f"{name}.yaml"
     path.write_text(text)
     try:
@@ -140,7 +140,7 @@ def run_node(folder: Path, keys: str) -> Any:
 
 
 def started(flow: Any, **inputs: Any) -> list[Child]:
-    """The children that the first node of a ring starts."""
+    """Return the children started by a ring's first node."""
     wanted: list[Child] = []
     mailbox = Mailbox()
     mailbox.planned = lambda children: tuple(map(str, wanted.extend(children) or ()))  # type: ignore[method-assign, func-returns-value]

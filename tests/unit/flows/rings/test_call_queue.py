@@ -1,4 +1,6 @@
-"""Several calls in one reply: each is carried out in a round of its own, in order, and each is answered."""
+"""Several calls in one reply: each is carried out in a separate round, in order, and each is
+answered.
+"""
 
 from __future__ import annotations
 

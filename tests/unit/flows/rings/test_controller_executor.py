@@ -1,4 +1,4 @@
-"""ControllerExecutorFlow: decide, carry out, observe; and what becomes of everything that goes wrong."""
+"""ControllerExecutorFlow: decide, carry out, observe; and the course of every failure."""
 
 from __future__ import annotations
 

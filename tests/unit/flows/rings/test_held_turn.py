@@ -1,4 +1,4 @@
-"""What nodes behind the Executor make of an observation is what the controller and the history see."""
+"""Controller and history see an observation as the nodes behind the Executor changed it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The behaviours of the flow that this one grew from: matched where they are good, surpassed where they are not."""
+"""The behaviours of the flow that this one grew from: matched where they are good, surpassed where
+they are not.
+"""
 
 from __future__ import annotations
 

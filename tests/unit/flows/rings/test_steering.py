@@ -1,4 +1,4 @@
-"""What people say to a run, as its controller hears it: turns, questions, ends that are put off."""
+"""People's messages to a run, as its controller gets them: turns, questions, ends that are put off."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from perdure.flows.rounds.waits import ReceivedSignal
 
 
 class Decides(Controller):
-    """Gives back what it is told to, and keeps the context in which it was asked."""
+    """Gives back the test's decisions, and keeps the context of the request."""
 
     reads_errors = True
 
@@ -58,7 +58,7 @@ def flow_of(decision: Any, **settings: Any) -> tuple[ControllerExecutorFlow, Dec
 
 
 def told(*words: str, ask: str | None = None, **fields: Any) -> RoundContext:
-    """A round whose run was told these words, and asked this."""
+    """Make a round with these messages, and this question."""
     mailbox = Mailbox()
     for each in words:
         mailbox.send("say", each, by="ada")

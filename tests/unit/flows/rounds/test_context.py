@@ -1,4 +1,4 @@
-"""RoundContext: however it is made, it is the same to those who see it."""
+"""RoundContext: the same for its readers, made in any way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a flow says of the inputs of a submission: each fault by its name, and what was expected."""
+"""A flow's check of the inputs of a submission: each fault by its name, and the expected value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lifespans: opened once a process, when a round needs it; closed once, by the task that opened it."""
+"""Lifespans: opened once a process, when a round needs it; closed once, by the opening task."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from perdure.flows.rounds.lifespans import close_lifespans
 
 
 class Log(list[str]):
-    """What happened, in order."""
+    """The events, in order."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The mailbox of a node's test: what it takes, and how a wait ends in it."""
+"""The mailbox of a node's test: the signals that it takes, and how a wait ends in it."""
 
 from __future__ import annotations
 

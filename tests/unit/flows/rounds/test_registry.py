@@ -31,7 +31,7 @@ class Tiny(CircularFlow):
 
 @pytest.fixture(autouse=True)
 def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    registered()  # what ships is imported once a process, so it must not be forgotten with the rest
+    registered()  # shipped modules are imported once a process: they must stay
     monkeypatch.setattr(registry, "_definitions", dict(registry._definitions))
     monkeypatch.setattr(registry, "_failures", {})
     modules = dict(sys.modules)

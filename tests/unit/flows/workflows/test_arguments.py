@@ -32,7 +32,7 @@ from perdure.flows.rounds import registry
 from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of, digest_of_call
 from tests.support.flow_registry import own_registry
 
-#: What the steps of a test have done.
+#: The finished steps of a test.
 DONE: list[Any] = []
 
 
@@ -56,7 +56,7 @@ def play(function: Callable[..., Any], turns: Sequence[Turn] = (), **settings: A
 
 
 def turns_of(function: Callable[..., Any], rounds: int = 20) -> list[Turn]:
-    """Play a workflow with this function, and return its journal."""
+    """Play a workflow of this function; return its journal."""
     turns: list[Turn] = []
     for _ in range(rounds):
         outcome = play(function, turns)

@@ -1,4 +1,4 @@
-"""What a type checker knows of the result of a step. mypy reads a module with each case."""
+"""The type checker's view of the result of a step. mypy reads a module with each case."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def maybe() -> str | None: return None
 async def later() -> float: return 1.0
 async def later_order() -> Order: return Order(item="")
 """
-#: A call, and the type of its result. What JSON does not keep is Any, never the type of the function.
+#: A call, and the type of its result. A type that JSON does not keep is Any, never the type of the
+#: function.
 PLAIN = {
     'step(text, 1, name="x", idempotent=True)': "str",
     "step(number)": "int",

@@ -34,7 +34,7 @@ from perdure.flows.workflows import (
 from tests.support.flow_player import Played, play_through
 from tests.support.flow_registry import own_registry
 
-#: What the steps of a test have done.
+#: The finished steps of a test.
 DONE: list[str] = []
 
 
@@ -45,7 +45,7 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def keep(function: Callable[..., Any], **settings: Any) -> None:
-    """Register a function in place of the one that was registered before."""
+    """Register a function in place of an earlier one."""
     registry._definitions.pop("tried", None)
     workflow("tried", **settings)(function)
 
@@ -475,7 +475,7 @@ def test_a_race_is_won_by_the_same_step_whenever_it_is_run_again() -> None:
     assert winners[0] == "slow", "in the order of their entries"
 
 
-# What a function cannot do
+# Limits of a function
 
 
 @pytest.mark.parametrize(
@@ -640,7 +640,7 @@ def test_a_function_that_cannot_be_a_workflow(function: Any, words: str) -> None
         keep(function)
 
 
-# What is easily forgotten
+# Easily forgotten cases
 
 
 @pytest.mark.filterwarnings("ignore:.*was never awaited")

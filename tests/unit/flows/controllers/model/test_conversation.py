@@ -30,7 +30,7 @@ def test_what_was_not_answered_is_read_with_the_goal() -> None:
 
 
 def test_a_text_that_did_not_end_the_run_stays_the_models_own_words() -> None:
-    """Somebody said something while the model gave its answer in words."""
+    """A person sent a message while the model gave its answer in words."""
     said = "I have read it."
     turns = (
         Turn(Command("finish", {"answer": said}, {"thought": said}), {"error": NOT_FINISHED}),

@@ -1,4 +1,4 @@
-"""What of a history a model is shown: the window, and the messages made of it."""
+"""A model's view of a history: the window, and the messages made of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAMES = ToolNames(["read_file", "test.double"])
 
 
 def reply(number: int, calls: int) -> Group:
-    """A reply of so many calls, each answered; 0: a reply that was none."""
+    """Make a reply of this number of calls, each answered; 0: a reply that was none."""
     if not calls:
         return (Turn(None, {"error": f"{number}"}),)
     return tuple(
@@ -85,7 +85,7 @@ def test_what_fits_is_shown_and_of_what_does_not_the_oldest_and_half() -> None:
 
 
 class Conversation:
-    """A history to which replies are added, each with what the window of its request says."""
+    """A history to which replies are added, each with the window of its request."""
 
     def __init__(self, window: Window) -> None:
         self.window = window
@@ -127,7 +127,8 @@ def test_a_request_begins_as_the_one_before_it_until_the_window_drops_to_half(
             assert seen.left_out == before.left_out
             assert [*seen.first, *seen.last] == [*before.first, *before.last, run.groups[-1]]
             continue
-        # Of two groups, the first is kept as such and the last too: that drop leaves nothing out yet.
+        # Of two groups, the first is kept as such and the last too: that drop leaves nothing out
+        # yet.
         assert seen.left_out > before.left_out or seen.left_out == 0
         fitted = sum(map(len, (*before.first, *before.last))) + size
         assert fitted > tokens or len(before.first) + len(before.last) >= last
@@ -277,7 +278,7 @@ def test_of_a_history_whose_oldest_turns_are_gone_whole_groups_are_shown_behind_
 
 
 def summary(mark: int, text: str) -> Group:
-    """A summary that the model wrote before the window dropped to a turn."""
+    """Make a summary that the model wrote before the window dropped to a turn."""
     return (Turn(Command("summarize", {}, {SUMMARY: True, MARK: mark}), text),)
 
 

@@ -1,4 +1,4 @@
-"""A model's reply becomes decisions, or a bad reply that tells it what was wrong."""
+"""A model's reply becomes decisions, or a bad reply that names its fault."""
 
 from __future__ import annotations
 

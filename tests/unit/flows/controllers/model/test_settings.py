@@ -1,4 +1,4 @@
-"""What a flow and a worker say of a model: settings, templates, where requests go, and by which key."""
+"""Settings of a model by flow and worker: templates, the address of requests, and their key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Reasoning and calls that a model's server leaves in the text of a reply are no answer, however the text is cut into pieces."""
+"""Reasoning and calls that a model's server leaves in the text of a reply are no answer, in any
+pieces of the text.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a flow says of MCP servers: checked when it is read, without a server, and without showing what may be a secret."""
+"""A flow's MCP servers: checked when the flow is read, without a server, and without showing
+possible secrets.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def test_a_flow_says_that_the_extra_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow = read_flow(written(tmp_path, FLOW % ("[]", "mcp-server-time")))()
-    monkeypatch.setitem(sys.modules, "mcp", None)  # as an import of what is not installed sees it
+    monkeypatch.setitem(sys.modules, "mcp", None)  # as an import of a missing package sees it
     assert flow.missing is not None and "pip install 'perdure[mcp]'" in flow.missing
 
 

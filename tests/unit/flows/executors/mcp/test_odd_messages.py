@@ -21,7 +21,7 @@ ERRORS: Cases = {
 
 
 def read(line: str) -> Any:
-    """What the client library makes of a line, as it is passed on."""
+    """Return the client library's reading of a line, as it is passed on."""
     from mcp.client.stdio import _parse_line
 
     return understood(_parse_line(line))

@@ -1,4 +1,4 @@
-"""What MCP servers tell and answer, as the client library reads it: schemas, and results of every kind."""
+"""The content of MCP servers, as the client library reads it: schemas, and results of every kind."""
 
 from __future__ import annotations
 
