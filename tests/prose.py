@@ -23,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+#: Directory with the texts of other people, which npm installs.
+OTHERS = "node_modules"
 ROOT = Path(__file__).parents[1]
 DATA = Path(__file__).with_suffix(".toml")
 #: Longest sentence of a docstring, in words (STYLE.md).
@@ -170,6 +172,8 @@ def _sources(root: Path, rules: Rules) -> Iterator[tuple[str, str]]:
         below = root / name
         paths = [below] if below.is_file() else sorted(below.rglob("*"))
         for path in paths:
+            if OTHERS in path.parts:
+                continue
             if path.is_file() and path.suffix in rules.suffixes:
                 yield path.relative_to(root).as_posix(), path.read_text("utf-8")
 

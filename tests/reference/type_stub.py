@@ -14,7 +14,7 @@ WIDTH = 100
 
 
 def text() -> str:
-    """The stub as it should be."""
+    """Return the stub as it should be."""
     imports = "".join(
         _import(module, sorted(names)) for module, names in sorted(perdure._NAMES.items())
     )

@@ -82,7 +82,7 @@ def test_each_part_is_one_that_the_room_uses() -> None:
 
 
 def private_parts_in(module: ast.Module) -> list[ast.Attribute]:
-    """The attributes with the name of a part, but those that the module gives to its own objects."""
+    """Return the attributes with the name of a part, without those of the module's own objects."""
     nodes = list(ast.walk(module))
     own = {node.name for node in nodes if isinstance(node, ast.FunctionDef)} | {
         node.attr
