@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from perdure.worker.domain.record import Record
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from perdure.worker.domain.budget import BudgetAbove
 
 #: The nodes of a flow that could not be built.
-NO_NODES: Mapping[str, Role] = {}
+NO_NODES: Mapping[str, Role] = MappingProxyType({})
 
 
 @dataclass(eq=False, slots=True)
@@ -37,4 +38,4 @@ class Round:
     flow: Flow = field(init=False)
     context: RoundContext = field(init=False)
     above: tuple[BudgetAbove, ...] = ()
-    nodes: Mapping[str, Role] = NO_NODES
+    nodes: Mapping[str, Role] = field(default_factory=lambda: NO_NODES)
