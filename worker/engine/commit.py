@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
-from perdure.flows.core.names import Role
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.settlement import Settlement
 from perdure.worker.engine.drain import Drain
 from perdure.worker.engine.fast_path import NO_FAST_PATH, CommitResult, FastPath, RoundCommit
+from perdure.worker.engine.round import Round
 from perdure.worker.messaging.callbacks import ENDS, ON_END, Callbacks
 from perdure.worker.messaging.follow_ups import FollowUps
 from perdure.worker.messaging.publisher import LazyMessage, Publisher, RoundMessage
-from perdure.worker.store import Claim, PrefetchRequest, Store, StoreUnavailable
+from perdure.worker.store import PrefetchRequest, Store, StoreUnavailable
 from perdure.worker.store.keys import role_of
 
 T = TypeVar("T")
@@ -50,10 +50,8 @@ class Committer:
 
     def commit(
         self,
-        record: Record,
-        claim: Claim,
+        round_: Round,
         settlement: Settlement,
-        nodes: Mapping[str, Role],
         took: int,
         fast: FastPath = NO_FAST_PATH,
         beside: Mapping[str, str] = MappingProxyType({}),
@@ -63,7 +61,6 @@ class Committer:
         It is the message of the run's next round, or the callback of a run that has ended.
 
         Args:
-            nodes: The nodes of the run's flow, each with its role.
             took: Duration of the round in ms.
             beside: Further fields of the run's hash to write.
 
@@ -75,7 +72,8 @@ class Committer:
         Raises:
             StoreUnavailable: The server was away for too long.
         """
-        message = self._next_message(record, settlement, nodes, fast)
+        record = round_.record
+        message = self._next_message(round_, settlement, fast)
         fields = {**settlement.fields, **beside}
         if message is not None:
             fields |= {"task": message.task, "queue": message.queue}
@@ -85,7 +83,7 @@ class Committer:
             fields = {
                 name: text for name, text in fields.items() if record.fields.get(name) != text
             }
-        commit = RoundCommit(record, claim, settlement, fields, took, message)
+        commit = RoundCommit(record, round_.claim, settlement, fields, took, message)
         result = fast.commit(commit) or self.write(commit)
         self._follow_up(commit, result)
         return result.outcome
@@ -165,13 +163,17 @@ class Committer:
                 return reply
 
     def _next_message(
-        self, record: Record, settlement: Settlement, nodes: Mapping[str, Role], fast: FastPath
+        self, round_: Round, settlement: Settlement, fast: FastPath
     ) -> LazyMessage | None:
         next_round = settlement.message
         if next_round is None:
             return None
         return self._publisher.draft(
-            nodes[next_round.node], record.id, next_round.epoch, next_round.step, fast.sender()
+            round_.nodes[next_round.node],
+            round_.record.id,
+            next_round.epoch,
+            next_round.step,
+            fast.sender(),
         )
 
     def _follow_up(self, commit: RoundCommit, result: CommitResult) -> None:

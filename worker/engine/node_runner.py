@@ -6,80 +6,35 @@ flow no longer has, a used-up budget, a deadline, a stop, a worker that shuts do
 
 from __future__ import annotations
 
-import logging
-import random
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from perdure.flows.core.budgets import COMMANDS, sum_of
-from perdure.flows.core.errors import (
-    CodeDoesNotFit,
-    FatalError,
-    InvalidFlow,
-    InvalidInput,
-    RetryableError,
-    RoundStopped,
-    UnstorableValue,
-    described,
-    ends_process,
-    text_of,
-)
+from perdure.flows.core.errors import FatalError, InvalidInput, UnstorableValue, ends_process
 from perdure.flows.core.files import artifacts_of
 from perdure.flows.core.names import Role
 from perdure.flows.core.outcomes import with_artifacts
-from perdure.flows.core.retry import tightening
-from perdure.flows.core.summaries import ended
 from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.flow import Flow
 from perdure.flows.rounds.waits import TIMED_OUT, Mailbox, Parked
-from perdure.worker.domain.budget import (
-    BudgetAbove,
-    budgets_above,
-    fields_above,
-    limits_of,
-)
-from perdure.worker.domain.failed_attempt import (
-    failure,
-    is_of_this_code,
-    quarantine,
-    wait_for_code,
-)
+from perdure.worker.domain.failed_attempt import failure, quarantine
 from perdure.worker.domain.pauses import too_late
 from perdure.worker.domain.record import ALL_HEARD, ARRIVED, BUILD, ENDING, Record
 from perdure.worker.domain.settle import end_of, settle, with_accounts
 from perdure.worker.domain.settled_waits import hold_up, park
 from perdure.worker.domain.settlement import GIVE_BACK, Settlement, charging, taking, with_options
+from perdure.worker.engine.admission import Admission, gone
 from perdure.worker.engine.drain import Drain
-from perdure.worker.engine.heartbeat import Heartbeat, Lease
-from perdure.worker.engine.kept import KeptStates, RunKept
-from perdure.worker.engine.live_text import LiveTexts, RoundText
+from perdure.worker.engine.heartbeat import Heartbeat
 from perdure.worker.engine.mailbox import StoreMailbox
-from perdure.worker.engine.provider_waits import ProviderWaits
-from perdure.worker.engine.round_context import account_of, context_of
+from perdure.worker.engine.round import Round
+from perdure.worker.engine.round_context import account_of
+from perdure.worker.engine.round_failures import RoundFailures, with_error
 from perdure.worker.engine.round_stats import RoundStats
-from perdure.worker.engine.traceback_text import traceback_of, without_secrets
 from perdure.worker.errors import DamagedRun
 from perdure.worker.settings import Settings
-from perdure.worker.store import Claim, Store
-from perdure.worker.store.notes import Fence
+from perdure.worker.store import Store
 from perdure.worker.tracing import RoundSpan
-
-logger = logging.getLogger("perdure.rounds")
-
-#: The nodes of a flow that could not be built.
-NO_NODES: Mapping[str, Role] = {}
-
-
-class LoadedRound(NamedTuple):
-    """A claimed round with its flow, ready to be run."""
-
-    record: Record
-    claim: Claim
-    lease: Lease
-    flow: Flow
-    context: RoundContext
-    above: tuple[BudgetAbove, ...] = ()
 
 
 class NodeRunner:
@@ -95,99 +50,53 @@ class NodeRunner:
         stats: RoundStats,
         builds: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._store = store
         self._heartbeat = heartbeat
         self._settings = settings
-        self._flows = flows
         self._drain = drain
         self._stats = stats
         self._builds = builds
-        self._providers = ProviderWaits(store)
-        self._kept = KeptStates()
-        self._live_texts = LiveTexts(store)
+        self._admission = Admission(store, settings, flows, builds)
+        self._failures = RoundFailures(settings, builds)
 
-    def run(
-        self, record: Record, claim: Claim, lease: Lease, span: RoundSpan, begin: bool
-    ) -> tuple[Settlement, Mapping[str, Role]]:
-        """Run a claimed round's node, and return its settlement.
+    def run(self, round_: Round, span: RoundSpan, begin: bool) -> Settlement:
+        """Run a claimed round's node, and return the settlement for the round's commit.
 
         A damaged run, a spent budget or a shutdown can prevent the node from running.
 
         Args:
             begin: Whether the node may run. If not, and in a drain, the round is released.
-
-        Returns:
-            The settlement for the round's commit, and the nodes of the flow.
         """
         try:
-            loaded = self._load(record, claim, lease)
+            self._admission.load(round_)
         except DamagedRun as error:
-            return _with_error(quarantine(error), error), NO_NODES
+            return with_error(quarantine(error), error)
         except InvalidInput as error:
-            fatal = failure(record, FatalError(str(error)), self._settings, 0.0)
-            return _with_error(fatal, error), NO_NODES
-        flow, node, nodes = loaded.flow, loaded.context.node, loaded.flow.nodes
-        if ENDING in record.fields:
-            return end_of(record), nodes
+            fatal = failure(round_.record, FatalError(str(error)), self._settings, 0.0)
+            return with_error(fatal, error)
+        flow, node, nodes = round_.flow, round_.context.node, round_.flow.nodes
+        if ENDING in round_.record.fields:
+            round_.nodes = nodes
+            return end_of(round_.record)
         # Read once: a drain that begins during the round does not change whether it was run.
         begin = begin and not self._drain.is_on()
         if node not in nodes:
-            return self._failure(loaded, gone(record, flow)) if begin else GIVE_BACK, NO_NODES
+            return (
+                self._failures.settlement(round_, gone(round_.record, flow)) if begin else GIVE_BACK
+            )
+        round_.nodes = nodes
         try:
-            estimate = dict(flow.estimate(node, loaded.context))
+            estimate = dict(flow.estimate(node, round_.context))
         except BaseException as error:
             if ends_process(error):
                 raise
-            return self._failure(loaded, error), nodes
+            return self._failures.settlement(round_, error)
         # In a flow without controllers, any node may spend the rest of the budgets.
         role = nodes[node] if "controller" in nodes.values() else "controller"
-        return self._within_budgets(loaded, estimate, role, span, begin), nodes
-
-    def _load(self, record: Record, claim: Claim, lease: Lease) -> LoadedRound:
-        """Check the stored run, and build flow and context.
-
-        Raises:
-            DamagedRun: The stored run is not valid.
-            InvalidInput: The flow does not accept the run's inputs.
-        """
-        if not claim.carried_over:  # this worker committed the record a moment ago
-            record.check()
-            stored = record.turns - record.forgotten
-            if stored != claim.turns:
-                raise DamagedRun(
-                    f"run {record.id}: its history should have {stored} turns, "
-                    f"it has {claim.turns}; it is quarantined"
-                )
-        flow = self._flows[record.fields["flow"]]()
-        above = self._budgets_above(record) if record.payers else ()
-        context = context_of(
-            self._store,
-            self._settings,
-            record,
-            claim,
-            lease,
-            flow,
-            self._providers,
-            above,
-            RunKept(self._kept, record, claim.token),
-            RoundText(
-                self._live_texts,
-                Fence(record.id, claim.token, claim.id or None),
-                record.step,
-                claim.attempt,
-            ),
-            self._builds.get(record.fields["flow"], ""),
-        )
-        return LoadedRound(record, claim, lease, flow, context, above)
-
-    def _budgets_above(self, record: Record) -> tuple[BudgetAbove, ...]:
-        """Return the budgets above a run, read in one exchange."""
-        payers = {payer.run_id: fields_above(payer) for payer in record.payers if limits_of(payer)}
-        return budgets_above(record, self._store.reads.fields_by_run(payers)) if payers else ()
+        return self._within_budgets(round_, estimate, role, span, begin)
 
     def _within_budgets(
         self,
-        loaded: LoadedRound,
+        round_: Round,
         estimate: Mapping[str, float],
         role: Role,
         span: RoundSpan,
@@ -199,12 +108,11 @@ class NodeRunner:
             estimate: Expected use of each budget by the round.
             role: Role of the node, as ``BudgetAccount.exhausted`` expects it.
         """
-        record, claim, context = loaded.record, loaded.claim, loaded.context
-        account = account_of(record, claim, context.journal, loaded.above)
+        record, claim, context = round_.record, round_.claim, round_.context
+        account = account_of(record, claim, context.journal, round_.above)
         shortage = None
-        if record.budgets or loaded.above:
-            context = altered(context, budgets=account.budgets(estimate))
-            loaded = loaded._replace(context=context)
+        if record.budgets or round_.above:
+            round_.context = context = altered(context, budgets=account.budgets(estimate))
             # A round that a person has answered is under way already. Their answer must not be lost
             # to another question.
             shortage = None if context.answered else account.exhausted(estimate, role)
@@ -214,7 +122,7 @@ class NodeRunner:
         elif shortage is not None:
             settlement = hold_up(record, shortage)
         else:
-            settlement = self._settlement(loaded, account.recorded)
+            settlement = self._play(round_, account.recorded)
             context.live_text.end()
             span.played(context)
             self._stats.spent(record.fields["flow"], _all_spent(account.recorded, context))
@@ -233,15 +141,15 @@ class NodeRunner:
             return settlement
         return charging(with_accounts(record, settlement, accounts), account.charge(accounts))
 
-    def _settlement(self, loaded: LoadedRound, recorded: Mapping[str, float]) -> Settlement:
+    def _play(self, round_: Round, recorded: Mapping[str, float]) -> Settlement:
         """Run a node, and return the settlement of its outcome.
 
         Args:
             recorded: Spending of the round's lost attempts on the results that they recorded.
         """
-        record, claim, lease, flow, context, _ = loaded
+        record, lease, flow, context = round_.record, round_.lease, round_.flow, round_.context
         try:
-            if too_late(claim.now, record.deadline):
+            if too_late(round_.claim.now, record.deadline):
                 raise FatalError("the deadline of the run passed before this round could start")
             own_limit = flow.time_limit(context.node, record.values)
             if own_limit is not None:
@@ -274,101 +182,14 @@ class NodeRunner:
             over = context.journal.packed(f"~{name}", TIMED_OUT)
             return park(record, parked.wait, over)
         except DamagedRun as error:
-            return _with_error(quarantine(error), error)
+            return with_error(quarantine(error), error)
         # asyncio.CancelledError, GeneratorExit and sys.exit are failures of the round too.
         except BaseException as error:
             if ends_process(error):
                 raise  # a loss, not a failure of the round
             if isinstance(lease.broken, DamagedRun):
-                return _with_error(quarantine(lease.broken), lease.broken)
-            return self._failure(loaded, error)
-
-    def _waits_for_code(self, record: Record, flow: Flow, error: CodeDoesNotFit) -> bool:
-        """Return whether the run waits for code that fits."""
-        build = self._builds.get(record.fields["flow"], "")
-        return flow.on_misfit == "wait" and not is_of_this_code(record, error, build)
-
-    def _failure(self, loaded: LoadedRound, error: BaseException) -> Settlement:
-        """Log a node's error, and return its settlement.
-
-        It is a retry, the run's end, or a stop. The error, its cause and the retry policy are of
-        the user's classes: whatever they raise, the round settles.
-        """
-        try:
-            return self._failure_of(loaded, error)
-        except Exception:
-            record = loaded.record
-            logger.exception(
-                "run %s, step %d, node %s: what follows from %s cannot be decided, so the run ends",
-                record.id, record.step, record.node, type(error).__name__,
-            )  # fmt: skip
-            plain = FatalError(
-                f"{type(error).__name__} was raised, and what follows from it could not be "
-                "decided: the worker's log has the reason"
-            )
-            return failure(record, plain, self._settings, 0.0)
-
-    def _failure_of(self, loaded: LoadedRound, error: BaseException) -> Settlement:
-        record, lease, flow = loaded.record, loaded.lease, loaded.flow
-        where = f"run {record.id}, step {record.step}, node {record.node}"
-        cause = error
-        if lease.timed_out and not isinstance(error, FatalError | InvalidFlow):
-            error = RetryableError(
-                f"the round took longer than its limit ({lease.time_limit or 0.0:g} s)"
-            )
-            error.__cause__ = cause  # where the round was
-        elif isinstance(error, RoundStopped):
-            logger.info(
-                "%s: the round was cancelled, its result is not wanted: %s", where, text_of(error)
-            )
-            if lease.lost or lease.signals.stop_requested:
-                # The store turns it into the requested stop, or fences it.
-                return GIVE_BACK
-            error = RetryableError(
-                f"RoundStopped was raised, but no stop was requested: {text_of(error)}"
-            )
-        elif isinstance(error, CodeDoesNotFit) and self._waits_for_code(record, flow, error):
-            waiting = self._without_secrets(
-                wait_for_code(record, error, self._settings, random.random())
-            )
-            logger.warning(
-                "%s The run waits for a worker whose code fits",
-                ended(str(waiting.options["error"])),
-            )
-            return _with_error(waiting, error)
-        elif isinstance(error, RetryableError) and not error.counts:
-            logger.info("%s: waits for its provider: %s", where, text_of(error))
-        else:
-            logger.warning("%s: the round failed: %s", where, described(error), exc_info=error)
-        try:
-            retry = flow.retry_of(record.node, record.values)
-            bounds = tightening(record.json("retry", None))
-        except Exception:
-            logger.exception(
-                "%s: its retry policy cannot be read, so the worker's settings apply", where
-            )
-            retry = bounds = None
-        settlement = failure(record, error, self._settings, random.random(), retry, bounds)
-        settlement = self._without_secrets(settlement)
-        if "uncounted" not in settlement.options and (
-            raised := traceback_of(cause, self._settings)
-        ):
-            settlement = with_options(settlement, {"traceback": raised})
-        return _with_error(settlement, error)
-
-    def _without_secrets(self, settlement: Settlement) -> Settlement:
-        """Return a failed round's settlement without secrets."""
-        texts = {
-            name: without_secrets(str(text), self._settings)
-            for name, text in settlement.options.items()
-            if name in ("error", "spent")
-        }
-        return with_options(settlement, texts)
-
-
-def _with_error(settlement: Settlement, error: BaseException) -> Settlement:
-    """Return a failed round's settlement with its exception for the log."""
-    return settlement._replace(raised=error)
+                return with_error(quarantine(lease.broken), lease.broken)
+            return self._failures.settlement(round_, error)
 
 
 def _with_mailbox(
@@ -432,14 +253,4 @@ def swallowed(record: Record) -> FatalError:
         f"run {record.id}, step {record.step}: node {record.node!r} caught its own wait "
         "(Parked, a BaseException) and went on. Catch Exception instead of everything, "
         "or raise it again"
-    )
-
-
-def gone(record: Record, flow: Flow) -> CodeDoesNotFit:
-    """Return the error for a flow without the next node."""
-    here = ", ".join(flow.nodes)
-    return CodeDoesNotFit(
-        f"the next node is {record.node!r}, and flow {record.fields['flow']!r} "
-        f"has no such node here; it has: {here}. Deploy a version that has it",
-        is_of_other_code=True,
     )

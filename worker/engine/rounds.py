@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from perdure.flows.core.names import Role
 from perdure.flows.rounds import registry
 from perdure.flows.rounds.flow import Flow
 from perdure.worker.domain.failed_attempt import CODE
@@ -20,6 +19,7 @@ from perdure.worker.engine.fast_path import NO_FAST_PATH, FastPath
 from perdure.worker.engine.heartbeat import Heartbeat, Lease
 from perdure.worker.engine.node_runner import NodeRunner
 from perdure.worker.engine.redirect import Redirector
+from perdure.worker.engine.round import Round
 from perdure.worker.engine.round_stats import RoundStats
 from perdure.worker.ids import new_digits, process_name
 from perdure.worker.logs import about
@@ -120,20 +120,19 @@ class RoundRunner:
         """Run a claimed round's node, and commit the result."""
         record = Record(claim.fields)
         lease = self._heartbeat.hold(run_id, claim.token, claim.id, _time_limit(record, claim))
+        round_ = Round(record, claim, lease)
         try:
             started = time.monotonic()
             with round_span(self._store, claim, self._owner) as span:
-                settlement, nodes = self._nodes.run(record, claim, lease, span, fast.is_wanted())
+                settlement = self._nodes.run(round_, span, fast.is_wanted())
                 took = _ms(time.monotonic() - started)
                 beside = self._with_build(record, settlement, span.fields(settlement))
-                word = self.committer.commit(record, claim, settlement, nodes, took, fast, beside)
+                word = self.committer.commit(round_, settlement, took, fast, beside)
                 if word == "unread" and settlement.otherwise is not None:
                     settlement = settlement.otherwise
-                    word = self.committer.commit(
-                        record, claim, settlement, nodes, took, fast, beside
-                    )
+                    word = self.committer.commit(round_, settlement, took, fast, beside)
                 span.outcome(word)
-            self._count(record, claim, nodes, word, took)
+            self._count(round_, word, took)
             if word == "waiting" and settlement.options.get("reason") == CODE:
                 word = self._hand_on(record) or word
             return RoundAttempt(word, None if settlement.is_done else _failure_of(settlement, word))
@@ -184,10 +183,10 @@ class RoundRunner:
                 record.id,
             )
             return
-        unheld = Lease(record.id, claim.token, claim.id)
+        round_ = Round(record, claim, Lease(record.id, claim.token, claim.id))
         try:
-            settlement, nodes = self._nodes.run(record, claim, unheld, RoundSpan(), begin=False)
-            self.committer.commit(record, claim, settlement, nodes, 0)
+            settlement = self._nodes.run(round_, RoundSpan(), begin=False)
+            self.committer.commit(round_, settlement, 0)
         except StoreUnavailable as error:
             logger.warning(
                 "run %s: its claim could not be released and will lapse: %s", record.id, error
@@ -245,18 +244,16 @@ class RoundRunner:
                 )
         return refused.word
 
-    def _count(
-        self, record: Record, claim: Claim, nodes: Mapping[str, Role], word: str, took: int
-    ) -> None:
+    def _count(self, round_: Round, word: str, took: int) -> None:
         """Count a round's outcome, duration and wait.
 
         Outcome and duration are left out if the flow does not have the round's node.
         """
-        fields = record.fields
-        if fields["current_node"] in nodes:
+        fields, waited = round_.record.fields, round_.claim.waited
+        if fields["current_node"] in round_.nodes:
             self._stats.round(fields["flow"], fields["current_node"], word, took)
-        if claim.waited is not None and fields["queue"] in self._store.keys.queue_names:
-            self._stats.waited(role_of(fields["queue"]), claim.waited)
+        if waited is not None and fields["queue"] in self._store.keys.queue_names:
+            self._stats.waited(role_of(fields["queue"]), waited)
 
 
 def _failure_of(settlement: Settlement, word: str) -> str | None:

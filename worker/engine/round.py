@@ -1,0 +1,41 @@
+"""Round: one attempt of a round, from its claim to its commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from perdure.worker.domain.record import Record
+from perdure.worker.engine.heartbeat import Lease
+from perdure.worker.store import Claim
+
+if TYPE_CHECKING:
+    from perdure.flows.core.names import Role
+    from perdure.flows.rounds.context import RoundContext
+    from perdure.flows.rounds.flow import Flow
+    from perdure.worker.domain.budget import BudgetAbove
+
+#: The nodes of a flow that could not be built.
+NO_NODES: Mapping[str, Role] = MappingProxyType({})
+
+
+@dataclass(eq=False, slots=True)
+class Round:
+    """A claimed round.
+
+    Attributes:
+        record: The run as the claim read it.
+        flow, context: Flow and context of the node, once ``Admission.load`` has made them.
+        above: The budgets above the run.
+        nodes: The nodes of the flow with their roles. Empty if the flow lacks the round's node.
+    """
+
+    record: Record
+    claim: Claim
+    lease: Lease
+    flow: Flow = field(init=False)
+    context: RoundContext = field(init=False)
+    above: tuple[BudgetAbove, ...] = ()
+    nodes: Mapping[str, Role] = field(default_factory=lambda: NO_NODES)

@@ -1,0 +1,126 @@
+"""Failures of rounds: the settlement of a node's error.
+
+It is a retry, the run's end, a wait for code that fits, or a stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping
+
+from perdure.flows.core.errors import (
+    CodeDoesNotFit,
+    FatalError,
+    InvalidFlow,
+    RetryableError,
+    RoundStopped,
+    described,
+    text_of,
+)
+from perdure.flows.core.retry import tightening
+from perdure.flows.core.summaries import ended
+from perdure.flows.rounds.flow import Flow
+from perdure.worker.domain.failed_attempt import failure, is_of_this_code, wait_for_code
+from perdure.worker.domain.record import Record
+from perdure.worker.domain.settlement import GIVE_BACK, Settlement, with_options
+from perdure.worker.engine.round import Round
+from perdure.worker.engine.traceback_text import traceback_of, without_secrets
+from perdure.worker.settings import Settings
+
+logger = logging.getLogger("perdure.rounds")
+
+
+class RoundFailures:
+    """Decides how a run goes on after an error, for one worker process."""
+
+    def __init__(self, settings: Settings, builds: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._builds = builds
+
+    def settlement(self, round_: Round, error: BaseException) -> Settlement:
+        """Log a node's error, and return its settlement.
+
+        It is a retry, the run's end, or a stop. The error, its cause and the retry policy are of
+        the user's classes: whatever they raise, the round settles.
+        """
+        try:
+            return self._decided(round_, error)
+        except Exception:
+            record = round_.record
+            logger.exception(
+                "run %s, step %d, node %s: what follows from %s cannot be decided, so the run ends",
+                record.id, record.step, record.node, type(error).__name__,
+            )  # fmt: skip
+            plain = FatalError(
+                f"{type(error).__name__} was raised, and what follows from it could not be "
+                "decided: the worker's log has the reason"
+            )
+            return failure(record, plain, self._settings, 0.0)
+
+    def _decided(self, round_: Round, error: BaseException) -> Settlement:
+        record, lease, flow = round_.record, round_.lease, round_.flow
+        where = f"run {record.id}, step {record.step}, node {record.node}"
+        cause = error
+        if lease.timed_out and not isinstance(error, FatalError | InvalidFlow):
+            error = RetryableError(
+                f"the round took longer than its limit ({lease.time_limit or 0.0:g} s)"
+            )
+            error.__cause__ = cause  # where the round was
+        elif isinstance(error, RoundStopped):
+            logger.info(
+                "%s: the round was cancelled, its result is not wanted: %s", where, text_of(error)
+            )
+            if lease.lost or lease.signals.stop_requested:
+                # The store turns it into the requested stop, or fences it.
+                return GIVE_BACK
+            error = RetryableError(
+                f"RoundStopped was raised, but no stop was requested: {text_of(error)}"
+            )
+        elif isinstance(error, CodeDoesNotFit) and self._waits_for_code(record, flow, error):
+            waiting = self._without_secrets(
+                wait_for_code(record, error, self._settings, random.random())
+            )
+            logger.warning(
+                "%s The run waits for a worker whose code fits",
+                ended(str(waiting.options["error"])),
+            )
+            return with_error(waiting, error)
+        elif isinstance(error, RetryableError) and not error.counts:
+            logger.info("%s: waits for its provider: %s", where, text_of(error))
+        else:
+            logger.warning("%s: the round failed: %s", where, described(error), exc_info=error)
+        try:
+            retry = flow.retry_of(record.node, record.values)
+            bounds = tightening(record.json("retry", None))
+        except Exception:
+            logger.exception(
+                "%s: its retry policy cannot be read, so the worker's settings apply", where
+            )
+            retry = bounds = None
+        settlement = failure(record, error, self._settings, random.random(), retry, bounds)
+        settlement = self._without_secrets(settlement)
+        if "uncounted" not in settlement.options and (
+            raised := traceback_of(cause, self._settings)
+        ):
+            settlement = with_options(settlement, {"traceback": raised})
+        return with_error(settlement, error)
+
+    def _waits_for_code(self, record: Record, flow: Flow, error: CodeDoesNotFit) -> bool:
+        """Return whether the run waits for code that fits."""
+        build = self._builds.get(record.fields["flow"], "")
+        return flow.on_misfit == "wait" and not is_of_this_code(record, error, build)
+
+    def _without_secrets(self, settlement: Settlement) -> Settlement:
+        """Return a failed round's settlement without secrets."""
+        texts = {
+            name: without_secrets(str(text), self._settings)
+            for name, text in settlement.options.items()
+            if name in ("error", "spent")
+        }
+        return with_options(settlement, texts)
+
+
+def with_error(settlement: Settlement, error: BaseException) -> Settlement:
+    """Return a failed round's settlement with its exception for the log."""
+    return settlement._replace(raised=error)
