@@ -48,7 +48,7 @@ class LabSubmission:
 
 
 @dataclass(eq=False)
-class Round:
+class DeliveredRound:
     """A delivered message that a worker handles."""
 
     worker: int
@@ -89,7 +89,7 @@ class Driver(ABC):
         self._memory = ProcessMemory(make())
         self._sweeper = Sweeper(store, engine.publisher, engine.settings, "lab", dict)
         self._worker = self._workers = 1
-        self._round: Round | None = None
+        self._round: DeliveredRound | None = None
         self._attempts: Counter[int] = Counter()
         self._patience = patience
         self._sent: Counter[str] = Counter()
@@ -178,7 +178,7 @@ class Driver(ABC):
         if self._whole == "moved":
             self._another_worker()
         pulse = LabHeartbeat(self._store, self._engine.settings.heartbeat_seconds)
-        current = Round(self._worker, text, step, self._attempts[step] + 1, pulse)
+        current = DeliveredRound(self._worker, text, step, self._attempts[step] + 1, pulse)
         rounds = RoundRunner(
             self._store,
             self._engine.publisher,
@@ -338,7 +338,7 @@ class Driver(ABC):
         self._worker = self._workers
 
     @property
-    def _in_hand(self) -> Round:
+    def _in_hand(self) -> DeliveredRound:
         assert self._round is not None, "no round is in hand"
         return self._round
 

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("perdure.dispatch")
 
 #: Run id, epoch and step.
-Round = tuple[str, int, int]
+RoundArgs = tuple[str, int, int]
 #: The shortest possible arguments of a round, the longest, and some between.
-SAMPLES: tuple[Round, ...] = (
+SAMPLES: tuple[RoundArgs, ...] = (
     ("a", 0, 0),
     ("Second.sample_of-3:@", 1, 20),
     ("z" * 200, 2**53 - 1, 2**53 - 2),
@@ -72,7 +72,7 @@ class Template:
         LookupError, TypeError, ValueError: Its form is not known here.
     """
 
-    def __init__(self, text: str, args: Round, queue: str) -> None:
+    def __init__(self, text: str, args: RoundArgs, queue: str) -> None:
         self._queue, self._validated = queue, _validated(text, queue)
         message = json.loads(text)
         content = b64decode(message["body"]).decode()
@@ -87,7 +87,7 @@ class Template:
         )
         self._blank_values = itemgetter(*self._pieces[1::2])
 
-    def fill(self, args: Round, sender: Sender, task_id: str, tag: str) -> str:
+    def fill(self, args: RoundArgs, sender: Sender, task_id: str, tag: str) -> str:
         """Fill a round's values in, and return the text.
 
         The values are its ids, epoch and step.
@@ -112,7 +112,7 @@ class Template:
         )
         return "".join(pieces)
 
-    def read(self, args: Round, sender: Sender, task_id: str, tag: str) -> dict[str, Any] | None:
+    def read(self, args: RoundArgs, sender: Sender, task_id: str, tag: str) -> dict[str, Any] | None:
         """Return the validated form without parsing the text.
 
         It is the form of the message that ``fill`` returns. Its body is decoded.
@@ -144,7 +144,7 @@ class Template:
             "content": content,
         }
 
-    def makes(self, text: str, args: Round, sender: Sender) -> bool:
+    def makes(self, text: str, args: RoundArgs, sender: Sender) -> bool:
         """Return whether the template reproduces Celery's message exactly.
 
         The validated form of the message must be the same, too.
@@ -157,7 +157,7 @@ class Template:
             received["content"] = json.loads(received["body"])
         return self.fill(args, sender, *ids) == text and self.read(args, sender, *ids) == received
 
-    def _body(self, args: Round) -> bytes:
+    def _body(self, args: RoundArgs) -> bytes:
         return (self._content % args).encode()
 
 
@@ -173,7 +173,7 @@ class MessageTemplates:
         build: Build,
         task: str,
         queue: str,
-        args: Round,
+        args: RoundArgs,
         origin: Sender | None,
     ) -> LazyMessage | None:
         """Return a round's message, filled into a template.
