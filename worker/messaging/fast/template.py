@@ -112,7 +112,9 @@ class Template:
         )
         return "".join(pieces)
 
-    def read(self, args: RoundArgs, sender: Sender, task_id: str, tag: str) -> dict[str, Any] | None:
+    def read(
+        self, args: RoundArgs, sender: Sender, task_id: str, tag: str
+    ) -> dict[str, Any] | None:
         """Return the validated form without parsing the text.
 
         It is the form of the message that ``fill`` returns. Its body is decoded.
