@@ -160,7 +160,7 @@ def finish(answer: Any) -> Command:
 def test_finish_has_the_schema_of_the_answer_with_its_definitions_at_the_root() -> None:
     parameters = refunding().schemas()[-1]["parameters"]
     answer = parameters["properties"]["answer"]
-    assert answer["description"] == "What a customer gets back."
+    assert answer["description"] == "The money that a customer gets back."
     assert answer["required"] == ["amount", "on", "reason"]
     assert answer["properties"]["reason"] == {"$ref": "#/$defs/Reason"}
     assert set(parameters["$defs"]) == {"Item", "Reason"} and "$defs" not in answer
