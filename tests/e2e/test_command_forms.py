@@ -87,13 +87,14 @@ def report(form: type[CommandLine], directory: Path, settings: Settings) -> dict
     with redis.Redis.from_url(settings.redis_url or "") as client:
         client.delete(*keys_under(client, settings.prefix))
     return {
-        name: Done(each.code, without_times(each.out), without_times(each.err))
+        name: Done(each.code, without_figures(each.out), without_figures(each.err))
         for name, each in done.items()
     }
 
 
-def without_times(text: str) -> str:
-    """Replace each time and duration in a text by T."""
+def without_figures(text: str) -> str:
+    """Replace each time and duration in a text by T, and each size of memory by M."""
+    text = re.sub(r"\b\d+(\.\d+)? MB\b", "M", text)
     text = re.sub(r"(\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(\.\d+)?(\+\d\d:\d\d)?", "T", text)
     return re.sub(r"\b\d+(\.\d+)? (ms|s|min|milliseconds)\b", "T", text)
 

@@ -156,8 +156,8 @@ class MortalCalls(Callbacks):
         die_at("ended")
         super().make(run_id, epoch)
 
-    def _publish(self, fields: Mapping[str, str]) -> None:
-        super()._publish(fields)
+    def _publish_call(self, fields: Mapping[str, str]) -> None:
+        super()._publish_call(fields)
         die_at("called")
 
 

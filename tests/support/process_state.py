@@ -22,6 +22,8 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+import click
+
 from perdure.flows.commands.command import registered_commands
 from perdure.flows.commands.controller import registered_controllers
 from perdure.flows.controllers.model import stand_ins
@@ -260,5 +262,28 @@ def _own_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def _help_options() -> Iterator[None]:
+    """Forget the help option of each command.
+
+    click makes it once, with the names of the first context. A test that looked at a command
+    without the group above it has left ``--help`` alone, without ``-h``.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("perdure.worker.cli."):
+            for each in list(vars(module).values()):
+                if isinstance(each, click.Command):
+                    each._help_option = None
+    yield
+
+
 #: The state of a process, beside its environment, directory and search path.
-PARTS = (_own_celery, _own_flows, _own_modules, _own_logging, _own_warnings, _own_signals)
+PARTS = (
+    _help_options,
+    _own_celery,
+    _own_flows,
+    _own_modules,
+    _own_logging,
+    _own_warnings,
+    _own_signals,
+)
