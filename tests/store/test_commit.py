@@ -619,6 +619,26 @@ def settle(store: Store, granted: Claim, kind: str) -> tuple[str, str]:
     return calls[kind]()
 
 
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ("digest a b", {"before": "digest", "v:a": "1", "v:b": '"two"'}),
+        ("digest a !big !odd", {"before": "digest", "left_out": "big odd", "v:a": "1"}),
+        ("- b", {"values": "{}", "v:b": '"two"'}),
+    ],
+)
+def test_a_rounds_event_has_the_values_that_it_changed(
+    store: Store, record: str, expected: dict[str, str]
+) -> None:
+    """After the digest of all values before it, and the names of the values left out."""
+    new_run(store)
+    changed = {"v:a": "1", "v:b": '"two"', "v:big": "3", "v:c": "4"}
+    assert commit_next(store, claim(store), options={"record": record}, **changed)[0] == "ok"
+    [event] = events(store, kind="committed")
+    other = {"type": "committed", "step": "0", "attempt": "1", "node": "Controller", "took": ""}
+    assert {name: event[name] for name in event if name != "at"} == {**other, **expected}
+
+
 def test_a_rounds_time_and_an_interrupts_details_are_logged(store: Store) -> None:
     new_run(store)
     commit(store, claim(store), "next", message="r/0/1", took=12)
