@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,3 +30,9 @@ class Trial:
     size: int
     small: int
     play: Callable[[int], Figures]
+
+
+def show_progress(done: int, of: int, text: str) -> None:
+    """Print the progress of a long trial, ten times in all, apart from its result."""
+    if done and not done % max(1, of // 10):
+        print(f"  {done} of {of}: {text}", file=sys.stderr, flush=True)
