@@ -22,8 +22,8 @@ from tests.support.runs import everything, later
 def client(any_server: CrashableServer, prefix: str, store: Store) -> Client:
     """A client whose server's clock is the store's."""
     made = Client(settings=Settings(redis_url=any_server.url, prefix=prefix))
-    made._store.close()
-    made._store = store
+    made._session.store.close()
+    made._session.store = store
     return made
 
 

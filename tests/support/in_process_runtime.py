@@ -18,7 +18,7 @@ def runtime_of(client: Client) -> Runtime:
     """
     runtime: Runtime | None = vars(client).get("_runtime")
     if runtime is None:
-        runtime = engine_of(client._app or make_app(client.settings))
+        runtime = engine_of(client._session._app or make_app(client.settings))
         runtime.store = client._store
         vars(client)["_runtime"] = runtime
         close = client.close

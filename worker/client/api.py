@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from perdure.worker.client.methods import Methods
 from perdure.worker.client.read_api import ReadApi
 
 if TYPE_CHECKING:
@@ -15,17 +16,15 @@ if TYPE_CHECKING:
     from perdure.flows.core.retry import Retry
     from perdure.flows.core.thread_messages import ThreadMessage
     from perdure.flows.rounds.notes import Note
-    from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
     from perdure.worker.domain.note_namespace import NoteNamespace
     from perdure.worker.domain.run import Done, Run, RunStatus
     from perdure.worker.domain.sent_message import SentMessage
     from perdure.worker.domain.signal import SignalReceipt, SignalReply
     from perdure.worker.domain.stop import StopMode, StopReceipt
     from perdure.worker.domain.submission import When
-    from perdure.worker.domain.verdict import Finding, Verdict
 
 
-class ClientApi(ReadApi):
+class ClientApi(ReadApi, Methods):
     """Operations of every client on the runs of one server.
 
     ``Client`` talks to the state server, ``RemoteClient`` to a server of the HTTP API.
@@ -209,18 +208,6 @@ class ClientApi(ReadApi):
 
         They come from the thread's newest 100 runs, back to the first run that was deleted or has
         expired. A thread without messages returns an empty list.
-        """
-
-    # Runs that are stuck
-
-    @abstractmethod
-    def stuck(self, limit: int = 50, submitted_by: str | None = None) -> list[Verdict]:
-        """Return a verdict for each run that is stuck.
-
-        Stuck runs have no worker, are damaged, paused or errored, or are lost again and again. Runs
-        that wait on purpose are not stuck. The call checks at most ``limit`` runs of each of these:
-        the most overdue, the oldest live, the oldest live child runs, and the latest errored. So
-        the cost does not depend on the number of runs. ``details["run"]`` names each verdict's run.
         """
 
     # Stop, continue and delete a run
@@ -661,77 +648,4 @@ class ClientApi(ReadApi):
         Raises:
             InvalidInput: Another status is given, or neither a status nor a query, or the query
                 cannot be read.
-        """
-
-    # Flows, workers and the server
-
-    @abstractmethod
-    def flows(self) -> dict[str, FlowInfo]:
-        """Return the known flows by name.
-
-        A flow is known if this client or a live worker has it. Each has its description, nodes,
-        limits, input schema and workers.
-        """
-
-    @abstractmethod
-    def pause_flow(
-        self, flow: str, reason: str | None = None, requested_by: str | None = None
-    ) -> bool:
-        """Pause a flow: no further round of its runs is claimed.
-
-        Rounds in flight finish, and new runs may be submitted.
-
-        Returns:
-            True if the flow was not paused before, else False.
-
-        Raises:
-            UnknownFlow: Neither this client nor a live worker knows the flow. Its name may be
-                mistyped.
-        """
-
-    @abstractmethod
-    def unpause_flow(self, flow: str) -> int:
-        """Unpause a flow and requeue its held runs. Do nothing if it is not paused.
-
-        Returns:
-            The number of runs that were held.
-
-        Raises:
-            UnknownFlow: The flow is not paused, and neither this client nor a live worker knows it.
-                Its name may be mistyped.
-        """
-
-    @abstractmethod
-    def paused_flows(self) -> dict[str, FlowPause]:
-        """Return the paused flows by name. Each has ``at`` (datetime), ``by`` and ``reason``."""
-
-    @abstractmethod
-    def workers(self) -> list[WorkerStatus]:
-        """Return the workers that announced themselves lately.
-
-        Each has ``name``, ``alive``, ``silent`` (seconds since its last heartbeat) and the data of
-        its announcement, for example ``draining``.
-        """
-
-    @abstractmethod
-    def queues(self) -> list[QueueInfo]:
-        """Return the broker's queues, with their lengths.
-
-        For each, ``oldest`` is the time in seconds that the next message's run has waited.
-        """
-
-    @abstractmethod
-    def dead_letters(self, limit: int = 20) -> list[DeadLetter]:
-        """Return the newest messages that workers refused.
-
-        Each has ``at`` (s since 1970), ``list``, ``why``, ``bytes`` and ``message`` (its
-        beginning).
-        """
-
-    @abstractmethod
-    def doctor(self) -> list[Finding]:
-        """Check whether server, settings and process keep the guarantees.
-
-        Returns:
-            The findings, each with its remedy.
         """

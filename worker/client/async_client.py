@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
 from perdure.flows.core.outcomes import ASK
-from perdure.worker.client import Client, validation
+from perdure.worker.client import Client
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.async_notifications import AsyncNotifications
 from perdure.worker.client.results import has_ended, id_of, rests, still
@@ -24,6 +24,7 @@ from perdure.worker.domain.run import Run
 from perdure.worker.domain.signal import SignalReply
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.errors import ValueNotFound
+from perdure.worker.operations import validation
 from perdure.worker.settings import Settings
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.domain.query_line import with_term
 from perdure.worker.domain.run import Done, RunStatus
@@ -24,6 +23,7 @@ from perdure.worker.errors import (
     RunNotFound,
     Stale,
 )
+from perdure.worker.operations import validation
 
 ENDED = tuple(status for status in RunStatus if status.ended)
 LIVE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.INTERRUPTED)

@@ -1,23 +1,15 @@
-"""The base of all client parts: settings and connections."""
+"""The base of the client parts whose operations are not yet declared in ``worker/operations``."""
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from perdure.worker.client import validation
 from perdure.worker.domain.record import Record
-from perdure.worker.domain.run import TITLE_FIELDS, title_of
-from perdure.worker.errors import DamagedRun, RunNotFound
-from perdure.worker.settings import Settings, current, with_server
-from perdure.worker.store import Replication, Store, StoreUnavailable
+from perdure.worker.operations.session import Session
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store
 from perdure.worker.store.connection import RESENDS
-from perdure.worker.store.urls import check_url
-from perdure.worker.urls import LOCALHOST
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -25,16 +17,8 @@ if TYPE_CHECKING:
     from perdure.worker.messaging.app_connection import AppConnection
 
 
-#: Seconds for which a passed durability check counts.
-DURABILITY_SECONDS = 60.0
-
-
 class ClientConnection:
-    """Settings, store and publisher of a client.
-
-    The publisher is created together with the first message, because importing Celery takes longer
-    than most calls.
-    """
+    """A client's session, by shorter names."""
 
     def __init__(
         self,
@@ -43,159 +27,29 @@ class ClientConnection:
         app: Celery | None = None,
         resends: int = RESENDS,
     ) -> None:
-        validation.settings(settings)
-        validation.app(app, url, settings)
-        self._app = app
-        self._durable_until = 0.0
-        self.settings = _settings_of(url, settings or current())
-        if app is None:
-            self.settings = with_server(self.settings)
-        if app is not None or self.settings.broker_url not in (None, self.settings.redis_url):
-            self.settings, self._store = self._connection.settings, self._connection.store
-            return
-        place = self.settings.redis_url or LOCALHOST
-        check_url(place)
-        replication = Replication(self.settings.wait_replicas, self.settings.wait_timeout_seconds)
-        self._store = Store(place, self.settings.prefix, replication=replication, resends=resends)
+        self._session = Session(url, settings, app, resends)
+        self.settings = self._session.settings
 
-    @cached_property
+    @property
+    def _store(self) -> Store:
+        return self._session.store
+
+    @property
     def _connection(self) -> AppConnection:
-        from perdure.worker.messaging.app_connection import AppConnection, connection_of
-        from perdure.worker.messaging.celery_app import publishing_app
-
-        if self._app is not None:
-            connection = connection_of(self._app)
-        else:
-            connection = AppConnection(publishing_app(self.settings), self.settings, owns_app=True)
-        if hasattr(self, "_store"):
-            connection.store = self._store
-        return connection
+        return self._session.connection
 
     def _find_flows(self) -> None:
-        """Register the flows of this process in the registry.
+        self._session.find_flows()
 
-        A client of the user's own Celery app also registers the flows that this app brings.
-        """
-        if self._app is not None:
-            self._connection.find_flows()
-            return
-        from perdure.worker.flow_registration import find_flows  # Loads flows: reads need none.
+    def _record(self, run_id: str) -> Record:
+        return self._session.record(run_id)
 
-        find_flows(self.settings)
+    def _message(self, record: Record, epochs: int) -> str:
+        return self._session.message(record, epochs)
 
-    def _check_durability(self) -> None:
-        """Raise UnsafeServer if the state server could lose acknowledged runs.
-
-        After a passed check, the client skips the check for a minute.
-        """
-        from perdure.worker.doctor.durability_checks import check_durability
-
-        if time.monotonic() >= self._durable_until:
-            try:
-                check_durability(self._store.url, self.settings)
-            except StoreUnavailable:
-                return  # The next command waits for the server as usual and raises if it fails.
-            self._durable_until = time.monotonic() + DURABILITY_SECONDS
+    def _publish(self, record: Record, reply: Sequence[str], message: str) -> None:
+        self._session.publish(record, reply, message)
 
     def close(self) -> None:
         """Close the connections of this client."""
-        if "_connection" in vars(self):
-            self._connection.close()
-        else:
-            self._store.close()
-
-    def _record(self, run_id: str) -> Record:
-        fields = self._store.reads.fields(run_id) if validation.is_run_id(run_id) else None
-        if fields is None:
-            raise not_found(run_id)
-        return Record(fields)
-
-    def _submitter(self, run_id: str) -> str | None:
-        """Return the name of a run's submitter.
-
-        It is returned even if other fields of the run are damaged.
-
-        Returns:
-            The name, or None if the run names no submitter or does not exist.
-        """
-        return (
-            self._store.reads.some_fields([run_id], ["submitted_by"])[0].get("submitted_by")
-            if validation.is_run_id(run_id)
-            else None
-        )
-
-    def _titles(self, run_ids: Sequence[str], submitter: str | None) -> dict[str, tuple[str, str]]:
-        """Return titles and flows of several runs in one exchange.
-
-        Runs that do not exist, cannot be read, or belong to another submitter are left out. Without
-        a submitter, runs of all submitters are returned.
-        """
-        titles = {}
-        names = (*TITLE_FIELDS, "flow", "submitted_by")
-        for run_id, fields in zip(
-            run_ids, self._store.reads.some_fields(run_ids, names), strict=True
-        ):
-            if fields and submitter in (None, fields.get("submitted_by")):
-                with suppress(DamagedRun):
-                    titles[run_id] = title_of(fields), fields.get("flow", "")
-        return titles
-
-    def _message(self, record: Record, epochs: int) -> str:
-        task, queue = record.fields.get("task", ""), record.fields.get("queue", "")
-        return self._message_for(task, queue, record.id, record.epoch + epochs, record.step)
-
-    def _message_for(self, task: str, queue: str, run_id: str, epoch: int, step: int) -> str:
-        from perdure.worker.messaging.message import TASKS  # Clients that only read send none.
-
-        if task not in TASKS.values():
-            raise DamagedRun(
-                f"run {run_id}: its task is {task!r}, expected one of {', '.join(TASKS.values())}"
-            )
-        return self._connection.publisher.message_for(task, queue, run_id, epoch, step).text
-
-    def _publish(self, record: Record, reply: Sequence[str], message: str) -> None:
-        """Publish a run's message if a Lua script queued the run."""
-        if reply[0] == "queued":
-            self._connection.publisher.publish([(record.fields["queue"], message)])
-
-
-def _settings_of(url: str | None, settings: Settings) -> Settings:
-    """Return a client's settings with ``url`` as state server.
-
-    It becomes the broker's URL too if the state server was the broker. If ``url`` is None, the
-    settings are returned unchanged.
-    """
-    if url is None:
-        return settings
-    check_url(url)
-    broker = None if settings.broker_url == settings.redis_url else settings.broker_url
-    return settings.model_copy(update={"redis_url": url, "broker_url": broker})
-
-
-def operation() -> str:
-    """Return a new operation id.
-
-    Lua scripts use it to recognize a request that is sent again.
-    """
-    return uuid.uuid4().hex
-
-
-def not_found(run_id: str) -> RunNotFound:
-    """Return the error for a run that does not exist."""
-    return RunNotFound(f"no run {run_id!r}; see: perdure list")
-
-
-def damaged(run_id: str, reply: Sequence[str]) -> DamagedRun:
-    """Return the error for an unexpected reply of a script.
-
-    The Lua script should have changed a run.
-
-    Raises:
-        RunNotFound: The reply says that the run no longer exists.
-    """
-    if reply[0] == "missing":
-        raise not_found(run_id)
-    return DamagedRun(
-        f"run {run_id}: the server replied {' '.join(reply)}; nothing was written. "
-        f"For the cause: perdure why {run_id}"
-    )
+        self._session.close()

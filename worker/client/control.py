@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 from perdure.flows.core.json_values import canonical
-from perdure.worker.client import validation
 from perdure.worker.client.answer_checks import (
     asked_above,
     asked_by,
@@ -20,7 +19,6 @@ from perdure.worker.client.answer_checks import (
     check_takes_answer,
     text_of,
 )
-from perdure.worker.client.connection import damaged, not_found, operation
 from perdure.worker.client.inbox import asked_below
 from perdure.worker.client.limits import RunLimits
 from perdure.worker.client.raised_limits import (
@@ -48,6 +46,8 @@ from perdure.worker.errors import (
     RunNotFound,
     Stale,
 )
+from perdure.worker.operations import validation
+from perdure.worker.operations.session import damaged, new_operation_id, not_found
 from perdure.worker.store.lookups import idempotency_key, is_there
 
 logger = logging.getLogger("perdure.client")
@@ -77,7 +77,7 @@ class RunControl(RunLimits):
         reply = (
             self._store.runs.request_stop(
                 run_id,
-                op=operation(),
+                op=new_operation_id(),
                 mode=mode,
                 by=requested_by,
                 reason=reason,
@@ -150,7 +150,7 @@ class RunControl(RunLimits):
         message = self._message(record, 1)
         reply = self._store.runs.resume(
             run_id,
-            op=operation(),
+            op=new_operation_id(),
             epoch=record.epoch,
             step=record.step,
             message=message,
@@ -238,7 +238,7 @@ class RunControl(RunLimits):
         reset_fields = counting_anew(record)
         reply = self._store.runs.retry(
             run_id,
-            op=operation(),
+            op=new_operation_id(),
             epoch=record.epoch,
             step=record.step,
             message=message,

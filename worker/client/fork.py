@@ -10,7 +10,6 @@ from typing import Any
 from perdure.flows.core.json_values import storable
 from perdure.flows.core.names import is_name
 from perdure.flows.core.retry import Retry, tightening
-from perdure.worker.client import validation
 from perdure.worker.client.fork_reads import moment_of, read_fork
 from perdure.worker.client.read import RunReads
 from perdure.worker.client.submit import Submitter
@@ -22,6 +21,7 @@ from perdure.worker.domain.run import Run
 from perdure.worker.domain.submission import Submission, When
 from perdure.worker.domain.value_log import is_recorded, values_before
 from perdure.worker.errors import InvalidInput, NotForkable, Stale
+from perdure.worker.operations import validation
 
 #: Number of reads of a live run that drops turns during a read.
 ATTEMPTS = 5
@@ -61,7 +61,7 @@ class Forks(Submitter, RunReads):
         validation.pauses(interrupt_before, interrupt_after)
         validation.options(labels, submitted_by, idempotency_key, nonce, budgets)
         on_end_text = None if on_end is None else self._signature_text(on_end)
-        self._check_durability()
+        self._session.check_durability()
         old_id = run.id if isinstance(run, Run) else run
         record, fork = self._fork(old_id, at, values)
         fields = record.fields

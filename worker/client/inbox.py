@@ -6,13 +6,13 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from perdure.worker.client import validation
 from perdure.worker.client.read import RunReads
 from perdure.worker.client.waiting_runs import Entry, WaitingRuns
 from perdure.worker.domain.interrupt import Inbox, PendingInterrupt
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Run
 from perdure.worker.errors import DamagedRun
+from perdure.worker.operations import validation
 from perdure.worker.presentation.text import plain
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
-from perdure.worker.client.connection import damaged, operation
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.record import Record, millionths
 from perdure.worker.domain.run import Run
 from perdure.worker.errors import InvalidInput, InvalidTransition
+from perdure.worker.operations import validation
+from perdure.worker.operations.session import damaged, new_operation_id
 
 #: The most that is added to a budget at once. Scripts add amounts of 18 digits of millionths.
 MOST_ADDED = 1e11
@@ -54,7 +54,7 @@ class RunLimits(RunReads, ClientApi):
                 )
         reply = self._store.runs.raise_limit(
             run_id,
-            op=operation(),
+            op=new_operation_id(),
             add="\n".join(f"{name} {millionths(amount)}" for name, amount in more.items()),
             by=by,
             child=child,

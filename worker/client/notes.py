@@ -11,11 +11,11 @@ from typing import Any
 
 from perdure.flows.core.errors import InvalidFlow
 from perdure.flows.rounds.notes import NAMESPACE, Note, checked_key, checked_note
-from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import ClientConnection
 from perdure.worker.domain.note_namespace import NoteNamespace
 from perdure.worker.errors import DamagedNote, InvalidInput
+from perdure.worker.operations import validation
 from perdure.worker.store.notes import NoteRecords, wrong_type
 
 

@@ -6,10 +6,10 @@ import secrets
 from collections.abc import Sequence
 
 from perdure.flows.core.names import suggest
-from perdure.worker.client import validation
 from perdure.worker.client.connection import ClientConnection
 from perdure.worker.domain.notification import Notification, moment, trial_notification
 from perdure.worker.errors import NotificationNotFound
+from perdure.worker.operations import validation
 from perdure.worker.store.notifications import NotificationRecords
 
 #: Dead notifications that are sent again in one step.

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from perdure.flows.core.files import File, FileReference
 from perdure.flows.core.outcomes import Turn
 from perdure.flows.core.reply_extras import FEEDBACK, public
-from perdure.worker.client import validation
-from perdure.worker.client.connection import ClientConnection, not_found
+from perdure.worker.client.connection import ClientConnection
 from perdure.worker.client.merged_runs import MergedRuns
 from perdure.worker.client.results import RunResults, rests, still
 from perdure.worker.client.run_counts import status_counts
@@ -22,6 +21,8 @@ from perdure.worker.domain.run import Page, Run, RunStatus, status_of
 from perdure.worker.domain.run_query import BY_END, RunQuery
 from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.errors import ArtifactNotFound, DamagedRun, InvalidInput
+from perdure.worker.operations import validation
+from perdure.worker.operations.session import not_found
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 from perdure.worker.store.queries import ALWAYS
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from perdure.worker.client import validation
 from perdure.worker.client.read_api import ReadApi
 from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.operations import validation
 
 if TYPE_CHECKING:
     from perdure.worker.domain.verdict import Verdict

@@ -8,9 +8,7 @@ from typing import Any
 
 from perdure.flows.core.json_values import canonical, storable
 from perdure.flows.core.names import is_name
-from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
-from perdure.worker.client.connection import damaged, not_found
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.signal import SignalReceipt
 from perdure.worker.errors import (
@@ -22,6 +20,8 @@ from perdure.worker.errors import (
     RunNotFound,
 )
 from perdure.worker.ids import RUN_ID
+from perdure.worker.operations import validation
+from perdure.worker.operations.session import damaged, not_found
 
 #: Limits of a mailbox: unread signals per name, names with unread signals, bytes of unread signals.
 MOST_UNREAD, MOST_NAMES, MOST_BYTES = 1_000, 64, 64 * 1024 * 1024
@@ -174,7 +174,7 @@ class RunSignals(RunReads, ClientApi):
 
         If this process dies first, a worker's sweeper queues the run.
         """
-        message = self._message_for(task, queue, run_id, int(epoch), int(step))
+        message = self._session.message_for(task, queue, run_id, int(epoch), int(step))
         _, to_publish = self._store.signals.wake(
             run_id, epoch=int(epoch), step=int(step), message=message
         )

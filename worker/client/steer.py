@@ -9,13 +9,13 @@ from typing import Any
 from uuid import uuid4
 
 from perdure.flows.core.outcomes import ASK, SAY
-from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
-from perdure.worker.client.connection import not_found
 from perdure.worker.client.values import RunValues, pauses, seconds_of
 from perdure.worker.domain.record import ARRIVED
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.errors import InvalidInput, InvalidTransition
+from perdure.worker.operations import validation
+from perdure.worker.operations.session import not_found
 
 #: Seconds that ``ask`` waits by default.
 PATIENCE = 30.0

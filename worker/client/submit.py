@@ -12,8 +12,8 @@ from typing import Any
 from perdure.flows.core.files import File, files_of
 from perdure.flows.core.json_values import storable
 from perdure.flows.core.retry import Retry, tightening
-from perdure.worker.client import validation
-from perdure.worker.client.fleet import Fleet
+from perdure.worker.client.api import ClientApi
+from perdure.worker.client.read import RunReads
 from perdure.worker.domain.fleet import check_announced, describe
 from perdure.worker.domain.record import KEY_SALT, Record, version_of
 from perdure.worker.domain.run import Run
@@ -29,6 +29,7 @@ from perdure.worker.errors import (
 )
 from perdure.worker.ids import RUN_ID
 from perdure.worker.messaging.message import TASKS
+from perdure.worker.operations import validation
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.keys import OWN_KEYS
 from perdure.worker.tracing import traced_submission
@@ -46,7 +47,7 @@ class AlreadyHeard(Exception):
         self.run_id = run_id
 
 
-class Submitter(Fleet):
+class Submitter(RunReads, ClientApi):
     """Creates runs."""
 
     def submit(
@@ -82,7 +83,7 @@ class Submitter(Fleet):
         validation.options(labels, submitted_by, idempotency_key, nonce, budgets)
         read_files = files_of(files)
         on_end_text = None if on_end is None else self._signature_text(on_end)
-        self._check_durability()
+        self._session.check_durability()
         description, accepted, checked = self._checked(flow, dict(inputs or {}))
         submission = Submission(
             flow=flow,

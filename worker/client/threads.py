@@ -17,7 +17,6 @@ from uuid import uuid4
 from perdure.flows.core.errors import InvalidInput
 from perdure.flows.core.files import File, files_of
 from perdure.flows.core.thread_messages import ThreadMessage
-from perdure.worker.client import validation
 from perdure.worker.client.signal import RunSignals, stored_key
 from perdure.worker.client.steer import RunSteering, check_words
 from perdure.worker.client.submit import AlreadyHeard, Submitter
@@ -25,6 +24,7 @@ from perdure.worker.domain.run import Run
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.submission import Submission
 from perdure.worker.errors import Conflict, InvalidTransition, RunNotFound, Taken, UnsupportedPart
+from perdure.worker.operations import validation
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.thread_messages import thread_messages
 
@@ -94,7 +94,7 @@ class Threads(Submitter, RunSignals, RunSteering):
         validation.mapping(labels, "labels", of_texts=True)
         validation.submitter(submitted_by)
         validation.budgets(budgets, "budgets")
-        self._check_durability()
+        self._session.check_durability()
         key = uuid4().hex if key is None else key
         flow = self._flow_of(topic, thread) if flow is None else flow
         description, accepted, checked = self._checked(flow, dict(inputs or {}))

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
-from perdure.worker.client import validation
 from perdure.worker.client.connection import ClientConnection
 from perdure.worker.domain.token import (
     ID,
@@ -22,6 +21,7 @@ from perdure.worker.domain.token import (
     written,
 )
 from perdure.worker.errors import InvalidInput, StoreUnavailable, TokenNotFound
+from perdure.worker.operations import validation
 from perdure.worker.store import ServerFull
 from perdure.worker.store.connection import shown_refusal
 from perdure.worker.store.tables import FilterRecords, SignInCodes, TokenRecords

@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.flows.core.reply_extras import public
-from perdure.worker.client import validation
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.record import ARRIVED
 from perdure.worker.errors import InvalidInput, ValueNotFound
+from perdure.worker.operations import validation
 
 #: Seconds between two looks for a reply or a value: short at first, then longer.
 FIRST_LOOK, LAST_LOOK = 0.02, 0.5

@@ -14,11 +14,11 @@ from typing import Any, Literal
 from starlette.concurrency import run_in_threadpool
 
 from perdure.flows.core.thread_messages import spoken_text
-from perdure.worker.client.connection import not_found
 from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.fleet import FlowInfo
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.errors import RunNotFound, UnknownFlow
+from perdure.worker.operations.session import not_found
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.event_hub import EventHub

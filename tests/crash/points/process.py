@@ -21,6 +21,7 @@ from perdure.worker.engine.fast.handoff import Handoff
 from perdure.worker.engine.fast_path import NO_FAST_PATH
 from perdure.worker.engine.heartbeat import Heartbeat
 from perdure.worker.messaging.message import validate
+from perdure.worker.operations.session import Session
 from perdure.worker.runtime.fast.delivery import Delivery
 from perdure.worker.runtime.fast.installation import fast_rounds
 from perdure.worker.runtime.runtime import Runtime
@@ -188,12 +189,10 @@ class ClientProcess(Process):
     def __init__(self, story: Story, name: str) -> None:
         super().__init__(story, name)
         self.client = Client.__new__(Client)
-        self.client._app, self.client._durable_until = None, math.inf
-        self.client._connection, self.client._store, self.client.settings = (
-            self.engine,
-            self.engine.store,
-            self.engine.settings,
-        )
+        session = self.client._session = Session.__new__(Session)
+        session._app, session._durable_until = None, math.inf
+        session.connection, session.store = self.engine, self.engine.store
+        session.settings = self.client.settings = self.engine.settings
 
 
 class StoryHeartbeat(Heartbeat):

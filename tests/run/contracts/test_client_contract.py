@@ -11,9 +11,10 @@ from perdure.worker.client.api import ClientApi
 from perdure.worker.client.async_notifications import AsyncNotifications
 from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.remote.notifications import RemoteNotifications
+from perdure.worker.operations.operation import OPERATIONS
 from tests.support.cases import EachCase, cases_of
 
-METHODS = sorted({"again", *ClientApi.__abstractmethods__})
+METHODS = sorted({"again", *OPERATIONS, *ClientApi.__abstractmethods__} - {"_perform"})
 #: The attributes of a client beside its methods.
 ATTRIBUTES = {"settings", "notifications"}
 CLIENTS = (Client, RemoteClient, AsyncClient)

@@ -24,8 +24,8 @@ from perdure import (
 )
 from perdure.worker.cli.main import perdure
 from perdure.worker.client.tokens import Tokens
-from perdure.worker.client.validation import MOST_KEPT
 from perdure.worker.errors import DamagedRun
+from perdure.worker.operations.validation import MOST_KEPT
 from tests.support.command_line import CommandLine
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
 from tests.support.in_process_server import Site, site_on

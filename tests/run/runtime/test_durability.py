@@ -14,7 +14,6 @@ import pytest
 import redis
 
 from perdure import AsyncClient, Client
-from perdure.worker.client.connection import ClientConnection
 from perdure.worker.doctor.durability_checks import refusal, voids
 from perdure.worker.doctor.server_checks import memory
 from perdure.worker.domain.verdict import Level
@@ -93,9 +92,9 @@ def test_a_server_that_keeps_runs_is_asked_once_a_minute(
         for _ in range(3):
             client.submit("countdown", "g", {"rounds": 1})
         assert len(asked) == 1
-        client._durable_until = 0.0
+        client._session._durable_until = 0.0
         client.submit("countdown", "g", {"rounds": 1})
-        assert len(asked) == 2 and isinstance(client, ClientConnection)
+        assert len(asked) == 2
 
 
 def test_no_setting_accepts_a_cluster() -> None:

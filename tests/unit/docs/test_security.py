@@ -10,8 +10,8 @@ from perdure.flows.commands.replies import MAX_LENGTH
 from perdure.flows.core.json_values import MAX_DEPTH
 from perdure.flows.loading.parse import MAX_BYTES
 from perdure.flows.loading.parse import MAX_DEPTH as FILE_DEPTH
-from perdure.worker.client.validation import MOST_KEY_BYTES, MOST_NOTE_BYTES
 from perdure.worker.messaging import message
+from perdure.worker.operations.validation import MOST_KEY_BYTES, MOST_NOTE_BYTES
 from tests.support.acl_permissions import ROLES
 
 ROOT = Path(__file__).parents[3]

@@ -16,12 +16,12 @@ from perdure.flows.core.json_values import MAX_DEPTH, storable
 from perdure.flows.loading.errors import InvalidFlowFile
 from perdure.flows.loading.parse import MAX_BYTES as MOST_OF_A_FILE
 from perdure.flows.loading.parse import read_bytes, read_text
-from perdure.worker.client import validation
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.messaging.message import MAX_BYTES as MOST_OF_A_MESSAGE
 from perdure.worker.messaging.message import InvalidMessage, validate
+from perdure.worker.operations import validation
 from tests.support.deep_values import DEEP, deep
 
 DEEP_JSON = "[" * DEEP + "]" * DEEP

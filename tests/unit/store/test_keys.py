@@ -9,8 +9,8 @@ from importlib.resources import files
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.worker.client.validation import is_run_id
 from perdure.worker.ids import RUN_ID
+from perdure.worker.operations.validation import is_run_id
 from perdure.worker.store.keys import PARTS_OF_RUN, Keys
 
 #: Ids that end like keys, also like keys of earlier versions.

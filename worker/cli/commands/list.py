@@ -89,7 +89,7 @@ def list_command(
             query=line or None,
         )
         if not page.runs and thread_id is not None:
-            from perdure.worker.client import validation
+            from perdure.worker.operations import validation
 
             validation.thread(thread_id)  # No message can have been sent to another name.
         has_counts = sys.stdout.isatty() and not as_json and parent is None

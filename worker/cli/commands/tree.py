@@ -12,8 +12,8 @@ from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.options import json_option, run_argument, url_option
 from perdure.worker.cli.target import known_id, reader_for
-from perdure.worker.client.validation import MOST, MOST_GENERATIONS
 from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.operations.validation import MOST, MOST_GENERATIONS
 from perdure.worker.presentation.text import parked_text, plain
 from perdure.worker.presentation.usage import used_in_tree
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any, TypeVar
+
+from perdure.worker.client.remote.derived import request
 from perdure.worker.client.remote.events import RemoteEvents
-from perdure.worker.client.remote.fleet import RemoteFleet
+from perdure.worker.client.remote.inbox import RemoteInbox
 from perdure.worker.client.remote.notes import RemoteNotes
 from perdure.worker.client.remote.notifications import RemoteNotifications
 from perdure.worker.client.remote.runs import RemoteBulk, RemoteControl, RemoteSubmitter
+from perdure.worker.operations.operation import Operation
+
+R = TypeVar("R")
 
 
 class RemoteClient(
-    RemoteSubmitter, RemoteControl, RemoteEvents, RemoteBulk, RemoteFleet, RemoteNotes
+    RemoteSubmitter, RemoteControl, RemoteEvents, RemoteBulk, RemoteInbox, RemoteNotes
 ):
     """Client of a server with the HTTP API (``perdure server``).
 
@@ -42,6 +49,9 @@ class RemoteClient(
         UnknownCaller: From every method, if the server does not accept the token.
         Forbidden: From every method, if the token has no permission for it.
     """
+
+    def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
+        return request(self, operation, bound)
 
     @property
     def notifications(self) -> RemoteNotifications:

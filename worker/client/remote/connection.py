@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from perdure.flows.core.json_values import storable
-from perdure.worker.client import validation
-from perdure.worker.client.connection import not_found
 from perdure.worker.client.remote.problems import raise_problem
 from perdure.worker.errors import InvalidInput, InvalidSettings
 from perdure.worker.http_urls import HttpAddress, parse_http
+from perdure.worker.operations import validation
+from perdure.worker.operations.session import not_found
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.tracing import propagation
 from perdure.worker.urls import place_of

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-from perdure.worker.client import validation
 from perdure.worker.client.remote.connection import path_of
 from perdure.worker.client.remote.problems import raise_problem
 from perdure.worker.client.remote.runs import RemoteReads
@@ -19,6 +18,7 @@ from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.errors import RunNotFound
+from perdure.worker.operations import validation
 from perdure.worker.settings import current
 from perdure.worker.store import StoreUnavailable
 

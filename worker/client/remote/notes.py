@@ -6,11 +6,11 @@ from typing import Any
 from urllib.parse import quote
 
 from perdure.flows.rounds.notes import Note
-from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.notes import check_key, check_listing, check_namespace, note_of
 from perdure.worker.client.remote.connection import RemoteConnection
 from perdure.worker.domain.note_namespace import NoteNamespace
+from perdure.worker.operations import validation
 
 
 class RemoteNotes(RemoteConnection, ClientApi):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
-from perdure.worker.client import validation
 from perdure.worker.client.remote.connection import RemoteConnection
 from perdure.worker.domain.notification import Notification
 from perdure.worker.errors import NotificationNotFound
+from perdure.worker.operations import validation
 
 #: Maximum notifications that the server returns at once.
 PAGE = 1000

@@ -17,7 +17,6 @@ from perdure.flows.core.files import File, FileReference, data_of, files_of, sto
 from perdure.flows.core.outcomes import ASK
 from perdure.flows.core.retry import Retry, tightening
 from perdure.flows.core.thread_messages import ThreadMessage
-from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
@@ -36,6 +35,7 @@ from perdure.worker.domain.submission import When, from_now
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import InvalidInput, RunNotFound, ValueNotFound
+from perdure.worker.operations import validation
 
 #: Seconds for which one request waits for a reply or a value; a proxy may cut longer ones.
 WAIT = 10.0

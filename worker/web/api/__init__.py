@@ -54,7 +54,7 @@ def ready(services: RouteServices) -> Response:
     The response has the number of live workers.
     """
     client = services.client
-    client._check_durability()
+    client._session.check_durability()
     return Json({"status": "ready", "workers": sum(worker["alive"] for worker in client.workers())})
 
 

@@ -15,12 +15,12 @@ from perdure.flows.core.budgets import MOST as MOST_OF_A_BUDGET
 from perdure.flows.core.durations import as_seconds, is_duration, seconds_of
 from perdure.flows.core.files import MOST_FILES, MOST_OF_A_NAME
 from perdure.flows.core.names import TOPIC, suggest
-from perdure.worker.client.validation import KEPT, MOST_GENERATIONS, MOST_KEPT, NONCE
 from perdure.worker.domain.error_groups import LOOKED_AT, MOST_LOOKED
 from perdure.worker.domain.query_line import MOST_CHARACTERS
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.settlement import LONGEST
 from perdure.worker.ids import RUN_ID
+from perdure.worker.operations.validation import KEPT, MOST_GENERATIONS, MOST_KEPT, NONCE
 from perdure.worker.web.auth.permissions import MAX_PAGE_SIZE
 
 

@@ -8,10 +8,11 @@ Scopes and owners are enforced here and nowhere else.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
@@ -20,16 +21,14 @@ from perdure.flows.core.outcomes import Turn
 from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.flows.rounds.notes import Note
 from perdure.worker.client import Client
-from perdure.worker.client.connection import not_found
 from perdure.worker.client.event_batches import read_stream
+from perdure.worker.client.methods import Methods
 from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.read import read_turns
 from perdure.worker.client.threads import topic_of
 from perdure.worker.client.tokens import SavedFilters
-from perdure.worker.doctor import Finding
 from perdure.worker.domain.error_groups import ErrorGroups
 from perdure.worker.domain.event import Event
-from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.metric_history import MetricHistory
 from perdure.worker.domain.note_namespace import NoteNamespace
@@ -46,10 +45,14 @@ from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import DamagedRun, RunExists, RunNotFound
 from perdure.worker.metrics.exposition import exposition
+from perdure.worker.operations.arguments import CALLER
+from perdure.worker.operations.operation import Operation, Owner
+from perdure.worker.operations.session import not_found
 from perdure.worker.store.lookups import is_there
 from perdure.worker.store.notifications import NotificationRecords
 from perdure.worker.web.auth.authenticate import Caller, Forbidden, Scope
 
+R = TypeVar("R")
 #: Maximum number of runs to read for one page (``python -m benchmarks search``). So the cost of a
 #: page does not depend on the number of runs, or of matching runs.
 RUNS_READ_PER_PAGE = 1500
@@ -59,7 +62,7 @@ RUNS_READ_FOR_ALL = 15_000
 MAX_PAGE_SIZE = 1000
 
 
-class AuthorizedClient:
+class AuthorizedClient(Methods):
     """A client limited to the rights of its caller.
 
     Every method raises these errors, in addition to the errors of Client.
@@ -72,6 +75,18 @@ class AuthorizedClient:
     def __init__(self, client: Client, caller: Caller) -> None:
         self.client = client
         self.caller = caller
+
+    def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
+        """Carry an operation out within the caller's rights, and in the caller's name."""
+        arguments = bound.arguments
+        if operation.owner is Owner.RUN:
+            self._owned(arguments["run_id"], operation.scope)
+        else:
+            self.caller.require(operation.scope)
+        if operation.owner is Owner.SUBMITTER:
+            arguments["submitted_by"] = self.caller.limited_to(operation.scope)
+        arguments.update({name: self.caller.name for name in CALLER if name in arguments})
+        return operation.perform(self.client._session, bound)
 
     # read
 
@@ -309,52 +324,19 @@ class AuthorizedClient:
             self._owned(below, Scope.READ)
         return self.client.inbox(limit, cursor, self.caller.sees_only, below)
 
-    def stuck(self, limit: int = 50) -> list[Verdict]:
-        """Return a verdict for each visible stuck run.
-
-        A verdict has the reason and the remedy. Runs that wait on purpose are not stuck.
-        """
-        self.caller.require(Scope.READ)
-        return self.client.stuck(limit, self.caller.sees_only)
-
     def titles(self, run_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Return titles and flows of several runs in one exchange.
 
         Runs that do not exist, cannot be read, or that the HTTP caller may not see, are left out.
         """
         self.caller.require(Scope.READ)
-        return self.client._titles(run_ids, self.caller.sees_only)
-
-    def queues(self) -> list[QueueInfo]:
-        """Return the broker's queues with their lengths."""
-        self.caller.require(Scope.READ)
-        return self.client.queues()
-
-    def dead_letters(self, limit: int = 20) -> list[DeadLetter]:
-        """Return the newest messages that workers refused. They may belong to any owner."""
-        self.caller.require(Scope.ADMIN)
-        return self.client.dead_letters(limit)
+        return self.client._session.titles(run_ids, self.caller.sees_only)
 
     @property
     def notifications(self) -> Notifications:
         """The notifications that wait or are dead. They may belong to any owner."""
         self.caller.require(Scope.ADMIN)
         return Notifications(self.client)
-
-    def workers(self) -> list[WorkerStatus]:
-        """Return the workers that registered recently."""
-        self.caller.require(Scope.READ)
-        return self.client.workers()
-
-    def flows(self) -> dict[str, FlowInfo]:
-        """Return the flows known to this server or a worker."""
-        self.caller.require(Scope.READ)
-        return self.client.flows()
-
-    def paused_flows(self) -> dict[str, FlowPause]:
-        """Return the flows that are paused: since when, by whom and why."""
-        self.caller.require(Scope.READ)
-        return self.client.paused_flows()
 
     def saved_filters(self) -> dict[str, str]:
         """Return the caller's saved filters of the runs table."""
@@ -617,21 +599,6 @@ class AuthorizedClient:
         self.caller.require(Scope.ADMIN)
         return self.client.forget_notes(namespace, key)
 
-    def pause_flow(self, flow: str, reason: str | None = None) -> bool:
-        """Pause a flow in the caller's name, so that none of its rounds starts."""
-        self.caller.require(Scope.ADMIN)
-        return self.client.pause_flow(flow, reason, self.caller.name)
-
-    def unpause_flow(self, flow: str) -> int:
-        """Unpause a flow and return the number of runs it held."""
-        self.caller.require(Scope.ADMIN)
-        return self.client.unpause_flow(flow)
-
-    def doctor(self) -> list[Finding]:
-        """Return the doctor's findings about broken or endangered guarantees."""
-        self.caller.require(Scope.ADMIN)
-        return self.client.doctor()
-
     def _own(self, name: str) -> str:
         """Return the stored name of the caller's key or topic."""
         return f"{self.caller.name}/{name}"
@@ -644,7 +611,7 @@ class AuthorizedClient:
         """
         self.caller.require(scope)
         owner = self.caller.limited_to(scope)
-        if owner is None or owner == self.client._submitter(run_id):
+        if owner is None or owner == self.client._session.submitter(run_id):
             return
         if self.caller.limited_to(Scope.READ) is not None or not is_there(
             self.client._store, run_id

@@ -13,7 +13,7 @@ from perdure.flows.commands.command import spec_of
 from perdure.flows.core.durations import seconds_of
 from perdure.flows.loading.load import read_flow
 from perdure.worker.cli.options import when
-from perdure.worker.client import validation
+from perdure.worker.operations import validation
 from perdure.worker.settings import Settings
 
 

@@ -1,0 +1,166 @@
+"""Operation: the facts of a function that every client has, and methods that derive from it.
+
+A function with ``@operation(...)`` is written once. Its first parameter is the ``Session`` on which
+it works. Each client has a method of its name. ``Client`` performs the operation on its session,
+``RemoteClient`` by an HTTP request. The client of a caller over HTTP keeps to the caller's rights.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+from perdure.worker.domain.token import Scope
+from perdure.worker.operations.arguments import CHECKS, Check
+from perdure.worker.operations.session import Session
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Http:
+    """The HTTP request of an operation.
+
+    Names in braces in the path are arguments. The other arguments are in the query of GET and
+    DELETE, and in the JSON body of the other methods.
+
+    Args:
+        method, path: As in ``PUT /flows/{flow}/pause``, below the path of the API.
+        result: The field of the response that is the result. None: the whole response.
+        is_repeatable: Whether the request may be sent again without a response, because the server
+            carries it out only once. A GET request always may.
+    """
+
+    method: str
+    path: str
+    result: str | None = None
+    is_repeatable: bool = False
+
+
+class Owner(Enum):
+    """Which runs an operation concerns, so which callers may use it."""
+
+    #: No run. The scope alone decides.
+    NONE = "none"
+    #: The run ``run_id``. A caller without the scope for the runs of all owners has to own it.
+    RUN = "run"
+    #: Many runs. For a caller without the scope for all runs, only those that they submitted.
+    SUBMITTER = "submitter"
+
+
+@dataclass(frozen=True)
+class Operation(Generic[P, R]):
+    """A function of every client, with its facts.
+
+    Args:
+        function: Carries the operation out.
+        http: Its HTTP request.
+        scope: The permission that a caller over HTTP needs.
+        owner: Which runs it concerns.
+        checks: The checks of arguments whose names have another meaning here than elsewhere.
+        decode: Makes the result of a response's JSON. None: as the type of the result requires.
+    """
+
+    function: Callable[Concatenate[Session, P], R]
+    http: Http
+    scope: Scope
+    owner: Owner
+    checks: Mapping[str, Check]
+    decode: Callable[[Any], R] | None
+
+    @property
+    def name(self) -> str:
+        """The name of the function, and of each client's method."""
+        return self.function.__name__
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """The function's signature without the session."""
+        signature = inspect.signature(self.function)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> inspect.BoundArguments:
+        """Return the arguments of a call, including defaults.
+
+        Raises:
+            TypeError: The arguments do not fit the function's parameters.
+        """
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}(): {error}") from None
+        bound.apply_defaults()
+        return bound
+
+    def check(self, bound: inspect.BoundArguments) -> None:
+        """Raise an error if an argument is not valid. None is valid where it is the default.
+
+        Raises:
+            InvalidInput, UnstorableValue: Names the argument, the expected and the actual value.
+        """
+        for name, value in bound.arguments.items():
+            check = self.checks.get(name) or CHECKS[name]
+            if value is not None or self.signature.parameters[name].default is not None:
+                check(value, name)
+
+    def perform(self, session: Session, bound: inspect.BoundArguments) -> R:
+        """Check the arguments, and carry the operation out."""
+        self.check(bound)
+        return self.function(session, *bound.args, **bound.kwargs)
+
+
+#: All operations by their names.
+OPERATIONS: dict[str, Operation[Any, Any]] = {}
+
+
+def operation(
+    http: Http,
+    *,
+    scope: Scope,
+    owner: Owner,
+    checks: Mapping[str, Check] | None = None,
+    decode: Callable[[Any], Any] | None = None,
+) -> Callable[[F], F]:
+    """Declare a function as an operation of every client. For the arguments see ``Operation``."""
+
+    def declare(function: F) -> F:
+        name = function.__name__
+        assert name not in OPERATIONS, f"the operation {name} is declared twice"
+        OPERATIONS[name] = Operation(function, http, scope, owner, checks or {}, decode)
+        return function
+
+    return declare
+
+
+#: The first parameter of a method.
+SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Performer(Protocol):
+    """A client, as its methods use it."""
+
+    def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R: ...
+
+
+def method(
+    function: Callable[Concatenate[Session, P], R],
+) -> Callable[Concatenate[Performer, P], R]:
+    """Return the method of a client for an operation.
+
+    It has the function's name, parameters and docstring.
+    """
+    operation: Operation[P, R] = OPERATIONS[function.__name__]
+
+    @wraps(function)
+    def call(self: Performer, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._perform(operation, operation.bind(*args, **kwargs))
+
+    parameters = (SELF, *operation.signature.parameters.values())
+    call.__dict__["__signature__"] = operation.signature.replace(parameters=parameters)
+    return call
