@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from perdure.worker.client.run_counts import status_counts
-from perdure.worker.client.run_list import RunFilter, list_runs
+from perdure.worker.operations.run_counts import status_counts
+from perdure.worker.operations.run_list import RunFilter, list_runs
 from perdure.worker.store import ClaimRefused, Store
 from tests.support.child_runs import (
     ALL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure import Client, InvalidInput
-from perdure.worker.client.run_counts import MOST_OF_ONE
+from perdure.worker.operations.run_counts import MOST_OF_ONE
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from tests.support.redis_servers import until

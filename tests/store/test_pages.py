@@ -281,8 +281,8 @@ def test_the_inbox_has_each_run_that_waits_once_while_others_come_and_go(
     name: str | None,
 ) -> None:
     for bound in ("FIRST", "BATCH"):
-        monkeypatch.setattr(f"perdure.worker.client.waiting_runs.{bound}", 5)
-    monkeypatch.setattr("perdure.worker.client.waiting_runs.LOOKED_AT", looked_at)
+        monkeypatch.setattr(f"perdure.worker.operations.waiting_runs.{bound}", 5)
+    monkeypatch.setattr("perdure.worker.operations.waiting_runs.LOOKED_AT", looked_at)
     early = [f"goes{number:03}" for number in range(20)]
     for run_id in early:
         submit(store, run_id, phase="interrupted")
@@ -304,7 +304,7 @@ def test_the_inbox_has_each_run_that_waits_once_while_others_come_and_go(
 def test_a_page_of_the_inbox_reads_a_bounded_number_of_runs(
     client: Client, store: Store, monkeypatch: pytest.MonkeyPatch, own: int
 ) -> None:
-    monkeypatch.setattr("perdure.worker.client.waiting_runs.LOOKED_AT", 10)
+    monkeypatch.setattr("perdure.worker.operations.waiting_runs.LOOKED_AT", 10)
     ids = asked_of_each(store, ["ann"] * 40 + ["bob"] * own)
     read: list[int] = []
     many_fields = client._store.reads.many_fields

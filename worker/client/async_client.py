@@ -18,13 +18,13 @@ from perdure.worker.client.async_notifications import AsyncNotifications
 from perdure.worker.client.results import has_ended, id_of, rests, still
 from perdure.worker.client.steer import PATIENCE, too_late
 from perdure.worker.client.typed_answers import answer_of
-from perdure.worker.client.values import pauses, seconds_of
 from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.signal import SignalReply
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.errors import ValueNotFound
 from perdure.worker.operations import validation
+from perdure.worker.operations.polling import pauses, seconds_of
 from perdure.worker.settings import Settings
 
 if TYPE_CHECKING:

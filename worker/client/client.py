@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, TypeVar
-
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.control import RunControl
 from perdure.worker.client.fork import Forks
-from perdure.worker.client.inbox import InboxReads
 from perdure.worker.client.notes import RunNoteReads
 from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.threads import Threads
-from perdure.worker.operations.operation import Operation
-
-R = TypeVar("R")
 
 
-class Client(Forks, Threads, RunControl, InboxReads, BulkOperations, RunNoteReads):
+class Client(Forks, Threads, RunControl, BulkOperations, RunNoteReads):
     """Client of the runs on one server.
 
     Args:
@@ -33,9 +26,6 @@ class Client(Forks, Threads, RunControl, InboxReads, BulkOperations, RunNoteRead
         NotReplicated: From submit, request_stop, resume, add, retry, signal and delete, if
             ``wait_replicas`` is set. The operation was done, but not on enough replicas in time.
     """
-
-    def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
-        return operation.perform(self._session, bound)
 
     @property
     def notifications(self) -> Notifications:

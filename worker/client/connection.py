@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.worker.domain.record import Record
+from perdure.worker.operations.operation import Operation
 from perdure.worker.operations.session import Session
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from celery import Celery
 
     from perdure.worker.messaging.app_connection import AppConnection
+
+R = TypeVar("R")
 
 
 class ClientConnection:
@@ -49,6 +53,9 @@ class ClientConnection:
 
     def _publish(self, record: Record, reply: Sequence[str], message: str) -> None:
         self._session.publish(record, reply, message)
+
+    def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
+        return operation.perform(self._session, bound)
 
     def close(self) -> None:
         """Close the connections of this client."""

@@ -19,7 +19,6 @@ from perdure.worker.client.answer_checks import (
     check_takes_answer,
     text_of,
 )
-from perdure.worker.client.inbox import asked_below
 from perdure.worker.client.limits import RunLimits
 from perdure.worker.client.raised_limits import (
     check_enough,
@@ -29,7 +28,6 @@ from perdure.worker.client.raised_limits import (
     raised,
     raising,
 )
-from perdure.worker.client.tree import ids_below, live_among
 from perdure.worker.domain.children import child_of
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.record import (
@@ -47,7 +45,9 @@ from perdure.worker.errors import (
     Stale,
 )
 from perdure.worker.operations import validation
+from perdure.worker.operations.inbox import asked_below
 from perdure.worker.operations.session import damaged, new_operation_id, not_found
+from perdure.worker.operations.tree import ids_below, live_among
 from perdure.worker.store.lookups import idempotency_key, is_there
 
 logger = logging.getLogger("perdure.client")
@@ -186,7 +186,8 @@ class RunControl(RunLimits):
                 run = self.get(run_id)
                 raise InvalidTransition(
                     f"run {run_id} is {run.status.value}; "
-                    f"only an interrupted or a stopped run can be resumed{asked_below(self, run)}"
+                    "only an interrupted or a stopped run can be resumed"
+                    f"{asked_below(self._session, run)}"
                 )
             case ["finished", phase]:
                 hint = f"; to retry it: perdure retry {run_id}" if phase == "errored" else ""

@@ -1,23 +1,13 @@
-"""The methods that all clients derive from the operations of ``worker/operations``."""
+"""The other methods that all clients derive from the operations of ``worker/operations``."""
 
 from __future__ import annotations
 
-import inspect
-from abc import ABCMeta, abstractmethod
-from typing import Any, TypeVar
-
 from perdure.worker.operations import fleet, stuck
-from perdure.worker.operations.operation import Operation, method
-
-R = TypeVar("R")
+from perdure.worker.operations.operation import method
 
 
-class Methods(metaclass=ABCMeta):
-    """Derived methods. A client decides with ``_perform`` how it carries an operation out."""
-
-    @abstractmethod
-    def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
-        """Carry an operation out, and return its result."""
+class Methods:
+    """Derived methods, beside those that read runs."""
 
     stuck = method(stuck.stuck)
 

@@ -6,9 +6,8 @@ lists or shows runs starts faster without that code.
 
 from __future__ import annotations
 
-from perdure.worker.client.inbox import InboxReads
-from perdure.worker.client.values import RunValues
+from perdure.worker.client.read import RunReads
 
 
-class Reader(InboxReads, RunValues):
+class Reader(RunReads):
     """Client that reads the runs on one server. It has the arguments of ``Client``."""

@@ -10,11 +10,12 @@ from uuid import uuid4
 
 from perdure.flows.core.outcomes import ASK, SAY
 from perdure.worker.client.api import ClientApi
-from perdure.worker.client.values import RunValues, pauses, seconds_of
+from perdure.worker.client.read import RunReads
 from perdure.worker.domain.record import ARRIVED
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.errors import InvalidInput, InvalidTransition
 from perdure.worker.operations import validation
+from perdure.worker.operations.polling import pauses, seconds_of
 from perdure.worker.operations.session import not_found
 
 #: Seconds that ``ask`` waits by default.
@@ -64,7 +65,7 @@ class Steering(ClientApi):
         return reply.value
 
 
-class RunSteering(RunValues, Steering):
+class RunSteering(RunReads, Steering):
     """Reads a run's replies."""
 
     def reply(

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from perdure.worker.operations import validation
+from perdure.worker.operations.polling import seconds_of
 
 #: Raises InvalidInput or UnstorableValue unless a value is valid for an argument of this name.
-Check = Callable[[object, str], None]
+Check = Callable[[Any, str], object]
+
+
+def by_value(check: Callable[[Any], object]) -> Check:
+    """Return a check for an argument whose error names it by itself."""
+    return lambda value, name: check(value)
+
+
+def anything(value: object, name: str) -> None:
+    """Accept a value that the operation itself checks."""
 
 
 def note(value: object, name: str) -> None:
@@ -15,18 +26,39 @@ def note(value: object, name: str) -> None:
     validation.notes(**{name: value})
 
 
-def limit(value: object, name: str) -> None:
-    """Raise InvalidInput unless this is a number of items."""
-    validation.limit(value)
+def labels(value: object, name: str) -> None:
+    """Raise InvalidInput unless this is a mapping of texts."""
+    validation.mapping(value, name, of_texts=True)
 
 
 #: The check of each argument.
 CHECKS: Mapping[str, Check] = {
+    "after": validation.after,
+    "before": validation.after,
+    "below": validation.text,
+    "children": validation.flag,
+    "depth": by_value(validation.depth),
     "flow": validation.text,
-    "limit": limit,
+    "follow": validation.flag,
+    "labels": labels,
+    "limit": by_value(validation.limit),
+    "look": by_value(validation.look),
+    "name": validation.text,
+    "parent": validation.text,
+    "query": validation.text,
     "reason": note,
     "requested_by": note,
+    # No run has an id of another form, so the error is RunNotFound.
+    "run_id": anything,
+    "status": validation.status,
+    "step": by_value(validation.step),
     "submitted_by": validation.submitter,
+    "text": validation.text,
+    "thread_id": validation.text,
+    "wait": by_value(seconds_of),
+    "width": by_value(validation.width),
 }
 #: Arguments that name the caller. Over HTTP, the access token identifies the caller.
 CALLER = ("by", "requested_by")
+#: Arguments that name a run. A caller over HTTP needs the permission to read it.
+RUNS = ("run_id", "parent", "below")

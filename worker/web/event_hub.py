@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from perdure.worker.client import Client
-from perdure.worker.client.event_batches import EventBatch, hear
 from perdure.worker.domain.event import Event, position_of
 from perdure.worker.domain.stream import TextEntry
+from perdure.worker.operations.event_batches import EventBatch, hear
 from perdure.worker.store import StoreUnavailable
 
 logger = logging.getLogger("perdure.web")
@@ -190,7 +190,7 @@ class EventHub:
             while (positions := self._positions()) is not None:
                 try:
                     batches = hear(
-                        self._client,
+                        self._client._session,
                         {run_id: _id(place.event) for run_id, place in positions.items()},
                         BLOCK_MS,
                         {

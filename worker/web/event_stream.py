@@ -83,7 +83,7 @@ def read_events(
     ended = runs.get(run_id).status.ended
     events: list[Event] = []
     try:
-        for event in islice(runs.events(run_id, after), most):
+        for event in islice(runs.events(run_id, after, follow=False), most):
             events.append(event)
     except DamagedRun:
         if not events:

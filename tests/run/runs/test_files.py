@@ -42,7 +42,7 @@ from perdure.flows.controllers.model.files import loaded, message_with
 from perdure.flows.controllers.model.messages import bytes_of, group_messages, merged
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.testing import FakeModel
-from perdure.worker.client.prompt import prompt_of_run
+from perdure.worker.operations.prompt import prompt_of_run
 from perdure.worker.settings import Settings
 from tests.support.chat_server import ChatServer, Fails, Play, Says, chat_server
 from tests.support.redis_servers import until

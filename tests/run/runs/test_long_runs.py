@@ -30,8 +30,8 @@ from perdure import (
     register,
 )
 from perdure.testing import Lab
-from perdure.worker.client.event_batches import hear
 from perdure.worker.domain.event import id_before
+from perdure.worker.operations.event_batches import hear
 from tests.support.counted_runs import counted, long, play
 from tests.support.example_flows import long_runs
 from tests.support.redis_servers import CrashableServer

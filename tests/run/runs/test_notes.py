@@ -42,8 +42,8 @@ from perdure.flows.rounds.lifespans import close_lifespans
 from perdure.flows.rounds.notes import NotesIn
 from perdure.testing import FakeModel
 from perdure.worker.cli.main import run as run_command
-from perdure.worker.client.prompt import prompt_of_run
 from perdure.worker.errors import Forbidden, InvalidInput
+from perdure.worker.operations.prompt import prompt_of_run
 from tests.support.authenticator import by_name
 from tests.support.example_flows.notes import NAMESPACE, SqliteNotes
 from tests.support.flow_registry import own_registry

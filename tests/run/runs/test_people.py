@@ -24,8 +24,8 @@ from perdure import (
 )
 from perdure.worker.cli.commands.resume import asked_for_approval
 from perdure.worker.cli.main import run as perdure
-from perdure.worker.client.waiting_runs import Entry, WaitingRuns
 from perdure.worker.domain.record import Record
+from perdure.worker.operations.waiting_runs import Entry, WaitingRuns
 from tests.support.example_flows import costs_and_questions  # noqa: F401 -- registers its flows
 from tests.support.pending_interrupts import ASKED
 from tests.support.redis_servers import until
@@ -67,8 +67,8 @@ def stored(client: Client, run_id: str = "r") -> Record:
 def test_the_inbox_holds_what_waits_for_people_those_that_waited_longest_first(
     client: Client, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
-    monkeypatch.setattr("perdure.worker.client.waiting_runs.FIRST", first)
-    monkeypatch.setattr("perdure.worker.client.waiting_runs.BATCH", 2)
+    monkeypatch.setattr("perdure.worker.operations.waiting_runs.FIRST", first)
+    monkeypatch.setattr("perdure.worker.operations.waiting_runs.BATCH", 2)
     names = ["c", "a", "d", "b"]
     for run_id in sorted(names):
         client.submit("countdown", "x", run_id=run_id)
@@ -95,8 +95,8 @@ def test_the_inbox_holds_what_waits_for_people_those_that_waited_longest_first(
 def test_the_inbox_reads_no_more_of_its_index_than_it_has_to(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.worker.client.waiting_runs.FIRST", 5)
-    monkeypatch.setattr("perdure.worker.client.waiting_runs.BATCH", 4)
+    monkeypatch.setattr("perdure.worker.operations.waiting_runs.FIRST", 5)
+    monkeypatch.setattr("perdure.worker.operations.waiting_runs.BATCH", 4)
     store, waits = client._store, random.Random(1)
     asked: list[str] = []
     many_fields = store.reads.many_fields

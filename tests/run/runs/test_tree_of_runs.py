@@ -51,7 +51,7 @@ def test_a_tree_says_how_many_runs_it_has_not_read(
     client: Client, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = wide(client, driver)
-    monkeypatch.setattr("perdure.worker.client.tree.MOST_READ", 5)
+    monkeypatch.setattr("perdure.worker.operations.tree.MOST_READ", 5)
     tree = client.tree(run.id)
     assert (len(tree.children), tree.more, tree.not_read) == (5, [], 11)
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from perdure import Client, InvalidInput, RemoteClient, RunStatus
-from perdure.worker.client.prompt import prompt_of_run
+from perdure.worker.operations.prompt import prompt_of_run
 from tests.support.chat_server import Asked, ChatServer, Fails, Play, Says
 from tests.support.example_flows import model_controllers  # noqa: F401 -- registers flows
 from tests.support.flow_registry import own_registry

@@ -90,7 +90,7 @@ def test_the_command_lists_groups_and_says_what_it_did_not_look_at(
     assert "Leave out --parent and --status" in capsys.readouterr().err
     assert perdure(["retry", "--query", group["query"], "--json"]) == 0
     assert {each["run_id"] for each in json.loads(capsys.readouterr().out)} == set(ids)
-    monkeypatch.setattr("perdure.worker.client.error_groups.LOOKED_AT", 1)
+    monkeypatch.setattr("perdure.worker.operations.error_groups.LOOKED_AT", 1)
     errored(client, 2)
     assert perdure(["list", "--group"]) == 0
     said = capsys.readouterr()

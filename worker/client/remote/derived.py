@@ -7,18 +7,31 @@ import re
 import types
 from collections.abc import Callable
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
+from perdure.flows.core.files import FileReference
 from perdure.worker.client.remote.connection import RemoteConnection, not_here
+from perdure.worker.domain.error_groups import MOST_LOOKED, ErrorGroups
+from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.prompt import PromptOfRound
+from perdure.worker.domain.run_tree import RunTree
+from perdure.worker.domain.transcript import Transcript
+from perdure.worker.domain.verdict import Verdict
 from perdure.worker.operations import validation
 from perdure.worker.operations.arguments import CALLER
 from perdure.worker.operations.operation import Operation
 from perdure.worker.operations.session import not_found
 
 R = TypeVar("R")
-#: Maximum items that the server returns at once.
-PAGE = 1000
+#: The largest values that the server accepts.
+MOST = {"limit": 1000, "look": MOST_LOOKED}
+#: Types of results that a module may import for type checkers only.
+RESULTS = {
+    each.__name__: each
+    for each in (ErrorGroups, FileReference, Inbox, PromptOfRound, RunTree, Transcript, Verdict)
+}
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 #: Methods whose arguments are in the query.
 WITHOUT_BODY = ("GET", "DELETE")
@@ -37,8 +50,9 @@ def request(
     http, arguments = operation.http, dict(bound.arguments)
     for name in (*CALLER, "submitted_by"):
         not_here(**{name: arguments.pop(name, None)})
-    if "limit" in arguments:
-        arguments["limit"] = min(arguments["limit"], PAGE)
+    for name, most in MOST.items():
+        if arguments.get(name) is not None:
+            arguments[name] = min(arguments[name], most)
     path = PLACEHOLDER.sub(lambda found: _quoted(found[1], arguments.pop(found[1])), http.path)
     if http.method in WITHOUT_BODY:
         response = connection._sent(http.method, path, http.is_repeatable or None, params=arguments)
@@ -64,7 +78,9 @@ def decoder(function: Callable[..., R]) -> Callable[[Any], R]:
     Raises:
         TypeError: No rule says how to make such a type.
     """
-    return _decoder(get_type_hints(function)["return"])
+    result = SimpleNamespace(__annotations__={"return": function.__annotations__["return"]})
+    # Modules of operations import these types for checkers only, so that commands start fast.
+    return _decoder(get_type_hints(result, function.__globals__, RESULTS)["return"])
 
 
 def _decoder(kind: Any) -> Callable[[Any], Any]:

@@ -10,10 +10,10 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
-from perdure.flows.core.files import File, FileReference, data_of, files_of, stored_file
+from perdure.flows.core.files import File, data_of, files_of, stored_file
 from perdure.flows.core.outcomes import ASK
 from perdure.flows.core.retry import Retry, tightening
 from perdure.flows.core.thread_messages import ThreadMessage
@@ -21,21 +21,16 @@ from perdure.worker.client.api import ClientApi
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
 from perdure.worker.client.steer import Steering, check_words
-from perdure.worker.client.values import seconds_of
-from perdure.worker.domain.error_groups import MOST_LOOKED, ErrorGroups
-from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_query import SORTED_AFTER_READING, RunQuery
-from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.settlement import LONGEST
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.submission import When, from_now
-from perdure.worker.domain.transcript import Transcript
-from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import InvalidInput, RunNotFound, ValueNotFound
 from perdure.worker.operations import validation
+from perdure.worker.operations.polling import seconds_of
 
 #: Seconds for which one request waits for a reply or a value; a proxy may cut longer ones.
 WAIT = 10.0
@@ -51,9 +46,6 @@ PAGE = 1000
 
 class RemoteReads(RemoteConnection, ClientApi):
     """Reads runs."""
-
-    def get(self, run_id: str) -> Run:
-        return Run.from_dict(self._ask(path_of(run_id)))
 
     def runs(
         self,
@@ -117,64 +109,17 @@ class RemoteReads(RemoteConnection, ClientApi):
         not_here(submitted_by=submitted_by)
         return dict(self._ask("/runs", limit=1).get("counts") or {})
 
-    def error_groups(
-        self,
-        flow: str | None = None,
-        *,
-        query: str | None = None,
-        look: int | None = None,
-        submitted_by: str | None = None,
-    ) -> ErrorGroups:
-        validation.optional_texts(flow=flow, query=query)
-        validation.look(look)
-        not_here(submitted_by=submitted_by)
-        RunQuery.of(query or "")
-        return ErrorGroups.from_dict(
-            self._ask("/errors", flow=flow, q=query or None, look=look and min(look, MOST_LOOKED))
-        )
-
-    def transcript(self, run_id: str) -> Transcript:
-        return cast(Transcript, self._ask(path_of(run_id, "transcript")))
-
-    def children(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
-        validation.limit(limit)
-        validation.offset(cursor)
-        path = path_of(run_id, "children")
-        return Page.from_dict(self._ask(path, limit=min(PAGE, limit), cursor=cursor))
-
-    def tree(self, run_id: str, depth: int = 3, width: int = 10) -> RunTree:
-        validation.depth(depth)
-        validation.width(width)
-        return RunTree.from_dict(self._ask(path_of(run_id, "tree"), depth=depth, width=width))
-
-    def prompt(self, run_id: str, step: int) -> PromptOfRound:
-        validation.step(step)
-        return cast(PromptOfRound, self._ask(path_of(run_id, "prompt"), step=step))
-
-    def artifacts(self, run_id: str) -> dict[str, int]:
-        return dict(self._ask(path_of(run_id, "artifacts")))
-
     def artifact(self, run_id: str, name: str) -> str:
         validation.text(name, "name")
         return self._sent("GET", path_of(run_id, "artifacts", name)).content.decode(
             "utf-8", "surrogateescape"
         )
 
-    def files(self, run_id: str) -> list[FileReference]:
-        told = self._ask(path_of(run_id, "files"))
-        return [FileReference(each["file"], each["media_type"], each["bytes"]) for each in told]
-
     def file(self, run_id: str, name: str) -> File:
         validation.text(name, "name")
         answer = self._sent("GET", path_of(run_id, "files", name))
         media_type = answer.headers["content-type"].partition(";")[0]
         return stored_file(name, answer.content, media_type)
-
-    def unread(self, run_id: str) -> dict[str, int]:
-        return dict(self._ask(path_of(run_id, "signals")))
-
-    def values(self, run_id: str) -> dict[str, Any]:
-        return dict(self._ask(path_of(run_id, "values")))
 
     def value(self, run_id: str, name: str, wait: float | timedelta = 0.0) -> Any:
         validation.text(name, "name")
@@ -187,9 +132,6 @@ class RemoteReads(RemoteConnection, ClientApi):
             except ValueNotFound:
                 if left <= WAIT or self.get(run_id).phase == "completed":
                     raise
-
-    def why(self, run_id: str) -> Verdict:
-        return Verdict.from_dict(self._ask(path_of(run_id, "why")))
 
 
 class RemoteSubmitter(RemoteConnection, ClientApi):

@@ -258,7 +258,7 @@ def get_inbox(page: Annotated[InboxPlace, Query()], runs: Runs) -> Response:
 
     `POST /runs/{run_id}/resume` answers.
     """
-    return Json(runs.inbox(page.limit, page.cursor, page.below).to_dict())
+    return Json(runs.inbox(page.limit, page.cursor, below=page.below).to_dict())
 
 
 metrics_router = APIRouter(route_class=ProblemRoute)

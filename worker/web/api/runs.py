@@ -126,8 +126,9 @@ def list_runs(listing: Annotated[Listing, Query()], runs: Runs) -> Response:
     """
     labels = dict(label.split("=", 1) for label in listing.label)
     page = runs.runs(
-        listing.status, listing.flow, listing.limit, listing.cursor, labels, listing.children,
-        listing.parent, listing.thread_id, listing.q or None,
+        listing.status, listing.flow, listing.limit, listing.cursor, labels=labels,
+        children=listing.children, parent=listing.parent, thread_id=listing.thread_id,
+        query=listing.q or None,
     )  # fmt: skip
     counts = None if listing.cursor or listing.parent else runs.status_counts()
     return Json(RunPage(page.runs, page.cursor, page.damaged, counts).to_dict())
@@ -145,7 +146,7 @@ def list_errors(listing: Annotated[ErrorListing, Query()], runs: Runs) -> Respon
     `query` of a group chooses its runs in `POST /retries`, `POST /deletions` and `GET /runs`. If
     `looked_back` is set, there are older errored runs that were not looked at.
     """
-    groups = runs.error_groups(listing.flow, listing.q or None, listing.look)
+    groups = runs.error_groups(listing.flow, query=listing.q or None, look=listing.look)
     return Json(groups.to_dict())
 
 

@@ -9,43 +9,36 @@ Scopes and owners are enforced here and nowhere else.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
-from perdure.flows.core.files import BYTES, File, FileReference, artifact_name
+from perdure.flows.core.files import BYTES, File, artifact_name
 from perdure.flows.core.outcomes import Turn
 from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.flows.rounds.notes import Note
 from perdure.worker.client import Client
-from perdure.worker.client.event_batches import read_stream
 from perdure.worker.client.methods import Methods
 from perdure.worker.client.notifications import Notifications
-from perdure.worker.client.read import read_turns
+from perdure.worker.client.read_methods import ReadMethods
 from perdure.worker.client.threads import topic_of
 from perdure.worker.client.tokens import SavedFilters
-from perdure.worker.domain.error_groups import ErrorGroups
-from perdure.worker.domain.event import Event
-from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.metric_history import MetricHistory
 from perdure.worker.domain.note_namespace import NoteNamespace
-from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
-from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.domain.token import WIDER
-from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.turn_texts import unpack_turns
-from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import DamagedRun, RunExists, RunNotFound
 from perdure.worker.metrics.exposition import exposition
-from perdure.worker.operations.arguments import CALLER
+from perdure.worker.operations.arguments import CALLER, RUNS
+from perdure.worker.operations.event_batches import read_stream
 from perdure.worker.operations.operation import Operation, Owner
 from perdure.worker.operations.session import not_found
 from perdure.worker.store.lookups import is_there
@@ -62,7 +55,7 @@ RUNS_READ_FOR_ALL = 15_000
 MAX_PAGE_SIZE = 1000
 
 
-class AuthorizedClient(Methods):
+class AuthorizedClient(ReadMethods, Methods):
     """A client limited to the rights of its caller.
 
     Every method raises these errors, in addition to the errors of Client.
@@ -79,10 +72,10 @@ class AuthorizedClient(Methods):
     def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
         """Carry an operation out within the caller's rights, and in the caller's name."""
         arguments = bound.arguments
-        if operation.owner is Owner.RUN:
-            self._owned(arguments["run_id"], operation.scope)
-        else:
-            self.caller.require(operation.scope)
+        self.caller.require(operation.scope)
+        for name in RUNS:
+            if arguments.get(name) is not None:
+                self._owned(arguments[name], operation.scope)
         if operation.owner is Owner.SUBMITTER:
             arguments["submitted_by"] = self.caller.limited_to(operation.scope)
         arguments.update({name: self.caller.name for name in CALLER if name in arguments})
@@ -99,58 +92,30 @@ class AuthorizedClient(Methods):
         self.caller.require(Scope.READ)
         return exposition(self.client, accept)
 
-    def get(self, run_id: str) -> Run:
-        """Return the current state of a run."""
-        self._owned(run_id, Scope.READ)
-        return self.client.get(run_id)
-
     def runs(
         self,
         status: RunStatus | str | None = None,
         flow: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
+        *,
         labels: Mapping[str, str] | None = None,
+        submitted_by: str | None = None,
+        look: int | None = None,
         children: bool = False,
         parent: str | None = None,
         thread_id: str | None = None,
         query: str | None = None,
     ) -> Page:
-        """Return a page of the caller's visible runs.
+        """Return a page of the caller's visible runs. Its cost is bounded.
 
         It may hold fewer than ``limit`` runs and yet have a cursor.
         """
-        self.caller.require(Scope.READ)
-        if parent is not None:
-            self._owned(parent, Scope.READ)
-        only = self.caller.sees_only
-        return self.client.runs(
-            status,
-            flow,
-            limit,
-            cursor,
-            labels=labels,
-            submitted_by=only,
-            look=max(RUNS_READ_PER_PAGE, limit),
-            children=children,
-            parent=parent,
-            thread_id=thread_id,
-            query=query,
-        )
-
-    def error_groups(
-        self, flow: str | None = None, query: str | None = None, look: int | None = None
-    ) -> ErrorGroups:
-        """Return the caller's visible errored runs, grouped by equal failure."""
-        self.caller.require(Scope.READ)
-        return self.client.error_groups(
-            flow, query=query, look=look, submitted_by=self.caller.sees_only
-        )
-
-    def status_counts(self) -> dict[str, int]:
-        """Return the number of visible runs per status."""
-        self.caller.require(Scope.READ)
-        return self.client.status_counts(self.caller.sees_only)
+        return super().runs(
+            status, flow, limit, cursor, labels=labels, submitted_by=submitted_by,
+            look=look or max(RUNS_READ_PER_PAGE, limit), children=children, parent=parent,
+            thread_id=thread_id, query=query,
+        )  # fmt: skip
 
     def waits_for_people(self) -> int:
         """Return the number of runs that wait for a person.
@@ -209,20 +174,15 @@ class AuthorizedClient(Methods):
                 break
         return found[:limit]
 
-    def events(self, run_id: str, after: str | None = None) -> Iterator[Event]:
-        """Return the stored events of a run."""
-        self._owned(run_id, Scope.READ)
-        return self.client.events(run_id, after, follow=False)
-
     def read_stream(self, run_id: str, reader: StreamReader) -> list[StreamItem]:
         """Return the unread items of a run's stream."""
         self._owned(run_id, Scope.READ)
-        return read_stream(self.client, run_id, reader)
+        return read_stream(self.client._session, run_id, reader)
 
     def turns(self, run_id: str, start: int = 0) -> list[Turn]:
         """Return the turns of a run's history from one on."""
         self._owned(run_id, Scope.READ)
-        return read_turns(self.client, run_id, start)
+        return unpack_turns(run_id, self.client._session.store.reads.memory(run_id, start))
 
     def turns_between(self, run_id: str, start: int, stop: int) -> list[Turn]:
         """Return some stored turns of the run's history: from ``start`` up to before ``stop``."""
@@ -241,58 +201,6 @@ class AuthorizedClient(Methods):
         self.caller.require(Scope.READ)
         return self.client._store.signals.run_of_topic(self._own(topic))
 
-    def latest_events(
-        self, run_id: str, limit: int = 100, before: str | None = None
-    ) -> list[Event]:
-        """Return the newest events of a run."""
-        self._owned(run_id, Scope.READ)
-        return self.client.latest_events(run_id, limit, before)
-
-    def transcript(self, run_id: str) -> Transcript:
-        """Return the whole run: its record, history and events."""
-        self._owned(run_id, Scope.READ)
-        return self.client.transcript(run_id)
-
-    def children(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
-        """Return one page of a run's children."""
-        self._owned(run_id, Scope.READ)
-        return self.client.children(run_id, limit, cursor)
-
-    def tree(self, run_id: str, depth: int, width: int) -> RunTree:
-        """Return a run with the runs below it."""
-        self._owned(run_id, Scope.READ)
-        return self.client.tree(run_id, depth, width)
-
-    def unread(self, run_id: str) -> dict[str, int]:
-        """Return the number of unread signals per name."""
-        self._owned(run_id, Scope.READ)
-        return self.client.unread(run_id)
-
-    def values(self, run_id: str) -> dict[str, Any]:
-        """Return the values that the run's rounds returned."""
-        self._owned(run_id, Scope.READ)
-        return self.client.values(run_id)
-
-    def value(self, run_id: str, name: str) -> Any:
-        """Return one value that the run's rounds returned."""
-        self._owned(run_id, Scope.READ)
-        return self.client.value(run_id, name)
-
-    def artifacts(self, run_id: str) -> dict[str, int]:
-        """Return the sizes (bytes) of a run's artifacts by name."""
-        self._owned(run_id, Scope.READ)
-        return self.client.artifacts(run_id)
-
-    def artifact(self, run_id: str, name: str) -> str:
-        """Return the text of one artifact of a run."""
-        self._owned(run_id, Scope.READ)
-        return self.client.artifact(run_id, name)
-
-    def files(self, run_id: str) -> list[FileReference]:
-        """Return references to a run's files: name, type and size."""
-        self._owned(run_id, Scope.READ)
-        return self.client.files(run_id)
-
     def file(self, run_id: str, name: str) -> File:
         """Return a file of a run, or of a run below it (``RUN/NAME``).
 
@@ -303,26 +211,6 @@ class AuthorizedClient(Methods):
         if child and artifact_name(BYTES, name) not in self.client.artifacts(run_id):
             self._owned(child, Scope.READ)
         return self.client.file(run_id, name)
-
-    def prompt(self, run_id: str, step: int) -> PromptOfRound:
-        """Return the prompt of a committed or next round."""
-        self._owned(run_id, Scope.READ)
-        return self.client.prompt(run_id, step)
-
-    def why(self, run_id: str) -> Verdict:
-        """Return why the run is in its current state."""
-        self._owned(run_id, Scope.READ)
-        return self.client.why(run_id)
-
-    def inbox(self, limit: int = 50, cursor: str | None = None, below: str | None = None) -> Inbox:
-        """Return the visible runs that wait for a person.
-
-        With ``below``, only runs below this run.
-        """
-        self.caller.require(Scope.READ)
-        if below is not None:
-            self._owned(below, Scope.READ)
-        return self.client.inbox(limit, cursor, self.caller.sees_only, below)
 
     def titles(self, run_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Return titles and flows of several runs in one exchange.

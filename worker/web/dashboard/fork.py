@@ -47,7 +47,7 @@ def form_of(runs: AuthorizedClient, run: Run, node: str, step: int) -> ForkForm 
     else:
         own = flow.get("own_values", [])
         now = {name: value for name, value in runs.values(run.id).items() if name not in own}
-        events = runs.events(run.id) if now else ()
+        events = runs.events(run.id, follow=False) if now else ()
         remembered = sorted(now) if values_before(events, step, now) is None else []
     inputs = json.dumps(dict(run.inputs), indent=2, ensure_ascii=False)
     return ForkForm(uuid.uuid4().hex, inputs, remembered)

@@ -15,7 +15,7 @@ from perdure.worker.errors import DamagedRun
 from perdure.worker.store.live_text import Entry, LiveTextRecords
 
 if TYPE_CHECKING:
-    from perdure.worker.client.connection import ClientConnection
+    from perdure.worker.operations.session import Session
     from perdure.worker.store import Store
 
 #: For readers of events only.
@@ -36,7 +36,7 @@ class EventBatch:
 
 
 def hear(
-    client: ClientConnection,
+    session: Session,
     after: Mapping[str, str],
     block: int,
     text_after: Mapping[str, str] = NO_TEXT,
@@ -53,7 +53,7 @@ def hear(
     Raises:
         StoreUnavailable: The server does not reply.
     """
-    store, records = client._store, LiveTextRecords(client._store)
+    store, records = session.store, LiveTextRecords(session.store)
     try:
         found = records.with_events(after, text_after, block)
         batches = {run_id: _parse(*entries) for run_id, entries in found.items()}
@@ -70,12 +70,12 @@ def hear(
             # The events still come, and everything of the other runs. This read blocks like the
             # first one: without blocking, one damaged key would make its reader spin.
             others = {run_id: last for run_id, last in text_after.items() if run_id not in textless}
-            return hear(client, after, block, others)
+            return hear(session, after, block, others)
         return {run_id: _read_alone(store, run_id, last) for run_id, last in after.items()}
 
 
 def read_stream(
-    client: ClientConnection, run_id: str, reader: StreamReader, block: int | None = None
+    session: Session, run_id: str, reader: StreamReader, block: int | None = None
 ) -> list[StreamItem]:
     """Return the unread items of a run's stream.
 
@@ -85,7 +85,7 @@ def read_stream(
     Raises:
         DamagedRun: The first unread item cannot be read.
     """
-    found = LiveTextRecords(client._store).with_events(
+    found = LiveTextRecords(session.store).with_events(
         {run_id: reader.event}, {run_id: reader.text}, block
     )
     if run_id not in found:

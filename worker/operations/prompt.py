@@ -18,8 +18,12 @@ from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.providers import Endpoint
 from perdure.worker.domain.budget import BudgetAccount
 from perdure.worker.domain.prompt import PromptOfRound
+from perdure.worker.domain.run import Run
 from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.errors import ArtifactNotFound, InvalidInput, UnknownFlow
+from perdure.worker.operations.run_events import events as events_of
+from perdure.worker.operations.run_files import artifact as artifact_of
+from perdure.worker.operations.session import Session
 from perdure.worker.presentation.text import count
 from perdure.worker.store.opened_notes import RunNotes
 from perdure.worker.store.thread_messages import earlier_messages
@@ -27,7 +31,6 @@ from perdure.worker.store.thread_messages import earlier_messages
 if TYPE_CHECKING:
     from perdure.flows.core.outcomes import Turn
     from perdure.flows.rounds.flow import Flow
-    from perdure.worker.client.read import RunReads
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.record import Record
 
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 MOST_STEPS = 20
 
 
-def prompt_of_run(client: RunReads, run_id: str, step: int) -> PromptOfRound:
+def prompt_of_run(session: Session, run_id: str, step: int) -> PromptOfRound:
     """Return the prompt of a committed or next round.
 
     Returns:
@@ -48,8 +51,8 @@ def prompt_of_run(client: RunReads, run_id: str, step: int) -> PromptOfRound:
         UnknownFlow: This process does not know the run's flow.
         InvalidInput: The run has no such step, or its round asks no model.
     """
-    record = client._record(run_id)
-    client._find_flows()
+    record = session.record(run_id)
+    session.find_flows()
     name = record.fields.get("flow", "")
     try:
         flow = registry.make(name)
@@ -59,18 +62,20 @@ def prompt_of_run(client: RunReads, run_id: str, step: int) -> PromptOfRound:
             "process does not know. Name its module in flow_modules (PERDURE_FLOW_MODULES), or run "
             f"this where its workers run. {error}"
         ) from error
-    events = [event for event in client.events(run_id, follow=False) if event.type == "committed"]
+    events = [
+        event for event in events_of(session, run_id, follow=False) if event.type == "committed"
+    ]
     if step < record.step:
-        return _sent(client, record, flow, step, events)
-    if step > record.step or client.get(run_id).status.ended:
+        return _sent(session, record, flow, step, events)
+    if step > record.step or Run.of(record).status.ended:
         ended = "" if step > record.step else " and has ended"
         raise InvalidInput(
             f"run {run_id} has {count(record.step, 'committed round')}{ended}, so there is no step "
             f"{step} to come; {_steps_with_prompt(events)}"
         )
-    context = _context(client, record, flow, step, record.node, record.turns)
+    context = _context(session, record, flow, step, record.node, record.turns)
     if record.budgets:
-        account = BudgetAccount(record, 1, client._store.time())
+        account = BudgetAccount(record, 1, session.store.time())
         context = altered(context, budgets=account.budgets())
     prompt = flow.prompt_for(record.node, context)
     if prompt is None:
@@ -79,7 +84,7 @@ def prompt_of_run(client: RunReads, run_id: str, step: int) -> PromptOfRound:
 
 
 def _sent(
-    client: RunReads, record: Record, flow: Flow, step: int, events: Sequence[Event]
+    session: Session, record: Record, flow: Flow, step: int, events: Sequence[Event]
 ) -> PromptOfRound:
     """Return the prompt of a committed round."""
     done = next((each for each in events if each.step == step), None)
@@ -91,7 +96,7 @@ def _sent(
     traces = done.data.get("prompt")
     if not isinstance(traces, Mapping):
         raise _asks_no_model(record, step, done.node, events)
-    context = _context(client, record, flow, step, done.node, int(traces["turns"]))
+    context = _context(session, record, flow, step, done.node, int(traces["turns"]))
     context = altered(context, budgets=_budgets_before(record, events, step))
     prompt = flow.prompt_for(done.node, context, traces.get("tools", True))
     if prompt is None:
@@ -130,7 +135,7 @@ def _document(
 
 
 def _context(
-    client: RunReads, record: Record, flow: Flow, step: int, node: str, turns: int
+    session: Session, record: Record, flow: Flow, step: int, node: str, turns: int
 ) -> RoundContext:
     """Return the context of a round, from the stored run.
 
@@ -139,16 +144,16 @@ def _context(
     gone = record.forgotten
 
     def load(start: int, stop: int) -> list[Turn]:
-        stored = client._store.reads.memory(record.id, max(0, start - gone), max(0, stop - gone))
+        stored = session.store.reads.memory(record.id, max(0, start - gone), max(0, stop - gone))
         return unpack_turns(record.id, stored)
 
     def artifact(name: str) -> str:
         try:
-            return client.artifact(record.id, name)
+            return artifact_of(session, record.id, name)
         except ArtifactNotFound as error:
             raise KeyError(name) from error
 
-    settings, is_next = client.settings, step == record.step
+    settings, is_next = session.settings, step == record.step
     inputs = record.inputs
     if record.fields.get("inputs_checked") != "1":
         inputs = flow.check_inputs(inputs)
@@ -163,8 +168,8 @@ def _context(
         committed=values if is_next else {**values, HELD: None},
         artifact=artifact,
         endpoint=Endpoint(settings.model, settings.model_url, settings.model_key),
-        earlier=Earlier(lambda: earlier_messages(client._store, record)[0]),
-        note_access=RunNotes(client._store, settings, record, flow),
+        earlier=Earlier(lambda: earlier_messages(session.store, record)[0]),
+        note_access=RunNotes(session.store, settings, record, flow),
         model=record.fields.get("model"),
         files=record.files,
     )

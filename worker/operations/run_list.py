@@ -14,7 +14,6 @@ from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
 
-from perdure.worker.client.merged_runs import MergedRuns
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
 from perdure.worker.domain.run_query import (
@@ -25,6 +24,7 @@ from perdure.worker.domain.run_query import (
 )
 from perdure.worker.errors import DamagedRun
 from perdure.worker.operations import validation
+from perdure.worker.operations.merged_runs import MergedRuns
 from perdure.worker.operations.validation import ALL, OWN
 from perdure.worker.store import Store
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES

@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
-from perdure.worker.client.merged_runs import position_of
 from perdure.worker.domain.record import Record
+from perdure.worker.operations.merged_runs import position_of
 from perdure.worker.store import Store
 from perdure.worker.store.queries import ALWAYS
 

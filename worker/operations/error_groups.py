@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from perdure.worker.client.run_list import RunFilter, RunScan
 from perdure.worker.domain.error_groups import LOOKED_AT, ErrorGroup, ErrorGroups, kind_of
 from perdure.worker.domain.query_line import QueryTerm, line_of, terms_of
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.run_query import RunQuery
 from perdure.worker.operations import validation
+from perdure.worker.operations.run_list import RunFilter, RunScan
 from perdure.worker.store import Store
 
 #: Fields that determine a run's group.
@@ -24,7 +24,7 @@ ERROR_CHARACTERS = 500
 OF_GROUP = ("status", "flow", "node", "kind", "sort")
 
 
-def error_groups(
+def group_errors(
     store: Store,
     flow: str | None,
     query: str | None,
