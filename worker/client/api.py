@@ -13,7 +13,6 @@ from perdure.worker.client.read_api import ReadApi
 
 if TYPE_CHECKING:
     from perdure.flows.core.files import File
-    from perdure.flows.core.retry import Retry
     from perdure.flows.core.thread_messages import ThreadMessage
     from perdure.flows.rounds.notes import Note
     from perdure.worker.domain.note_namespace import NoteNamespace
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from perdure.worker.domain.sent_message import SentMessage
     from perdure.worker.domain.signal import SignalReceipt, SignalReply
     from perdure.worker.domain.stop import StopMode, StopReceipt
-    from perdure.worker.domain.submission import When
 
 
 class ClientApi(ReadApi, Methods):
@@ -32,138 +30,6 @@ class ClientApi(ReadApi, Methods):
     """
 
     # Submit
-
-    @abstractmethod
-    def submit(
-        self,
-        flow: str,
-        goal: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        *,
-        run_id: str | None = None,
-        idempotency_key: str | None = None,
-        interrupt_before: Sequence[str] | None = None,
-        interrupt_after: Sequence[str] | None = None,
-        max_rounds: int | None = None,
-        not_before: When | None = None,
-        deadline: When | None = None,
-        thread_id: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        budgets: Mapping[str, float] | None = None,
-        retry: Retry | Mapping[str, Any] | None = None,
-        submitted_by: str | None = None,
-        on_end: Mapping[str, Any] | str | None = None,
-        nonce: str | None = None,
-        topic: str | None = None,
-        model: str | None = None,
-        files: Sequence[File | str | os.PathLike[str]] | None = None,
-    ) -> Run:
-        """Submit a goal. Once this returns, the run is stored and will not be lost.
-
-        Args:
-            flow: Name of a flow that this client or a live worker knows.
-            goal: The goal. None if the flow needs no goal, such as a workflow without a parameter
-                ``goal``. The goal is then empty.
-            inputs: Further inputs of the flow.
-            run_id: An id of your own. None generates an id.
-            idempotency_key: An equal key with equal content returns the existing run. The content
-                is flow, goal, inputs and options as passed here. So a duration is equal however
-                late the call is repeated, and defaults do not count.
-            interrupt_before, interrupt_after: Nodes to pause at. None means the flow's own.
-            max_rounds: Maximum number of cycles. None means the flow's own.
-            not_before, deadline: An aware datetime, or a duration (timedelta, seconds) from now.
-            thread_id: Your name for the conversation that the run belongs to.
-            labels: Texts by name.
-            budgets: Limits on the run's spending (``tokens``, ``money``, ``seconds``, ``cycles``,
-                ``commands.NAME``). They override the flow's own.
-            retry: Tightens the flow's retry policies: ``max_attempts``, ``within``, ``not_on``. See
-                ``perdure.Retry``.
-            submitted_by: Owner of the run: a person or a service, by a name of yours. It is not
-                part of an idempotency key's content.
-            on_end: A Celery signature (an object, its dict or JSON), called at least once when the
-                run has completed, errored or stopped. Its first argument is a dict: ``run_id``,
-                ``flow``, ``status``, ``finished``, ``answer``, ``output``, ``error``, ``labels``,
-                ``epoch``. The signature's own arguments follow. An immutable signature gets no
-                dict. A run that continues after its end calls the signature again at its next end.
-                Perdure's own workers need ``queue`` in the signature's options
-                (docs/guides/celery.md).
-            nonce: An unguessable text of letters and digits, unique to this call. If the reply is
-                lost, repeat the call with the same ``run_id`` and nonce: it returns the run that
-                the first call made. None generates a nonce.
-            topic: A name of your own, such as an order number. Signals to the topic reach the run.
-                One live run holds a topic. Signals that wait for the topic go into the new run's
-                mailbox.
-            model: The model that the run asks, one of the flow's ``allowed_models``. None means the
-                flow's own.
-            files: Pictures, documents and texts, as ``File`` or paths. A model sees them with the
-                goal, and the run's code reads them with ``context.file``. At most 20, of 8 MiB each
-                and 16 MiB together.
-
-        Raises:
-            UnknownFlow, InvalidInput, UnstorableValue: The submission is not acceptable. Nothing
-                was stored.
-            UnsafeServer: The server could lose the run (see the setting ``durability``). Nothing
-                was stored.
-            RunExists: Another submission used the run id.
-            Conflict: The idempotency key was used with different content.
-            Taken: Another live run holds the topic.
-        """
-
-    @abstractmethod
-    def fork(
-        self,
-        run: Run | str,
-        at: int,
-        *,
-        goal: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        values: Mapping[str, Any] | None = None,
-        run_id: str | None = None,
-        idempotency_key: str | None = None,
-        interrupt_before: Sequence[str] | None = None,
-        interrupt_after: Sequence[str] | None = None,
-        max_rounds: int | None = None,
-        not_before: When | None = None,
-        deadline: When | None = None,
-        thread_id: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        budgets: Mapping[str, float] | None = None,
-        retry: Retry | Mapping[str, Any] | None = None,
-        submitted_by: str | None = None,
-        on_end: Mapping[str, Any] | str | None = None,
-        nonce: str | None = None,
-        model: str | None = None,
-    ) -> Run:
-        """Submit a new run from a step of another.
-
-        The fork begins with the turns of the other run's rounds before the step. It runs the step
-        and everything after it again, with the workers' current code. Effects of earlier rounds are
-        not repeated, and the other run does not change.
-
-        The fork takes over labels, limits, pauses, model and files of the other run, unless you
-        pass others. It does not take over deadline, topic, thread, callback, mailbox and parent.
-        Budgets and ``max_rounds`` count only the fork's rounds.
-
-        Args:
-            run: The other run, or its id. It may be live, or have ended.
-            at: The first step to run again. In a flow with a Controller it must be a controller
-                round.
-            goal: The fork's goal. None means the other run's.
-            inputs: Inputs that replace the other run's inputs of the same names.
-            values: Named values that the run's code had remembered before the step. Needed if the
-                run remembers values, the step is not its newest, and its events do not record the
-                values before the step.
-            run_id, idempotency_key, interrupt_before, interrupt_after, max_rounds, not_before,
-                deadline, thread_id, labels, budgets, retry, submitted_by, on_end, nonce, model:
-                As for ``submit``.
-
-        Raises:
-            NotForkable: The run cannot be forked there. The message names the steps (if any) at
-                which a fork can begin.
-            RunNotFound: No run has this id.
-            InvalidInput: The run has no such step, or values are missing.
-            UnknownFlow, UnstorableValue, UnsafeServer, RunExists, Conflict: As for ``submit``.
-        """
 
     @abstractmethod
     def send(

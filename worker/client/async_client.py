@@ -24,7 +24,7 @@ from perdure.worker.domain.signal import SignalReply
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.errors import ValueNotFound
 from perdure.worker.operations import validation
-from perdure.worker.operations.polling import pauses, seconds_of
+from perdure.worker.operations.intervals import pauses, seconds_of
 from perdure.worker.settings import Settings
 
 if TYPE_CHECKING:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from perdure.worker.operations import fleet, stuck
+from perdure.worker.operations import fleet, fork, stuck, submit
 from perdure.worker.operations.operation import method
 
 
 class Methods:
     """Derived methods, beside those that read runs."""
+
+    submit = method(submit.submit)
+    fork = method(fork.fork)
 
     stuck = method(stuck.stuck)
 

@@ -15,7 +15,7 @@ from perdure.worker.domain.record import ARRIVED
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.errors import InvalidInput, InvalidTransition
 from perdure.worker.operations import validation
-from perdure.worker.operations.polling import pauses, seconds_of
+from perdure.worker.operations.intervals import pauses, seconds_of
 from perdure.worker.operations.session import not_found
 
 #: Seconds that ``ask`` waits by default.

@@ -19,12 +19,12 @@ from perdure.flows.core.files import File, files_of
 from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.worker.client.signal import RunSignals, stored_key
 from perdure.worker.client.steer import RunSteering, check_words
-from perdure.worker.client.submit import AlreadyHeard, Submitter
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.submission import Submission
 from perdure.worker.errors import Conflict, InvalidTransition, RunNotFound, Taken, UnsupportedPart
 from perdure.worker.operations import validation
+from perdure.worker.operations.submit import AlreadyHeard, checked_flow, make_run
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.thread_messages import thread_messages
 
@@ -42,7 +42,7 @@ def topic_of(thread: str, owner: str | None = None) -> str:
     return f"thread:{thread}" if owner is None else f"{owner}/thread:{thread}"
 
 
-class Threads(Submitter, RunSignals, RunSteering):
+class Threads(RunSignals, RunSteering):
     """Sends messages to threads, and reads them."""
 
     def send(
@@ -97,7 +97,7 @@ class Threads(Submitter, RunSignals, RunSteering):
         self._session.check_durability()
         key = uuid4().hex if key is None else key
         flow = self._flow_of(topic, thread) if flow is None else flow
-        description, accepted, checked = self._checked(flow, dict(inputs or {}))
+        description, accepted, checked = checked_flow(self._session, flow, dict(inputs or {}))
         submission = Submission(
             flow=flow,
             description=description,
@@ -116,8 +116,11 @@ class Threads(Submitter, RunSignals, RunSteering):
         own = sha256(f"{topic}\n{key}".encode()).hexdigest()
         for _ in range(ATTEMPTS):
             try:
-                run = self._submit(
-                    submission, idempotency_key=f"thread:{own}", said=stored_key(key)
+                run = make_run(
+                    self._session,
+                    submission,
+                    idempotency_key=f"thread:{own}",
+                    said=stored_key(key),
                 )
                 return SentMessage(run.id, True, thread)
             except Conflict as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.worker.operations import validation
-from perdure.worker.operations.polling import seconds_of
+from perdure.worker.operations.intervals import seconds_of
 
 #: Raises InvalidInput or UnstorableValue unless a value is valid for an argument of this name.
 Check = Callable[[Any, str], object]
@@ -34,31 +34,52 @@ def labels(value: object, name: str) -> None:
 #: The check of each argument.
 CHECKS: Mapping[str, Check] = {
     "after": validation.after,
+    "at": by_value(validation.step),
     "before": validation.after,
+    "budgets": validation.budgets,
     "below": validation.text,
     "children": validation.flag,
+    # A time is checked where it is read, together with the clock.
+    "deadline": anything,
     "depth": by_value(validation.depth),
+    "files": anything,
     "flow": validation.text,
     "follow": validation.flag,
+    "goal": validation.text,
+    "idempotency_key": validation.key,
+    "inputs": validation.mapping,
+    "interrupt_after": validation.names,
+    "interrupt_before": validation.names,
     "labels": labels,
     "limit": by_value(validation.limit),
     "look": by_value(validation.look),
+    "max_rounds": anything,
+    "model": validation.text,
     "name": validation.text,
+    "nonce": by_value(validation.nonce),
+    "not_before": anything,
+    "on_end": anything,
     "parent": validation.text,
     "query": validation.text,
     "reason": note,
     "requested_by": note,
+    "retry": anything,
     # No run has an id of another form, so the error is RunNotFound.
+    "run": anything,
     "run_id": anything,
     "status": validation.status,
     "step": by_value(validation.step),
     "submitted_by": validation.submitter,
     "text": validation.text,
     "thread_id": validation.text,
+    "topic": by_value(validation.topic),
+    "values": validation.mapping,
     "wait": by_value(seconds_of),
     "width": by_value(validation.width),
 }
 #: Arguments that name the caller. Over HTTP, the access token identifies the caller.
 CALLER = ("by", "requested_by")
+#: Arguments that are names of the caller's own.
+OWN_NAMES = ("idempotency_key", "topic")
 #: Arguments that name a run. A caller over HTTP needs the permission to read it.
 RUNS = ("run_id", "parent", "below")

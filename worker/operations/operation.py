@@ -8,6 +8,7 @@ it works. Each client has a method of its name. ``Client`` performs the operatio
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -20,6 +21,8 @@ from perdure.worker.operations.session import Session
 
 P = ParamSpec("P")
 R = TypeVar("R")
+#: The annotation of options that a TypedDict names.
+OPTIONS = re.compile(r"Unpack\[(\w+)\]")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -43,6 +46,19 @@ class Http:
     is_repeatable: bool = False
 
 
+def _parameters(options: Any) -> list[inspect.Parameter]:
+    """Return the options of a TypedDict as parameters."""
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=annotation.__forward_arg__,
+        )
+        for name, annotation in options.__annotations__.items()
+    ]
+
+
 class Owner(Enum):
     """Which runs an operation concerns, so which callers may use it."""
 
@@ -50,6 +66,8 @@ class Owner(Enum):
     NONE = "none"
     #: The run ``run_id``. A caller without the scope for the runs of all owners has to own it.
     RUN = "run"
+    #: A new run, which belongs to the caller.
+    CALLER = "caller"
     #: Many runs. For a caller without the scope for all runs, only those that they submitted.
     SUBMITTER = "submitter"
 
@@ -81,9 +99,15 @@ class Operation(Generic[P, R]):
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """The function's signature without the session."""
+        """The function's signature, without the session and with each of its named options."""
         signature = inspect.signature(self.function)
-        return signature.replace(parameters=list(signature.parameters.values())[1:])
+        parameters: list[inspect.Parameter] = []
+        for parameter in list(signature.parameters.values())[1:]:
+            options = OPTIONS.fullmatch(str(parameter.annotation))
+            parameters += (
+                _parameters(self.function.__globals__[options[1]]) if options else [parameter]
+            )
+        return signature.replace(parameters=parameters)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> inspect.BoundArguments:
         """Return the arguments of a call, including defaults.

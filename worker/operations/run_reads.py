@@ -16,8 +16,8 @@ from perdure.worker.errors import ValueNotFound
 from perdure.worker.operations import validation
 from perdure.worker.operations.arguments import by_value
 from perdure.worker.operations.child_pages import read_children
+from perdure.worker.operations.intervals import pauses, seconds_of
 from perdure.worker.operations.operation import Http, Owner, operation
-from perdure.worker.operations.polling import pauses, seconds_of
 from perdure.worker.operations.run_events import events
 from perdure.worker.operations.run_list import RunFilter
 from perdure.worker.operations.session import Session, not_found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import types
+import uuid
 from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
@@ -13,6 +14,8 @@ from urllib.parse import quote
 
 from perdure.flows.core.files import FileReference
 from perdure.worker.client.remote.connection import RemoteConnection, not_here
+from perdure.worker.client.remote.request_data import as_json, check_no_callback, header_key
+from perdure.worker.client.results import id_of
 from perdure.worker.domain.error_groups import MOST_LOOKED, ErrorGroups
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.prompt import PromptOfRound
@@ -21,7 +24,7 @@ from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.operations import validation
 from perdure.worker.operations.arguments import CALLER
-from perdure.worker.operations.operation import Operation
+from perdure.worker.operations.operation import Operation, Owner
 from perdure.worker.operations.session import not_found
 
 R = TypeVar("R")
@@ -50,6 +53,13 @@ def request(
     http, arguments = operation.http, dict(bound.arguments)
     for name in (*CALLER, "submitted_by"):
         not_here(**{name: arguments.pop(name, None)})
+    check_no_callback(arguments.pop("on_end", None))
+    headers = {"Idempotency-Key": header_key(arguments.pop("idempotency_key", None))}
+    validation.topic(arguments.get("topic"), over_http=True)
+    if operation.owner is Owner.CALLER:
+        # With an id and a nonce of its own, the request can be sent again.
+        arguments["run_id"] = arguments["run_id"] or uuid.uuid4().hex[:16]
+        arguments["nonce"] = arguments["nonce"] or uuid.uuid4().hex
     for name, most in MOST.items():
         if arguments.get(name) is not None:
             arguments[name] = min(arguments[name], most)
@@ -58,7 +68,9 @@ def request(
         response = connection._sent(http.method, path, http.is_repeatable or None, params=arguments)
         data: Any = response.json() if response.content else None
     else:
-        data = connection._tell(http.method, path, arguments, repeat=http.is_repeatable)
+        encoded = ((name, as_json(name, value)) for name, value in arguments.items())
+        body = {name: data for name, data in encoded if data is not None}
+        data = connection._tell(http.method, path, body, repeat=http.is_repeatable, **headers)
     if http.result is not None:
         data = data[http.result]
     return operation.decode(data) if operation.decode else decoder(operation.function)(data)
@@ -66,7 +78,9 @@ def request(
 
 def _quoted(name: str, value: Any) -> str:
     """Return an argument as a part of a path."""
-    if name == "run_id" and not validation.is_run_id(value):
+    if name == "run":
+        value = id_of(value)
+    if name in ("run", "run_id") and not validation.is_run_id(value):
         raise not_found(value)
     return quote(str(value), safe="")
 

@@ -9,13 +9,12 @@ import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
 from perdure.flows.core.files import File, data_of, files_of, stored_file
 from perdure.flows.core.outcomes import ASK
-from perdure.flows.core.retry import Retry, tightening
 from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.bulk import BulkOperations
@@ -24,13 +23,11 @@ from perdure.worker.client.steer import Steering, check_words
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_query import SORTED_AFTER_READING, RunQuery
 from perdure.worker.domain.sent_message import SentMessage
-from perdure.worker.domain.settlement import LONGEST
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
-from perdure.worker.domain.submission import When, from_now
-from perdure.worker.errors import InvalidInput, RunNotFound, ValueNotFound
+from perdure.worker.errors import RunNotFound, ValueNotFound
 from perdure.worker.operations import validation
-from perdure.worker.operations.polling import seconds_of
+from perdure.worker.operations.intervals import seconds_of
 
 #: Seconds for which one request waits for a reply or a value; a proxy may cut longer ones.
 WAIT = 10.0
@@ -135,124 +132,7 @@ class RemoteReads(RemoteConnection, ClientApi):
 
 
 class RemoteSubmitter(RemoteConnection, ClientApi):
-    """Submits goals."""
-
-    def submit(
-        self,
-        flow: str,
-        goal: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        *,
-        run_id: str | None = None,
-        idempotency_key: str | None = None,
-        interrupt_before: Sequence[str] | None = None,
-        interrupt_after: Sequence[str] | None = None,
-        max_rounds: int | None = None,
-        not_before: When | None = None,
-        deadline: When | None = None,
-        thread_id: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        budgets: Mapping[str, float] | None = None,
-        retry: Retry | Mapping[str, Any] | None = None,
-        submitted_by: str | None = None,
-        on_end: Mapping[str, Any] | str | None = None,
-        nonce: str | None = None,
-        topic: str | None = None,
-        model: str | None = None,
-        files: Sequence[File | str | os.PathLike[str]] | None = None,
-    ) -> Run:
-        not_here(submitted_by=submitted_by)
-        _check_no_callback(on_end)
-        validation.key_over_http(idempotency_key)
-        validation.mapping(inputs, "inputs")
-        validation.names(interrupt_before, "interrupt_before")
-        validation.names(interrupt_after, "interrupt_after")
-        validation.mapping(labels, "labels", of_texts=True)
-        validation.topic(topic, over_http=True)
-        options: dict[str, Any] = {
-            "goal": goal,
-            "inputs": None if inputs is None else dict(inputs),
-            "interrupt_before": None if interrupt_before is None else list(interrupt_before),
-            "interrupt_after": None if interrupt_after is None else list(interrupt_after),
-            "max_rounds": max_rounds,
-            "not_before": _told(not_before, "not_before"),
-            "deadline": _told(deadline, "deadline"),
-            "thread_id": thread_id,
-            "topic": topic,
-            "model": model,
-            "files": [data_of(each) for each in files_of(files)] or None,
-            "labels": None if labels is None else dict(labels),
-            "budgets": None if budgets is None else validation.budgets(budgets, "budgets"),
-            "retry": None if (tight := tightening(retry)) is None else tight.to_data(),
-        }
-        body = {
-            "flow": flow,
-            "run_id": uuid.uuid4().hex[:16] if run_id is None else run_id,
-            "nonce": uuid.uuid4().hex if nonce is None else nonce,
-            **{name: value for name, value in options.items() if value is not None},
-        }
-        return Run.from_dict(
-            self._tell("POST", "/runs", body, repeat=True, idempotency_key=idempotency_key)
-        )
-
-    def fork(
-        self,
-        run: Run | str,
-        at: int,
-        *,
-        goal: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        values: Mapping[str, Any] | None = None,
-        run_id: str | None = None,
-        idempotency_key: str | None = None,
-        interrupt_before: Sequence[str] | None = None,
-        interrupt_after: Sequence[str] | None = None,
-        max_rounds: int | None = None,
-        not_before: When | None = None,
-        deadline: When | None = None,
-        thread_id: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        budgets: Mapping[str, float] | None = None,
-        retry: Retry | Mapping[str, Any] | None = None,
-        submitted_by: str | None = None,
-        on_end: Mapping[str, Any] | str | None = None,
-        nonce: str | None = None,
-        model: str | None = None,
-    ) -> Run:
-        not_here(submitted_by=submitted_by)
-        _check_no_callback(on_end)
-        validation.step(at)
-        validation.key_over_http(idempotency_key)
-        validation.mapping(inputs, "inputs")
-        validation.mapping(values, "values")
-        validation.names(interrupt_before, "interrupt_before")
-        validation.names(interrupt_after, "interrupt_after")
-        validation.mapping(labels, "labels", of_texts=True)
-        options: dict[str, Any] = {
-            "goal": goal,
-            "inputs": None if inputs is None else dict(inputs),
-            "values": None if values is None else dict(values),
-            "interrupt_before": None if interrupt_before is None else list(interrupt_before),
-            "interrupt_after": None if interrupt_after is None else list(interrupt_after),
-            "max_rounds": max_rounds,
-            "not_before": _told(not_before, "not_before"),
-            "deadline": _told(deadline, "deadline"),
-            "thread_id": thread_id,
-            "model": model,
-            "labels": None if labels is None else dict(labels),
-            "budgets": None if budgets is None else validation.budgets(budgets, "budgets"),
-            "retry": None if (tight := tightening(retry)) is None else tight.to_data(),
-        }
-        body = {
-            "at": at,
-            "run_id": uuid.uuid4().hex[:16] if run_id is None else run_id,
-            "nonce": uuid.uuid4().hex if nonce is None else nonce,
-            **{name: value for name, value in options.items() if value is not None},
-        }
-        path = path_of(run.id if isinstance(run, Run) else run, "fork")
-        return Run.from_dict(
-            self._tell("POST", path, body, repeat=True, idempotency_key=idempotency_key)
-        )
+    """Sends messages to threads."""
 
     def send(
         self,
@@ -299,21 +179,6 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         validation.thread(thread)
         told = self._ask(f"/threads/{quote(thread, safe='')}/messages")
         return [ThreadMessage(**each) for each in told]
-
-
-def _told(when: When | None, what: str) -> str | float | None:
-    """Return a start time or deadline for the HTTP API.
-
-    A moment stays a moment and a duration stays a duration, because they are different content for
-    an idempotency key.
-    """
-    if when is None:
-        return None
-    from_now(when, what, time.time())  # raises InvalidInput if it is not a time
-    if isinstance(when, datetime):
-        return when.isoformat()
-    seconds = when.total_seconds() if isinstance(when, timedelta) else when
-    return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds > LONGEST else seconds
 
 
 class RemoteControl(RemoteConnection, Steering):
@@ -471,12 +336,3 @@ class RemoteBulk(RemoteReads, BulkOperations):
 
 def _done(told: list[dict[str, Any]]) -> list[Done]:
     return [Done.from_dict(each) for each in told]
-
-
-def _check_no_callback(on_end: object) -> None:
-    """Raise InvalidInput if an HTTP submission has a callback."""
-    if on_end is not None:
-        raise InvalidInput(
-            "on_end cannot be passed over HTTP, because it names a task of an app; "
-            "submit with Client"
-        )

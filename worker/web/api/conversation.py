@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from perdure.worker.domain.signal import SignalReply
 from perdure.worker.errors import ValueNotFound
-from perdure.worker.operations.polling import pauses
+from perdure.worker.operations.intervals import pauses
 from perdure.worker.web.api.requests import Signal
 from perdure.worker.web.api.responses import NamedValue
 from perdure.worker.web.api.routes import (

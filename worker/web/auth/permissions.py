@@ -24,6 +24,7 @@ from perdure.worker.client import Client
 from perdure.worker.client.methods import Methods
 from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.read_methods import ReadMethods
+from perdure.worker.client.results import id_of
 from perdure.worker.client.threads import topic_of
 from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.domain.metric_history import MetricHistory
@@ -37,7 +38,7 @@ from perdure.worker.domain.token import WIDER
 from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.errors import DamagedRun, RunExists, RunNotFound
 from perdure.worker.metrics.exposition import exposition
-from perdure.worker.operations.arguments import CALLER, RUNS
+from perdure.worker.operations.arguments import CALLER, OWN_NAMES, RUNS
 from perdure.worker.operations.event_batches import read_stream
 from perdure.worker.operations.operation import Operation, Owner
 from perdure.worker.operations.session import not_found
@@ -70,16 +71,36 @@ class AuthorizedClient(ReadMethods, Methods):
         self.caller = caller
 
     def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
-        """Carry an operation out within the caller's rights, and in the caller's name."""
-        arguments = bound.arguments
-        self.caller.require(operation.scope)
-        for name in RUNS:
-            if arguments.get(name) is not None:
-                self._owned(arguments[name], operation.scope)
+        """Carry an operation out within the caller's rights, and in the caller's name.
+
+        Idempotency keys and topics belong to the caller: they never match another owner's.
+
+        Raises:
+            RunExists: The run of a submission exists, and belongs to another owner.
+        """
+        arguments, caller = bound.arguments, self.caller
+        caller.require(operation.scope)
+        if operation.owner is not Owner.CALLER:
+            for name in RUNS:
+                if arguments.get(name) is not None:
+                    self._owned(arguments[name], operation.scope)
+        if "run" in arguments:
+            # A new run begins with the rounds of this one, so the caller has to be able to read it.
+            if caller.limited_to(Scope.READ) is not None:
+                self._owned(id_of(arguments["run"]), operation.scope)
+            caller.require(Scope.READ)
         if operation.owner is Owner.SUBMITTER:
-            arguments["submitted_by"] = self.caller.limited_to(operation.scope)
-        arguments.update({name: self.caller.name for name in CALLER if name in arguments})
-        return operation.perform(self.client._session, bound)
+            arguments["submitted_by"] = caller.limited_to(operation.scope)
+        elif operation.owner is Owner.CALLER:
+            arguments["submitted_by"] = caller.name
+        for name in OWN_NAMES:
+            if arguments.get(name):
+                arguments[name] = self._own(arguments[name])
+        arguments.update({name: caller.name for name in CALLER if name in arguments})
+        result = operation.perform(self.client._session, bound)
+        if operation.owner is Owner.CALLER:
+            self._check_own(result)
+        return result
 
     # read
 
@@ -243,59 +264,14 @@ class AuthorizedClient(ReadMethods, Methods):
 
     # submit
 
-    def submit(
-        self,
-        flow: str,
-        goal: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Run:
-        """Submit a run that belongs to the HTTP caller.
-
-        The idempotency key and the topic belong to the caller too: they never match another
-        owner's.
-
-        Raises:
-            RunExists: A run of another owner has the same id.
-        """
-        self.caller.require(Scope.SUBMIT)
-        if options.get("idempotency_key"):
-            options["idempotency_key"] = self._own(options["idempotency_key"])
-        if options.get("topic"):
-            options["topic"] = self._own(options["topic"])
-        return self._own_run(
-            self.client.submit(flow, goal, inputs, **options, submitted_by=self.caller.name)
-        )
-
-    def fork(self, run: str, at: int, **options: Any) -> Run:
-        """Submit a fork of a run the caller may read.
-
-        The fork belongs to the caller.
-
-        Raises:
-            RunExists: A run of another owner has the same id.
-        """
-        self.caller.require(Scope.SUBMIT)
-        if self.caller.limited_to(Scope.READ) is not None:
-            self._owned(run, Scope.SUBMIT)
-        self.caller.require(Scope.READ)
-        if options.get("idempotency_key"):
-            options["idempotency_key"] = self._own(options["idempotency_key"])
-        return self._own_run(self.client.fork(run, at, **options, submitted_by=self.caller.name))
-
-    def _own_run(self, run: Run) -> Run:
-        """Return a run that was submitted just now.
-
-        Raises:
-            RunExists: It is another owner's.
-        """
+    def _check_own(self, run: Any) -> None:
+        """Raise RunExists if a run that was submitted just now is another owner's."""
         if run.details.get("submitted_by") != self.caller.name:
             # The submission matched an existing run of another owner, by its id and a guessable
             # nonce. Returning it would show that run to the caller.
             raise RunExists(
                 f"run {run.id} already exists, from another submission. Choose another id"
             )
-        return run
 
     def send(
         self,

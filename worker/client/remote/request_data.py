@@ -1,0 +1,74 @@
+"""Arguments of operations as the data of an HTTP request."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from perdure.flows.core.files import data_of, files_of
+from perdure.flows.core.retry import tightening
+from perdure.worker.domain.settlement import LONGEST
+from perdure.worker.domain.submission import When, from_now
+from perdure.worker.errors import InvalidInput
+from perdure.worker.operations import validation
+
+
+def as_json(name: str, value: Any) -> Any:
+    """Return an argument as JSON data."""
+    encode = ENCODERS.get(name)
+    if value is not None and encode is not None:
+        return encode(value, name)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value
+
+
+def _time(when: When, name: str) -> str | float:
+    """Return a start time or deadline for the HTTP API.
+
+    A moment stays a moment and a duration stays a duration, because they are different content for
+    an idempotency key.
+    """
+    from_now(when, name, time.time())  # raises InvalidInput if it is not a time
+    if isinstance(when, datetime):
+        return when.isoformat()
+    seconds = when.total_seconds() if isinstance(when, timedelta) else when
+    return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds > LONGEST else seconds
+
+
+def _retry(policy: Any, name: str) -> Any:
+    tight = tightening(policy)
+    return None if tight is None else tight.to_data()
+
+
+#: How arguments become JSON data that are none, by their names.
+ENCODERS: Mapping[str, Callable[[Any, str], Any]] = {
+    "budgets": validation.budgets,
+    "deadline": _time,
+    "files": lambda files, name: [data_of(each) for each in files_of(files)] or None,
+    "interrupt_after": lambda nodes, name: list(nodes),
+    "interrupt_before": lambda nodes, name: list(nodes),
+    "not_before": _time,
+    "retry": _retry,
+}
+
+
+def header_key(key: str | None) -> str | None:
+    """Return an idempotency key, which is sent in a header.
+
+    Raises:
+        InvalidInput: A header cannot hold it.
+    """
+    validation.key_over_http(key)
+    return key
+
+
+def check_no_callback(on_end: object) -> None:
+    """Raise InvalidInput if an HTTP submission has a callback."""
+    if on_end is not None:
+        raise InvalidInput(
+            "on_end cannot be passed over HTTP, because it names a task of an app; "
+            "submit with Client"
+        )

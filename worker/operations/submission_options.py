@@ -1,0 +1,39 @@
+"""The options of a submission, named once. ``submit`` says what each of them means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from perdure.flows.core.files import File
+    from perdure.flows.core.retry import Retry
+    from perdure.worker.domain.submission import When
+
+
+class ForkOptions(TypedDict, total=False):
+    """Options of a run that begins with another one's rounds. None is the default of each."""
+
+    run_id: str | None
+    idempotency_key: str | None
+    interrupt_before: Sequence[str] | None
+    interrupt_after: Sequence[str] | None
+    max_rounds: int | None
+    not_before: When | None
+    deadline: When | None
+    thread_id: str | None
+    labels: Mapping[str, str] | None
+    budgets: Mapping[str, float] | None
+    retry: Retry | Mapping[str, Any] | None
+    submitted_by: str | None
+    on_end: Mapping[str, Any] | str | None
+    nonce: str | None
+    model: str | None
+
+
+class SubmissionOptions(ForkOptions, total=False):
+    """Options of a submission. None is the default of each."""
+
+    topic: str | None
+    files: Sequence[File | str | os.PathLike[str]] | None
