@@ -112,6 +112,6 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:
         decode: Callable[[Any], Any] = from_dict
         return decode
     # A TypedDict is the JSON object itself.
-    if kind in (Any, bool, int, str) or (isinstance(kind, type) and issubclass(kind, dict)):
+    if kind in (Any, bool, float, int, str) or (isinstance(kind, type) and issubclass(kind, dict)):
         return lambda data: data
     raise TypeError(f"no rule makes {kind} of JSON; declare the operation with `decode`")

@@ -1,0 +1,102 @@
+"""The examples of docs/internals, followed step by step in a copy of the code.
+
+The copy is imported by processes of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from perdure.worker.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(python|diff) title=\"(.+?)\"\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+#: Uses the new operation by each client.
+USE = """
+import asyncio, json
+from perdure import AsyncClient, Client, RemoteClient
+from perdure.worker.client.tokens import Tokens
+from perdure.worker.settings import current
+from tests.support.threaded_server import serving
+
+settings = current()
+client = Client(settings=settings)
+run_id = client.submit("countdown", "g").id
+tokens = Tokens(client)
+ann, bob = (tokens.create(name, ["submit", "read"]).text for name in ("ann", "bob"))
+with serving(settings) as url:
+    remote = RemoteClient(url, ann)
+    own = remote.submit("countdown", "g").id
+    ages = [client.age(run_id), asyncio.run(AsyncClient(settings=settings).age(run_id))]
+    ages.append(remote.age(own))
+    try:
+        RemoteClient(url, bob).age(own)
+        hidden = False
+    except Exception as error:
+        hidden = type(error).__name__ == "RunNotFound"
+print(json.dumps({"run": run_id, "ages": ages, "hidden": hidden}))
+"""
+
+
+def copied(tmp_path: Path) -> Path:
+    """Copy the packages, as a checkout has them."""
+    root = tmp_path / "checkout"
+    root.mkdir()
+    for name in ("worker", "flows", "config", "tests", "perdure"):
+        shutil.copytree(
+            ROOT / name, root / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    return root
+
+
+def follow(page: str, root: Path) -> list[str]:
+    """Carry out the steps of a page, and return the changed files."""
+    changed = []
+    for kind, name, text in BLOCK.findall((ROOT / "docs/internals" / page).read_text("utf-8")):
+        path = root / name
+        old = path.read_text("utf-8") if path.exists() else ""
+        if kind == "diff":
+            lines = text.splitlines(keepends=True)
+            before = "".join(line[1:] for line in lines if line[0] == " ")
+            assert old.count(before) == 1, f"{name} has not once: {before}"
+            new = old.replace(before, "".join(line[1:] for line in lines))
+        else:
+            separator = "\n\n" if old and text[0] != " " else ""
+            new = f"{old}{separator}{text}"
+        path.write_text(new, "utf-8")
+        changed.append(name)
+    return changed
+
+
+def played(root: Path, settings: Settings, *arguments: str) -> str:
+    """Run Python in the copy, and return its output."""
+    command = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=root,
+        env={
+            "PYTHONPATH": str(root),
+            "PERDURE_REDIS_URL": str(settings.redis_url),
+            "PERDURE_PREFIX": settings.prefix,
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert command.returncode == 0, command.stderr
+    return command.stdout
+
+
+def test_an_operation_is_added_as_the_page_says(tmp_path: Path, settings: Settings) -> None:
+    root = copied(tmp_path)
+    changed = follow("add-an-operation.md", root)
+    assert len(changed) == 6
+    use = json.loads(played(root, settings, "-c", USE))
+    assert use["hidden"] and all(0 <= age < 60 for age in use["ages"]) and len(use["ages"]) == 3
+    shown = played(root, settings, "-m", "perdure", "age", use["run"], "--json")
+    assert json.loads(shown)["id"] == use["run"]
