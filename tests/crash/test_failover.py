@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from perdure import Client, Settings, StoreUnavailable
+from perdure.worker.domain.record import Record
+from perdure.worker.operations.session import Session
 from tests.support.failovers import Load, Told, cut_off_and_killed, frozen
 from tests.support.leftover_keys import keys_under
 from tests.support.sentinels import watched
@@ -74,15 +76,15 @@ def test_without_waiting_a_master_whose_replicas_were_cut_off_takes_acknowledged
     assert told.lost and told.undone > 0
 
 
-class Forgetful(Client):
+class Forgetful(Session):
     """Its server fails over between the submit and the check of its result, to a replica without
     the run.
     """
 
-    def get(self, run_id: str) -> Any:
-        redis = self._store.redis
+    def record(self, run_id: str) -> Record:
+        redis = self.store.redis
         redis.delete(*keys_under(redis, self.settings.prefix))
-        return super().get(run_id)
+        return super().record(run_id)
 
 
 def test_a_submit_that_the_server_forgot_at_once_is_not_acknowledged(settings: Settings) -> None:
@@ -90,7 +92,8 @@ def test_a_submit_that_the_server_forgot_at_once_is_not_acknowledged(settings: S
 
     A submission that makes the run learns so from the same answer.
     """
-    client = Forgetful(settings=settings)
+    client = Client(settings=settings)
+    client._session = Forgetful(settings=settings)
     client.submit("countdown", "g", {"rounds": 2}, idempotency_key="one")
     with pytest.raises(StoreUnavailable, match=r"no longer has it.*Submit it again"):
         client.submit("countdown", "g", {"rounds": 2}, idempotency_key="one")

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
+def session_of(client: ClientConnection) -> Session:
+    """Return the session of a client, for packages that read more than clients offer."""
+    return client._session
+
+
 class ClientConnection:
     """A client's session, by shorter names."""
 

@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perdure.worker.client import Client
+from perdure.worker.client.connection import session_of
 from perdure.worker.domain.fleet import WorkerInfo
 from perdure.worker.metrics.families import number
+from perdure.worker.store import Store
 from perdure.worker.store.keys import role_of
 from perdure.worker.store.lookups import QueueLength, lines_of_sets, queues_of_sets
 from perdure.worker.store.metrics import MetricsRead
@@ -67,7 +69,8 @@ def gather(client: Client) -> MetricsSnapshot:
     Raises:
         StoreUnavailable: The state server does not reply.
     """
-    store = client._store
+    session = session_of(client)
+    store = session.store
     look = store.figures.look()
     workers = [_worker(*each) for each in look.workers]
     heartbeat = client.settings.heartbeat_seconds
@@ -76,7 +79,7 @@ def gather(client: Client) -> MetricsSnapshot:
     counts: Mapping[str, int] = look.lengths
     broker = True
     if store.outbox:
-        counts = client._connection.publisher.lengths(sets) or {}
+        counts = session.connection.publisher.lengths(sets) or {}
         broker = bool(counts)
     of_sets = lines_of_sets(store, sets, counts if store.outbox else None)
     handed_on = {role_of(queue): 0 for queue in counts if queue not in sets}
@@ -86,9 +89,9 @@ def gather(client: Client) -> MetricsSnapshot:
             handed_on[line.role] += line.length
             lengths[line.role] += line.length
     oldest = {} if store.outbox else dict.fromkeys(lengths, 0.0)
-    for role, age in [] if store.outbox else _ages(client, look, of_sets):
+    for role, age in [] if store.outbox else _ages(store, look, of_sets):
         oldest[role] = max(oldest[role], age)
-    records = NotificationRecords(client._store)
+    records = NotificationRecords(store)
     backlog = records.backlog(look.rules)
     # Without a rule there never was a notification, and a scrape does not ask.
     dead = records.dead_count() if look.rules else 0
@@ -107,7 +110,7 @@ def gather(client: Client) -> MetricsSnapshot:
 
 
 def _ages(
-    client: Client, look: MetricsRead, of_sets: Sequence[QueueLength]
+    store: Store, look: MetricsRead, of_sets: Sequence[QueueLength]
 ) -> list[tuple[str, float]]:
     """Return each queue's role and its oldest message's age.
 
@@ -117,7 +120,7 @@ def _ages(
     heads = [(role_of(queue), text) for queue, text in look.heads.items()]
     heads += [(line.role, line.next) for line in of_sets if line.next is not None]
     runs = [(role, text, run_id) for role, text in heads if (run_id := _run_of(text)) is not None]
-    records = client._store.reads.some_fields(
+    records = store.reads.some_fields(
         [run_id for _, _, run_id in runs], ("phase", "queued_at", "message")
     )
     ages = []

@@ -181,13 +181,10 @@ def _description(session: Session, name: str) -> Mapping[str, Any]:
 
     It comes from this process, or from a live worker's announcement.
     """
-    from perdure.flows.rounds import (
-        registry,  # Loads flows, which clients that only read do not need.
-    )
+    from perdure.flows.rounds import registry  # Loads flows, which reads do not need.
 
-    session.find_flows()
     try:
-        return describe(registry.make(name))
+        return describe(session.make_flow(name))
     except registry.FlowNotFound:
         for worker in workers(session):
             if worker["alive"] and name in worker["flows"]:

@@ -22,6 +22,7 @@ from perdure.worker.urls import LOCALHOST
 if TYPE_CHECKING:
     from celery import Celery
 
+    from perdure.flows.rounds.flow import Flow
     from perdure.worker.messaging.app_connection import AppConnection
 
 
@@ -87,6 +88,17 @@ class Session:
         from perdure.worker.flow_registration import find_flows  # Loads flows: reads need none.
 
         find_flows(self.settings)
+
+    def make_flow(self, name: str) -> Flow:
+        """Return a flow of this process.
+
+        Raises:
+            FlowNotFound: This process has no flow of this name.
+        """
+        from perdure.flows.rounds import registry  # Loads flows, which reads do not need.
+
+        self.find_flows()
+        return registry.make(name)
 
     def check_durability(self) -> None:
         """Raise UnsafeServer if the state server could lose acknowledged runs.

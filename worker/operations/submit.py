@@ -249,13 +249,10 @@ def checked_flow(
     Raises:
         UnknownFlow: Neither this process nor a live worker knows the flow.
     """
-    from perdure.flows.rounds import (
-        registry,  # Loads flows, which clients that only read do not need.
-    )
+    from perdure.flows.rounds import registry  # Loads flows, which reads do not need.
 
-    session.find_flows()
     try:
-        flow = registry.make(name)
+        flow = session.make_flow(name)
     except registry.FlowNotFound as error:
         announced = [worker["flows"] for worker in workers(session) if worker["alive"]]
         descriptions = [flows[name] for flows in announced if name in flows]

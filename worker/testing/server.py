@@ -8,17 +8,16 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perdure.flows.rounds.flow import Flow
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.client import Client
-from perdure.worker.domain.fleet import describe
 from perdure.worker.embedded import EmbeddedServer
 from perdure.worker.flow_registration import find_flows
+from perdure.worker.operations.session import Session
 from perdure.worker.settings import load_settings
 from perdure.worker.testing.instrument import WatchedStore
 
@@ -114,15 +113,21 @@ def _clear_up() -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-class LabClient(Client):
-    """A client for one flow, whatever the registry contains."""
+class LabSession(Session):
+    """A session for one flow, whatever the registry contains."""
 
     def __init__(self, app: Celery, flow: Flow) -> None:
         super().__init__(app=app)
         self._flow = flow
 
-    def _checked(
-        self, name: str, inputs: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any], bool]:
-        checked: Mapping[str, Any] = self._flow.check_inputs(inputs)
-        return describe(self._flow), dict(checked), True
+    def make_flow(self, name: str) -> Flow:
+        """Return the lab's flow."""
+        return self._flow
+
+
+class LabClient(Client):
+    """A client for one flow."""
+
+    def __init__(self, app: Celery, flow: Flow) -> None:
+        self._session = LabSession(app, flow)
+        self.settings = self._session.settings

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from perdure.worker.client import Client
+from perdure.worker.client.connection import session_of
 from perdure.worker.domain.event import Event, position_of
 from perdure.worker.domain.stream import TextEntry
 from perdure.worker.operations.event_batches import EventBatch, hear
@@ -190,7 +191,7 @@ class EventHub:
             while (positions := self._positions()) is not None:
                 try:
                     batches = hear(
-                        self._client._session,
+                        session_of(self._client),
                         {run_id: _id(place.event) for run_id, place in positions.items()},
                         BLOCK_MS,
                         {

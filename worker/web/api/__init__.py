@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Route
 
 from perdure.worker.client import Client
+from perdure.worker.client.connection import session_of
 from perdure.worker.web.api import conversation, files, fleet, notes, runs, threads
 from perdure.worker.web.api.chats import chat_router
 from perdure.worker.web.api.events import event_router
@@ -54,7 +55,7 @@ def ready(services: RouteServices) -> Response:
     The response has the number of live workers.
     """
     client = services.client
-    client._session.check_durability()
+    session_of(client).check_durability()
     return Json({"status": "ready", "workers": sum(worker["alive"] for worker in client.workers())})
 
 

@@ -21,6 +21,7 @@ from perdure.flows.core.outcomes import Turn
 from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.flows.rounds.notes import Note
 from perdure.worker.client import Client
+from perdure.worker.client.connection import session_of
 from perdure.worker.client.methods import Methods
 from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.read_methods import ReadMethods
@@ -68,6 +69,7 @@ class AuthorizedClient(ReadMethods, Methods):
 
     def __init__(self, client: Client, caller: Caller) -> None:
         self.client = client
+        self._session = session_of(client)
         self.caller = caller
 
     def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
@@ -97,7 +99,7 @@ class AuthorizedClient(ReadMethods, Methods):
             if arguments.get(name):
                 arguments[name] = self._own(arguments[name])
         arguments.update({name: caller.name for name in CALLER if name in arguments})
-        result = operation.perform(self.client._session, bound)
+        result = operation.perform(self._session, bound)
         if operation.owner is Owner.CALLER:
             self._check_own(result)
         return result
@@ -144,14 +146,14 @@ class AuthorizedClient(ReadMethods, Methods):
         It is 0 for a caller who sees only their own runs.
         """
         self.caller.require(Scope.READ)
-        return 0 if self.caller.sees_only else self.client._store.lists.interrupted_count()
+        return 0 if self.caller.sees_only else self._session.store.lists.interrupted_count()
 
     def dead_notifications(self) -> int:
         """Return the number of dead notifications.
 
         It is 0 if the caller may not see them.
         """
-        return NotificationRecords(self.client._store).dead_count() if self.caller.is_admin else 0
+        return NotificationRecords(self._session.store).dead_count() if self.caller.is_admin else 0
 
     def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
         """Return the number of ended runs in each part of the last seconds.
@@ -159,17 +161,17 @@ class AuthorizedClient(ReadMethods, Methods):
         The runs of all owners count.
         """
         self._require_read_all()
-        return self.client._store.lists.ended_counts(seconds, buckets)
+        return self._session.store.lists.ended_counts(seconds, buckets)
 
     def metric_totals(self) -> Mapping[str, str]:
         """Return the totals of the workers' metrics for all owners, by field."""
         self._require_read_all()
-        return self.client._store.figures.look().rounds
+        return self._session.store.figures.look().rounds
 
     def metric_history(self, span: str) -> MetricHistory:
         """Return the figures of all owners' rounds over a span of time."""
         self._require_read_all()
-        return self.client._store.figures.history(span)
+        return self._session.store.figures.history(span)
 
     def several(self, run_ids: Iterable[str]) -> list[Run]:
         """Return the visible runs among these ids."""
@@ -198,29 +200,29 @@ class AuthorizedClient(ReadMethods, Methods):
     def read_stream(self, run_id: str, reader: StreamReader) -> list[StreamItem]:
         """Return the unread items of a run's stream."""
         self._owned(run_id, Scope.READ)
-        return read_stream(self.client._session, run_id, reader)
+        return read_stream(self._session, run_id, reader)
 
     def turns(self, run_id: str, start: int = 0) -> list[Turn]:
         """Return the turns of a run's history from one on."""
         self._owned(run_id, Scope.READ)
-        return unpack_turns(run_id, self.client._session.store.reads.memory(run_id, start))
+        return unpack_turns(run_id, self._session.store.reads.memory(run_id, start))
 
     def turns_between(self, run_id: str, start: int, stop: int) -> list[Turn]:
         """Return some stored turns of the run's history: from ``start`` up to before ``stop``."""
         self._owned(run_id, Scope.READ)
-        return unpack_turns(run_id, self.client._store.reads.memory(run_id, start, stop))
+        return unpack_turns(run_id, self._session.store.reads.memory(run_id, start, stop))
 
     def stored_events(
         self, run_id: str, after: str | None, limit: int
     ) -> list[tuple[str, dict[str, str]]]:
         """Return stored event entries after an event, oldest first."""
         self._owned(run_id, Scope.READ)
-        return self.client._store.events.read(run_id, after, count=limit)
+        return self._session.store.events.read(run_id, after, count=limit)
 
     def run_of_topic(self, topic: str) -> str | None:
         """Return the run that holds the caller's topic, or None."""
         self.caller.require(Scope.READ)
-        return self.client._store.signals.run_of_topic(self._own(topic))
+        return self._session.store.signals.run_of_topic(self._own(topic))
 
     def file(self, run_id: str, name: str) -> File:
         """Return a file of a run, or of a run below it (``RUN/NAME``).
@@ -239,7 +241,7 @@ class AuthorizedClient(ReadMethods, Methods):
         Runs that do not exist, cannot be read, or that the HTTP caller may not see, are left out.
         """
         self.caller.require(Scope.READ)
-        return self.client._session.titles(run_ids, self.caller.sees_only)
+        return self._session.titles(run_ids, self.caller.sees_only)
 
     @property
     def notifications(self) -> Notifications:
@@ -475,10 +477,10 @@ class AuthorizedClient(ReadMethods, Methods):
         """
         self.caller.require(scope)
         owner = self.caller.limited_to(scope)
-        if owner is None or owner == self.client._session.submitter(run_id):
+        if owner is None or owner == self._session.submitter(run_id):
             return
         if self.caller.limited_to(Scope.READ) is not None or not is_there(
-            self.client._store, run_id
+            self._session.store, run_id
         ):
             raise not_found(run_id)
         wider = WIDER.get(scope)
