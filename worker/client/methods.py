@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.worker.operations import fleet, fork, stuck, submit
+from perdure.worker.operations import notes as note_operations
 from perdure.worker.operations.operation import method
 
 
@@ -13,6 +14,11 @@ class Methods:
     fork = method(fork.fork)
 
     stuck = method(stuck.stuck)
+
+    note_namespaces = method(note_operations.note_namespaces)
+    notes = method(note_operations.notes)
+    put_note = method(note_operations.put_note)
+    forget_notes = method(note_operations.forget_notes)
 
     flows = method(fleet.flows)
     pause_flow = method(fleet.pause_flow)

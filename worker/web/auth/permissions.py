@@ -19,7 +19,6 @@ from fastapi import Depends, Request
 from perdure.flows.core.files import BYTES, File, artifact_name
 from perdure.flows.core.outcomes import Turn
 from perdure.flows.core.thread_messages import ThreadMessage
-from perdure.flows.rounds.notes import Note
 from perdure.worker.client import Client
 from perdure.worker.client.methods import Methods
 from perdure.worker.client.notifications import Notifications
@@ -28,7 +27,6 @@ from perdure.worker.client.results import id_of
 from perdure.worker.client.threads import topic_of
 from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.domain.metric_history import MetricHistory
-from perdure.worker.domain.note_namespace import NoteNamespace
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
@@ -442,26 +440,6 @@ class AuthorizedClient(ReadMethods, Methods):
         """
         self.caller.require(Scope.ADMIN)
         return self.client.delete_many(status, flow, older_than, query=query, limit=limit)
-
-    def note_namespaces(self, prefix: str, limit: int, after: str | None) -> list[NoteNamespace]:
-        """Return the namespaces that have notes, for an admin."""
-        self.caller.require(Scope.ADMIN)
-        return self.client.note_namespaces(prefix, limit, after)
-
-    def notes(self, namespace: str, words: str, limit: int) -> list[Note]:
-        """Return the notes of a namespace, for an admin."""
-        self.caller.require(Scope.ADMIN)
-        return self.client.notes(namespace, words, limit)
-
-    def put_note(self, namespace: str, key: str, text: str, value: Any) -> Note:
-        """Keep a note, for an admin."""
-        self.caller.require(Scope.ADMIN)
-        return self.client.put_note(namespace, text, key=key, value=value)
-
-    def forget_notes(self, namespace: str, key: str | None = None) -> int:
-        """Delete a note or a namespace's notes, for an admin."""
-        self.caller.require(Scope.ADMIN)
-        return self.client.forget_notes(namespace, key)
 
     def _own(self, name: str) -> str:
         """Return the stored name of the caller's key or topic."""
