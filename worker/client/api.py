@@ -13,7 +13,6 @@ from perdure.worker.client.read_api import ReadApi
 
 if TYPE_CHECKING:
     from perdure.flows.core.files import File
-    from perdure.flows.core.thread_messages import ThreadMessage
     from perdure.worker.domain.run import Done, Run, RunStatus
     from perdure.worker.domain.sent_message import SentMessage
     from perdure.worker.domain.signal import SignalReceipt, SignalReply
@@ -64,14 +63,6 @@ class ClientApi(ReadApi, Methods):
             UnsupportedPart: The message has files, and the thread's live run accepts texts only.
             Conflict: The key belongs to another message.
             MailboxFull: As for ``signal``.
-        """
-
-    @abstractmethod
-    def conversation(self, thread: str) -> list[ThreadMessage]:
-        """Return a thread's messages and answers, oldest first.
-
-        They come from the thread's newest 100 runs, back to the first run that was deleted or has
-        expired. A thread without messages returns an empty list.
         """
 
     # Stop, continue and delete a run

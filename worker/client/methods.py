@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.worker.operations import fleet, fork, stuck, submit
+from perdure.worker.operations import fleet, fork, stuck, submit, threads
 from perdure.worker.operations import notes as note_operations
 from perdure.worker.operations.operation import method
 
@@ -12,6 +12,7 @@ class Methods:
 
     submit = method(submit.submit)
     fork = method(fork.fork)
+    conversation = method(threads.conversation)
 
     stuck = method(stuck.stuck)
 

@@ -24,7 +24,6 @@ from perdure.worker.client.methods import Methods
 from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.read_methods import ReadMethods
 from perdure.worker.client.results import id_of
-from perdure.worker.client.threads import topic_of
 from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.domain.metric_history import MetricHistory
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
@@ -40,6 +39,7 @@ from perdure.worker.operations.arguments import CALLER, OWN_NAMES, RUNS
 from perdure.worker.operations.event_batches import read_stream
 from perdure.worker.operations.operation import Operation, Owner
 from perdure.worker.operations.session import not_found
+from perdure.worker.operations.threads import messages_of, topic_of
 from perdure.worker.store.lookups import is_there
 from perdure.worker.store.notifications import NotificationRecords
 from perdure.worker.web.auth.authenticate import Caller, Forbidden, Scope
@@ -315,10 +315,11 @@ class AuthorizedClient(ReadMethods, Methods):
             lambda run: run.flow == flow and run.status is not RunStatus.INTERRUPTED, files,
         )  # fmt: skip
 
+    # A caller's threads have the caller's name in their topics, so this method is not derived.
     def conversation(self, thread: str) -> list[ThreadMessage]:
         """Return the messages of the caller's thread."""
         self.caller.require(Scope.READ)
-        return self.client._conversation(topic_of(thread, self.caller.name))
+        return messages_of(self.client._session, topic_of(thread, self.caller.name))
 
     def retry(self, run_id: str, children: bool = True) -> Run:
         """Retry an errored run and its errored children."""
