@@ -464,6 +464,8 @@ def test_over_http_only_an_admin_has_them(settings: Settings, client: Client) ->
                 admin.put_note("a", "x" * 9000)
             with pytest.raises(InvalidInput):
                 admin.notes("a/b")
+            with pytest.raises(InvalidInput, match="less than or equal to 1000"):
+                admin.note_namespaces(limit=1001)
         with closing(RemoteClient(url, "ann:read,submit,answer,stop,signal")) as other:
             for act in (
                 other.note_namespaces,
