@@ -234,11 +234,11 @@ def test_the_prompt_of_a_step_can_be_shown(client: Client, driver: Driver) -> No
     model_flow(driver)
     client.put_note("user:ada", "Ada lives in Rome.")
     run = client.submit("note_clerk", "hello", submitted_by="ada")
-    assert "Rome" in str(prompt_of_run(client, run.id, 0)["messages"][1])
+    assert "Rome" in str(prompt_of_run(client._session, run.id, 0)["messages"][1])
     with FakeModel([Command("recall", {}), Finish("done")]):
         driver.play()
     client.forget_notes("user:ada")
-    shown = [prompt_of_run(client, run.id, step) for step in (0, 2)]
+    shown = [prompt_of_run(client._session, run.id, step) for step in (0, 2)]
     assert [each["exact"] for each in shown] == [True, True]
     assert "Rome" in shown[0]["messages"][1]["text"]
 
