@@ -13,9 +13,6 @@ from perdure.worker.client.read_api import ReadApi
 
 if TYPE_CHECKING:
     from perdure.flows.core.files import File
-    from perdure.flows.core.thread_messages import ThreadMessage
-    from perdure.flows.rounds.notes import Note
-    from perdure.worker.domain.note_namespace import NoteNamespace
     from perdure.worker.domain.run import Done, Run, RunStatus
     from perdure.worker.domain.sent_message import SentMessage
     from perdure.worker.domain.signal import SignalReceipt, SignalReply
@@ -66,14 +63,6 @@ class ClientApi(ReadApi, Methods):
             UnsupportedPart: The message has files, and the thread's live run accepts texts only.
             Conflict: The key belongs to another message.
             MailboxFull: As for ``signal``.
-        """
-
-    @abstractmethod
-    def conversation(self, thread: str) -> list[ThreadMessage]:
-        """Return a thread's messages and answers, oldest first.
-
-        They come from the thread's newest 100 runs, back to the first run that was deleted or has
-        expired. A thread without messages returns an empty list.
         """
 
     # Stop, continue and delete a run
@@ -285,62 +274,6 @@ class ClientApi(ReadApi, Methods):
             InvalidTransition: The run is live, or a newer version wrote it. With ``tree``, also if
                 a run below it is live. No run is deleted then.
             RunNotFound: No run has this id.
-        """
-
-    # Notes that runs keep for later runs
-
-    @abstractmethod
-    def note_namespaces(
-        self, prefix: str = "", limit: int = 100, after: str | None = None
-    ) -> list[NoteNamespace]:
-        """Return the namespaces that have notes, sorted by name.
-
-        These methods use the notes on the state server. Notes of a flow with another ``note_store``
-        are elsewhere.
-
-        Args:
-            prefix: Only namespaces that begin with this text.
-            limit: Maximum number of namespaces.
-            after: The last namespace of the previous page.
-        """
-
-    @abstractmethod
-    def notes(self, namespace: str, words: str = "", limit: int = 50) -> list[Note]:
-        """Return notes of a namespace that match the words.
-
-        Args:
-            namespace: Its stored name, with the facts of the run filled in.
-            words: Only notes with one of these words, notes with most words first. Empty: the
-                newest notes.
-            limit: Maximum number of notes.
-        """
-
-    @abstractmethod
-    def put_note(
-        self, namespace: str, text: str, *, key: str | None = None, value: Any = None
-    ) -> Note:
-        """Keep a note for later runs.
-
-        It replaces a note with the same key. If the namespace is full (``max_notes``), its oldest
-        note is deleted.
-
-        Args:
-            text: The note's text, which searches read.
-            key: The note's name. None derives it from the text.
-            value: JSON data or a pydantic model beside the text.
-
-        Raises:
-            UnstorableValue: The note is too long (``max_note_bytes``), or not JSON.
-        """
-
-    @abstractmethod
-    def forget_notes(self, namespace: str, key: str | None = None) -> int:
-        """Delete a note, or all notes of a namespace.
-
-        Deleting a run deletes no notes. Notes that a run has read stay in its history.
-
-        Returns:
-            The number of deleted notes.
         """
 
     def again(

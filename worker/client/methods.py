@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.worker.operations import fleet, fork, stuck, submit
+from perdure.worker.operations import fleet, fork, stuck, submit, threads
+from perdure.worker.operations import notes as note_operations
 from perdure.worker.operations.operation import method
 
 
@@ -11,8 +12,14 @@ class Methods:
 
     submit = method(submit.submit)
     fork = method(fork.fork)
+    conversation = method(threads.conversation)
 
     stuck = method(stuck.stuck)
+
+    note_namespaces = method(note_operations.note_namespaces)
+    notes = method(note_operations.notes)
+    put_note = method(note_operations.put_note)
+    forget_notes = method(note_operations.forget_notes)
 
     flows = method(fleet.flows)
     pause_flow = method(fleet.pause_flow)

@@ -1,4 +1,4 @@
-"""The client part that holds conversations.
+"""The client part that sends messages to threads.
 
 A thread is a sequence of runs. Its live run holds the topic ``thread:NAME``. Two operations of the
 store decide which run gets a message: the submission of a run that takes the topic, and ``say`` to
@@ -16,7 +16,6 @@ from uuid import uuid4
 
 from perdure.flows.core.errors import InvalidInput
 from perdure.flows.core.files import File, files_of
-from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.worker.client.signal import RunSignals, stored_key
 from perdure.worker.client.steer import RunSteering, check_words
 from perdure.worker.domain.run import Run
@@ -25,25 +24,15 @@ from perdure.worker.domain.submission import Submission
 from perdure.worker.errors import Conflict, InvalidTransition, RunNotFound, Taken, UnsupportedPart
 from perdure.worker.operations import validation
 from perdure.worker.operations.submit import AlreadyHeard, checked_flow, make_run
+from perdure.worker.operations.threads import topic_of
 from perdure.worker.store import StoreUnavailable
-from perdure.worker.store.thread_messages import thread_messages
 
 #: Attempts to send a message. Each fails only if a run of the thread ends at that very moment.
 ATTEMPTS = 20
 
 
-def topic_of(thread: str, owner: str | None = None) -> str:
-    """Return the topic that a thread's live run holds.
-
-    Raises:
-        InvalidInput: the name of the thread is not valid.
-    """
-    validation.thread(thread)
-    return f"thread:{thread}" if owner is None else f"{owner}/thread:{thread}"
-
-
 class Threads(RunSignals, RunSteering):
-    """Sends messages to threads, and reads them."""
+    """Sends messages to threads."""
 
     def send(
         self,
@@ -156,12 +145,6 @@ class Threads(RunSignals, RunSteering):
         if "flow" not in fields:
             raise InvalidInput(f"the thread {thread} has no run yet; name the flow of the first")
         return fields["flow"]
-
-    def conversation(self, thread: str) -> list[ThreadMessage]:
-        return self._conversation(topic_of(thread))
-
-    def _conversation(self, topic: str) -> list[ThreadMessage]:
-        return thread_messages(self._store, self._store.signals.newest_of_topic(topic))
 
 
 def _check_hears_no_files(holder: Run, file: File, thread: str) -> None:

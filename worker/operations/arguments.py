@@ -71,6 +71,7 @@ CHECKS: Mapping[str, Check] = {
     "step": by_value(validation.step),
     "submitted_by": validation.submitter,
     "text": validation.text,
+    "thread": by_value(validation.thread),
     "thread_id": validation.text,
     "topic": by_value(validation.topic),
     "values": validation.mapping,

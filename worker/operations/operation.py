@@ -30,7 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Http:
     """The HTTP request of an operation.
 
-    Names in braces in the path are arguments. The other arguments are in the query of GET and
+    Names in braces in the path are arguments. An argument in ``{/name}`` is a further part of the
+    path, which is left out if the argument is None. The other arguments are in the query of GET and
     DELETE, and in the JSON body of the other methods.
 
     Args:
@@ -38,12 +39,15 @@ class Http:
         result: The field of the response that is the result. None: the whole response.
         is_repeatable: Whether the request may be sent again without a response, because the server
             carries it out only once. A GET request always may.
+        caps_limits: Whether the client lowers ``limit`` and ``look`` to the largest values of the
+            server. If not, the server refuses larger ones.
     """
 
     method: str
     path: str
     result: str | None = None
     is_repeatable: bool = False
+    caps_limits: bool = True
 
 
 def _parameters(options: Any) -> list[inspect.Parameter]:
@@ -82,6 +86,7 @@ class Operation(Generic[P, R]):
         scope: The permission that a caller over HTTP needs.
         owner: Which runs it concerns.
         checks: The checks of arguments whose names have another meaning here than elsewhere.
+        encode: Makes the arguments of the request. None: they are those of the call.
         decode: Makes the result of a response's JSON. None: as the type of the result requires.
     """
 
@@ -90,6 +95,7 @@ class Operation(Generic[P, R]):
     scope: Scope
     owner: Owner
     checks: Mapping[str, Check]
+    encode: Callable[[Mapping[str, Any]], dict[str, Any]] | None
     decode: Callable[[Any], R] | None
 
     @property
@@ -149,6 +155,7 @@ def operation(
     scope: Scope,
     owner: Owner,
     checks: Mapping[str, Check] | None = None,
+    encode: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
     decode: Callable[[Any], Any] | None = None,
 ) -> Callable[[F], F]:
     """Declare a function as an operation of every client. For the arguments see ``Operation``."""
@@ -156,7 +163,7 @@ def operation(
     def declare(function: F) -> F:
         name = function.__name__
         assert name not in OPERATIONS, f"the operation {name} is declared twice"
-        OPERATIONS[name] = Operation(function, http, scope, owner, checks or {}, decode)
+        OPERATIONS[name] = Operation(function, http, scope, owner, checks or {}, encode, decode)
         return function
 
     return declare

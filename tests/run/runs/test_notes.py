@@ -234,11 +234,11 @@ def test_the_prompt_of_a_step_can_be_shown(client: Client, driver: Driver) -> No
     model_flow(driver)
     client.put_note("user:ada", "Ada lives in Rome.")
     run = client.submit("note_clerk", "hello", submitted_by="ada")
-    assert "Rome" in str(prompt_of_run(client, run.id, 0)["messages"][1])
+    assert "Rome" in str(prompt_of_run(client._session, run.id, 0)["messages"][1])
     with FakeModel([Command("recall", {}), Finish("done")]):
         driver.play()
     client.forget_notes("user:ada")
-    shown = [prompt_of_run(client, run.id, step) for step in (0, 2)]
+    shown = [prompt_of_run(client._session, run.id, step) for step in (0, 2)]
     assert [each["exact"] for each in shown] == [True, True]
     assert "Rome" in shown[0]["messages"][1]["text"]
 
@@ -464,6 +464,8 @@ def test_over_http_only_an_admin_has_them(settings: Settings, client: Client) ->
                 admin.put_note("a", "x" * 9000)
             with pytest.raises(InvalidInput):
                 admin.notes("a/b")
+            with pytest.raises(InvalidInput, match="less than or equal to 1000"):
+                admin.note_namespaces(limit=1001)
         with closing(RemoteClient(url, "ann:read,submit,answer,stop,signal")) as other:
             for act in (
                 other.note_namespaces,

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from perdure.worker.client.remote.derived import request
 from perdure.worker.client.remote.events import RemoteEvents
 from perdure.worker.client.remote.inbox import RemoteInbox
-from perdure.worker.client.remote.notes import RemoteNotes
 from perdure.worker.client.remote.notifications import RemoteNotifications
 from perdure.worker.client.remote.runs import RemoteBulk, RemoteControl, RemoteSubmitter
 from perdure.worker.operations.operation import Operation
@@ -16,9 +15,7 @@ from perdure.worker.operations.operation import Operation
 R = TypeVar("R")
 
 
-class RemoteClient(
-    RemoteSubmitter, RemoteControl, RemoteEvents, RemoteBulk, RemoteInbox, RemoteNotes
-):
+class RemoteClient(RemoteSubmitter, RemoteControl, RemoteEvents, RemoteBulk, RemoteInbox):
     """Client of a server with the HTTP API (``perdure server``).
 
     It has the methods of ``Client``. They differ in these points:

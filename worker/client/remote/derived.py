@@ -35,7 +35,8 @@ RESULTS = {
     each.__name__: each
     for each in (ErrorGroups, FileReference, Inbox, PromptOfRound, RunTree, Transcript, Verdict)
 }
-PLACEHOLDER = re.compile(r"\{(\w+)\}")
+#: An argument in a path. With a slash, it is a part of the path only if it is not None.
+PLACEHOLDER = re.compile(r"\{(/?)(\w+)\}")
 #: Methods whose arguments are in the query.
 WITHOUT_BODY = ("GET", "DELETE")
 
@@ -60,10 +61,14 @@ def request(
         # With an id and a nonce of its own, the request can be sent again.
         arguments["run_id"] = arguments["run_id"] or uuid.uuid4().hex[:16]
         arguments["nonce"] = arguments["nonce"] or uuid.uuid4().hex
+    if operation.encode:
+        arguments = operation.encode(arguments)
     for name, most in MOST.items():
-        if arguments.get(name) is not None:
+        if http.caps_limits and arguments.get(name) is not None:
             arguments[name] = min(arguments[name], most)
-    path = PLACEHOLDER.sub(lambda found: _quoted(found[1], arguments.pop(found[1])), http.path)
+    path = PLACEHOLDER.sub(
+        lambda found: _part(found[1], found[2], arguments.pop(found[2])), http.path
+    )
     if http.method in WITHOUT_BODY:
         response = connection._sent(http.method, path, http.is_repeatable or None, params=arguments)
         data: Any = response.json() if response.content else None
@@ -76,13 +81,15 @@ def request(
     return operation.decode(data) if operation.decode else decoder(operation.function)(data)
 
 
-def _quoted(name: str, value: Any) -> str:
-    """Return an argument as a part of a path."""
+def _part(slash: str, name: str, value: Any) -> str:
+    """Return an argument as a part of a path. It is empty for None after a slash."""
+    if slash and value is None:
+        return ""
     if name == "run":
         value = id_of(value)
     if name in ("run", "run_id") and not validation.is_run_id(value):
         raise not_found(value)
-    return quote(str(value), safe="")
+    return slash + quote(str(value), safe="")
 
 
 @cache

@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from perdure.flows.core.files import File, data_of, files_of, stored_file
 from perdure.flows.core.outcomes import ASK
-from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
@@ -174,11 +173,6 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
             idempotency_key=uuid.uuid4().hex if key is None else key,
         )
         return SentMessage.from_dict(told)
-
-    def conversation(self, thread: str) -> list[ThreadMessage]:
-        validation.thread(thread)
-        told = self._ask(f"/threads/{quote(thread, safe='')}/messages")
-        return [ThreadMessage(**each) for each in told]
 
 
 class RemoteControl(RemoteConnection, Steering):

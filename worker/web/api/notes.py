@@ -91,7 +91,7 @@ def list_notes(
 )
 def put_note(namespace: Namespace, key: NoteKey, body: NoteToPut, runs: Runs) -> Response:
     """Keep a note for later runs, in place of one with the same key."""
-    return Json(runs.put_note(namespace, key, body.text, body.value).to_dict())
+    return Json(runs.put_note(namespace, body.text, key=key, value=body.value).to_dict())
 
 
 @notes_router.delete(

@@ -19,17 +19,14 @@ from fastapi import Depends, Request
 from perdure.flows.core.files import BYTES, File, artifact_name
 from perdure.flows.core.outcomes import Turn
 from perdure.flows.core.thread_messages import ThreadMessage
-from perdure.flows.rounds.notes import Note
 from perdure.worker.client import Client
 from perdure.worker.client.connection import session_of
 from perdure.worker.client.methods import Methods
 from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.read_methods import ReadMethods
 from perdure.worker.client.results import id_of
-from perdure.worker.client.threads import topic_of
 from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.domain.metric_history import MetricHistory
-from perdure.worker.domain.note_namespace import NoteNamespace
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
@@ -43,6 +40,7 @@ from perdure.worker.operations.arguments import CALLER, OWN_NAMES, RUNS
 from perdure.worker.operations.event_batches import read_stream
 from perdure.worker.operations.operation import Operation, Owner
 from perdure.worker.operations.session import not_found
+from perdure.worker.operations.threads import messages_of, topic_of
 from perdure.worker.store.lookups import is_there
 from perdure.worker.store.notifications import NotificationRecords
 from perdure.worker.web.auth.authenticate import Caller, Forbidden, Scope
@@ -319,10 +317,11 @@ class AuthorizedClient(ReadMethods, Methods):
             lambda run: run.flow == flow and run.status is not RunStatus.INTERRUPTED, files,
         )  # fmt: skip
 
+    # A caller's threads have the caller's name in their topics, so this method is not derived.
     def conversation(self, thread: str) -> list[ThreadMessage]:
         """Return the messages of the caller's thread."""
         self.caller.require(Scope.READ)
-        return self.client._conversation(topic_of(thread, self.caller.name))
+        return messages_of(self.client._session, topic_of(thread, self.caller.name))
 
     def retry(self, run_id: str, children: bool = True) -> Run:
         """Retry an errored run and its errored children."""
@@ -444,26 +443,6 @@ class AuthorizedClient(ReadMethods, Methods):
         """
         self.caller.require(Scope.ADMIN)
         return self.client.delete_many(status, flow, older_than, query=query, limit=limit)
-
-    def note_namespaces(self, prefix: str, limit: int, after: str | None) -> list[NoteNamespace]:
-        """Return the namespaces that have notes, for an admin."""
-        self.caller.require(Scope.ADMIN)
-        return self.client.note_namespaces(prefix, limit, after)
-
-    def notes(self, namespace: str, words: str, limit: int) -> list[Note]:
-        """Return the notes of a namespace, for an admin."""
-        self.caller.require(Scope.ADMIN)
-        return self.client.notes(namespace, words, limit)
-
-    def put_note(self, namespace: str, key: str, text: str, value: Any) -> Note:
-        """Keep a note, for an admin."""
-        self.caller.require(Scope.ADMIN)
-        return self.client.put_note(namespace, text, key=key, value=value)
-
-    def forget_notes(self, namespace: str, key: str | None = None) -> int:
-        """Delete a note or a namespace's notes, for an admin."""
-        self.caller.require(Scope.ADMIN)
-        return self.client.forget_notes(namespace, key)
 
     def _own(self, name: str) -> str:
         """Return the stored name of the caller's key or topic."""
