@@ -42,7 +42,6 @@ from perdure.flows.controllers.model.files import loaded, message_with
 from perdure.flows.controllers.model.messages import bytes_of, group_messages, merged
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.testing import FakeModel
-from perdure.worker.operations.prompt import prompt_of_run
 from perdure.worker.settings import Settings
 from tests.support.chat_server import ChatServer, Fails, Play, Says, chat_server
 from tests.support.redis_servers import until
@@ -248,7 +247,7 @@ def test_the_prompt_is_made_again_from_references(client: Client, settings: Sett
     assert [each.files for each in first if each.role == "user"] == [(file,)]
     seen = [each.files for each in second if each.role == "user"]
     assert seen == [(file,), (File("1-chart.png", CHART),)]
-    prompt = prompt_of_run(client, run.id, 2)
+    prompt = client.prompt(run.id, 2)
     assert prompt["exact"] is True
     goal = "g\n\n[File a.png: image/png, 100 bytes]"
     files = [{"at": len(goal), **file.reference.data}]

@@ -43,7 +43,6 @@ from perdure.flows.rounds.notes import NotesIn
 from perdure.testing import FakeModel
 from perdure.worker.cli.main import run as run_command
 from perdure.worker.errors import Forbidden, InvalidInput
-from perdure.worker.operations.prompt import prompt_of_run
 from tests.support.authenticator import by_name
 from tests.support.example_flows.notes import NAMESPACE, SqliteNotes
 from tests.support.flow_registry import own_registry
@@ -234,11 +233,11 @@ def test_the_prompt_of_a_step_can_be_shown(client: Client, driver: Driver) -> No
     model_flow(driver)
     client.put_note("user:ada", "Ada lives in Rome.")
     run = client.submit("note_clerk", "hello", submitted_by="ada")
-    assert "Rome" in str(prompt_of_run(client._session, run.id, 0)["messages"][1])
+    assert "Rome" in str(client.prompt(run.id, 0)["messages"][1])
     with FakeModel([Command("recall", {}), Finish("done")]):
         driver.play()
     client.forget_notes("user:ada")
-    shown = [prompt_of_run(client._session, run.id, step) for step in (0, 2)]
+    shown = [client.prompt(run.id, step) for step in (0, 2)]
     assert [each["exact"] for each in shown] == [True, True]
     assert "Rome" in shown[0]["messages"][1]["text"]
 

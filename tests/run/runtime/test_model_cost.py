@@ -12,7 +12,6 @@ import httpx2
 import pytest
 
 from perdure import Client, InvalidInput, RemoteClient, RunStatus
-from perdure.worker.operations.prompt import prompt_of_run
 from tests.support.chat_server import Asked, ChatServer, Fails, Play, Says
 from tests.support.example_flows import model_controllers  # noqa: F401 -- registers flows
 from tests.support.flow_registry import own_registry
@@ -54,7 +53,7 @@ def test_each_request_begins_with_the_bytes_of_the_one_before_it_until_the_windo
 
     # The same prompts, made again from the stored data.
     for number, asked in enumerate(play.asked):
-        document = prompt_of_run(driver.client, run_id, 2 * number)
+        document = driver.client.prompt(run_id, 2 * number)
         assert document["exact"] is True and document["sent"] and document["node"] == "Controller"
         assert [each["role"] for each in document["messages"]] == [
             each["role"] for each in asked.body["messages"]
@@ -111,7 +110,7 @@ def test_a_model_writes_a_summary_in_a_round_of_its_own_before_its_window_drops(
     assert ended_run.details["spent"]["requests"] == len(play.asked)
     steps = [event.step for event in client.events(run.id, follow=False) if "prompt" in event.data]
     assert len(steps) == len(play.asked)
-    assert all(prompt_of_run(client, run.id, step)["exact"] for step in steps)
+    assert all(client.prompt(run.id, step)["exact"] for step in steps)
 
 
 @pytest.mark.parametrize("instead", [Says("", [("add", {"a": 1, "b": 1})]), Says(" ")])
@@ -187,7 +186,7 @@ def test_the_prompt_of_the_next_round_can_be_seen_and_a_step_without_one_is_told
     chat.play = InOrder([ADDS[0], FINISH])
     run = client.submit(FLOW, "add", interrupt_after=["Executor"])
     driver.play()
-    document = prompt_of_run(client, run.id, 2)
+    document = client.prompt(run.id, 2)
     assert (document["sent"], document["exact"], document["turns"]) == (False, None, 1)
     assert document["messages"][-1] == {
         "role": "tool",
@@ -196,14 +195,14 @@ def test_the_prompt_of_the_next_round_can_be_seen_and_a_step_without_one_is_told
         "text": "1",
     }
     with pytest.raises(InvalidInput, match=r"step 1 \(node Executor\) sends nothing.*are 0$"):
-        prompt_of_run(client, run.id, 1)
+        client.prompt(run.id, 1)
     with pytest.raises(InvalidInput, match=r"has 2 committed rounds, so there is no step 9"):
-        prompt_of_run(client, run.id, 9)
+        client.prompt(run.id, 9)
     client.resume(run.id)
     driver.play()
-    assert prompt_of_run(client, run.id, 2) == {**document, "sent": True, "exact": True}
+    assert client.prompt(run.id, 2) == {**document, "sent": True, "exact": True}
     with pytest.raises(InvalidInput, match="has 3 committed rounds and has ended"):
-        prompt_of_run(client, run.id, 3)
+        client.prompt(run.id, 3)
 
 
 @pytest.mark.slow
