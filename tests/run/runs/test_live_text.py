@@ -177,7 +177,7 @@ def test_a_run_whose_text_is_damaged_delays_no_text_of_other_runs(
     client._store.redis.set(client._store.keys.live_text(damaged), "no stream")
     play(settings, sound)
     beginning = dict.fromkeys((damaged, sound), "0-0")
-    batches = hear(client, beginning, 1, beginning)
+    batches = hear(client._session, beginning, 1, beginning)
     assert batches[sound].texts and batches[sound].events
     assert batches[damaged].events and not batches[damaged].damaged
 

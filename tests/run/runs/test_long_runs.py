@@ -427,7 +427,7 @@ def test_a_live_stream_tells_a_slow_reader_of_the_gap(client: Client, settings: 
     first = next(client.events(run.id))
     with driving(settings) as driver:
         driver.play(2_000)
-    batch = hear(client, {run.id: first.id}, 10)[run.id]
+    batch = hear(client._session, {run.id: first.id}, 10)[run.id]
     assert [event.type for event in batch.events[:2]] == ["trimmed", "committed"]
-    batch = hear(client, {run.id: batch.events[0].id}, 10)[run.id]
+    batch = hear(client._session, {run.id: batch.events[0].id}, 10)[run.id]
     assert batch.events[0].type == "committed"
