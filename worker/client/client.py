@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from perdure.worker.client.bulk import BulkOperations
-from perdure.worker.client.control import RunControl
 from perdure.worker.client.notes import RunNoteReads
 from perdure.worker.client.notifications import Notifications
+from perdure.worker.client.steer import Steering
 from perdure.worker.client.threads import Threads
 
 
-class Client(Threads, RunControl, BulkOperations, RunNoteReads):
+class Client(Threads, Steering, BulkOperations, RunNoteReads):
     """Client of the runs on one server.
 
     Args:

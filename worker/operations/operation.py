@@ -38,12 +38,15 @@ class Http:
         result: The field of the response that is the result. None: the whole response.
         is_repeatable: Whether the request may be sent again without a response, because the server
             carries it out only once. A GET request always may.
+        key: The argument that is the header ``Idempotency-Key``, if there is one of this name. A
+            request with a key may be sent again.
     """
 
     method: str
     path: str
     result: str | None = None
     is_repeatable: bool = False
+    key: str = "idempotency_key"
 
 
 def _parameters(options: Any) -> list[inspect.Parameter]:
@@ -82,6 +85,7 @@ class Operation(Generic[P, R]):
         scope: The permission that a caller over HTTP needs.
         owner: Which runs it concerns.
         checks: The checks of arguments whose names have another meaning here than elsewhere.
+        encode: Makes the arguments of the request. None: they are those of the call.
         decode: Makes the result of a response's JSON. None: as the type of the result requires.
     """
 
@@ -90,6 +94,7 @@ class Operation(Generic[P, R]):
     scope: Scope
     owner: Owner
     checks: Mapping[str, Check]
+    encode: Callable[[Mapping[str, Any]], dict[str, Any]] | None
     decode: Callable[[Any], R] | None
 
     @property
@@ -109,7 +114,7 @@ class Operation(Generic[P, R]):
             )
         return signature.replace(parameters=parameters)
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> inspect.BoundArguments:
+    def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> inspect.BoundArguments:
         """Return the arguments of a call, including defaults.
 
         Raises:
@@ -149,6 +154,7 @@ def operation(
     scope: Scope,
     owner: Owner,
     checks: Mapping[str, Check] | None = None,
+    encode: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
     decode: Callable[[Any], Any] | None = None,
 ) -> Callable[[F], F]:
     """Declare a function as an operation of every client. For the arguments see ``Operation``."""
@@ -156,14 +162,10 @@ def operation(
     def declare(function: F) -> F:
         name = function.__name__
         assert name not in OPERATIONS, f"the operation {name} is declared twice"
-        OPERATIONS[name] = Operation(function, http, scope, owner, checks or {}, decode)
+        OPERATIONS[name] = Operation(function, http, scope, owner, checks or {}, encode, decode)
         return function
 
     return declare
-
-
-#: The first parameter of a method.
-SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Performer(Protocol):
@@ -185,6 +187,8 @@ def method(
     def call(self: Performer, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._perform(operation, operation.bind(*args, **kwargs))
 
-    parameters = (SELF, *operation.signature.parameters.values())
+    session = next(iter(inspect.signature(function).parameters.values()))
+    own = inspect.Parameter("self", session.kind)
+    parameters = (own, *operation.signature.parameters.values())
     call.__dict__["__signature__"] = operation.signature.replace(parameters=parameters)
     return call
