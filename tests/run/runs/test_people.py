@@ -157,7 +157,7 @@ def test_a_run_that_was_stopped_while_the_inbox_was_read_is_not_in_it(
 
     asking(client, "approval")
     assert len(client.inbox()) == 1
-    monkeypatch.setattr("perdure.worker.client.inbox.WaitingRuns", Meanwhile)
+    monkeypatch.setattr("perdure.worker.operations.inbox.WaitingRuns", Meanwhile)
     assert len(client.inbox()) == 0
 
 
