@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from perdure.flows.core.files import File
     from perdure.worker.domain.run import Done, Run, RunStatus
     from perdure.worker.domain.sent_message import SentMessage
-    from perdure.worker.domain.signal import SignalReceipt, SignalReply
     from perdure.worker.domain.stop import StopMode, StopReceipt
 
 
@@ -65,137 +64,7 @@ class ClientApi(ReadApi, Methods):
             MailboxFull: As for ``signal``.
         """
 
-    # Stop, continue and delete a run
-
-    @abstractmethod
-    def request_stop(
-        self,
-        run_id: str,
-        mode: StopMode = "graceful",
-        reason: str | None = None,
-        requested_by: str | None = None,
-        children: bool = True,
-    ) -> StopReceipt:
-        """Stop a run and its children.
-
-        A run that has ended or does not exist is no error: the receipt reports it.
-
-        Args:
-            mode: With ``graceful``, the round in flight may finish. With ``now``, the run is
-                stopped when this returns.
-            children: If False, started children continue. Their answers are available when the run
-                is resumed.
-        """
-
-    @abstractmethod
-    def resume(
-        self,
-        run_id: str,
-        answer: Any = None,
-        add: Mapping[str, float] | None = None,
-        interrupt: str | None = None,
-        by: str | None = None,
-    ) -> Run:
-        """Continue an interrupted, stopped or unfinished run.
-
-        An unfinished run has used up its cycles. A run that paused after its last node completes
-        with this call.
-
-        Args:
-            answer: Any JSON. An approval takes "approve", "refuse", {"refuse": "why"} or {"edit":
-                {...the arguments}}.
-            add: Amounts to add to the limits of the run's budgets, by name. For a run that ended
-                unfinished, ``cycles``.
-            interrupt: Id of the question that is answered (``PendingInterrupt.id``). It prevents
-                answering a newer question unseen.
-            by: Who answers. It is stored with the run, and the run's node can read it.
-
-        Raises:
-            Forbidden: The flow needs the approval of another person than the submitter.
-            InvalidTransition: The run is in none of these states.
-            Stale: Another answer came first.
-            RunNotFound: No run has this id.
-            InvalidInput, UnstorableValue: The answer is too large, is not JSON, or does not fit the
-                question, or a name in ``add`` has no limit.
-        """
-
-    @abstractmethod
-    def add(self, /, run_id: str, *, by: str | None = None, **amounts: float) -> Run:
-        """Add amounts to the limits of a run's budgets.
-
-        Runs that wait for the budget continue. A run's budgets also count the spending of the runs
-        below it, so these continue too if the limit held them up. A round in progress sees the new
-        limit after it ends.
-
-        Args:
-            by: Who adds.
-            amounts: The amounts by budget name, as in ``add(run_id, tokens=5000)``.
-
-        Raises:
-            RunNotFound: No run has this id.
-            InvalidInput: The run has no such budget, or an amount is not above 0.
-            InvalidTransition: The run has completed.
-        """
-
-    @abstractmethod
-    def signal(
-        self,
-        run_id: str | None = None,
-        name: str = "",
-        payload: Any = None,
-        *,
-        topic: str | None = None,
-        key: str | None = None,
-        by: str | None = None,
-        keep: float | None = None,
-    ) -> SignalReceipt:
-        """Send a signal to a run, or to a topic. Once this returns, the signal is stored.
-
-        A node waits for it with ``context.wait_for``. Signals of one name are taken in order, each
-        by one committed round. A node also gets signals that came before it waited.
-
-        Args:
-            run_id: The run. None: the run that holds ``topic``.
-            name: Letters, digits, ``_``, ``.`` or ``-``.
-            payload: JSON data.
-            topic: A topic, see ``submit``. If no run holds it, the signal is kept for the run that
-                takes it.
-            key: Your own id of this signal. Sent again under it, the signal is stored once.
-            by: Who sends it.
-            keep: Seconds for which a topic keeps the signal until a run takes the topic. None: an
-                hour. At most 30 days.
-
-        Raises:
-            RunNotFound: No run has this id.
-            InvalidInput, UnstorableValue: The name or the payload is not acceptable.
-            InvalidTransition: The run has completed.
-            Conflict: The key belongs to a signal with another payload.
-            MailboxFull: The run has 1,000 unread signals of this name, unread signals of 64 names,
-                or 64 MiB of them. Or 100 signals, or 1 MiB of them, wait for a run to take the
-                topic.
-        """
-
-    @abstractmethod
-    def say(
-        self, run_id: str, words: str, *, key: str | None = None, by: str | None = None
-    ) -> SignalReceipt:
-        """Send words to a working run, as signal ``say``.
-
-        The next controller round of the run reads the words, as a turn of its history. The run does
-        not finish with unread words, unless they would delay its end for the ninth time in a row.
-        Then its event ``unread`` names them.
-
-        Args:
-            words: The text to send.
-            key: Your own id of this signal. Sent again under it, the signal is stored once.
-            by: Who sends it.
-
-        Raises:
-            RunNotFound: No run has this id.
-            InvalidInput: The words are empty or too long.
-            InvalidTransition: The run has completed.
-            Conflict, MailboxFull: As for ``signal``.
-        """
+    # Ask a run
 
     @abstractmethod
     def ask(
@@ -224,56 +93,6 @@ class ClientApi(ReadApi, Methods):
             TimeoutError: The run did not reply in time. It may reply later: see ``reply``.
             InvalidTransition: The run has completed, perhaps without a reply.
             RunNotFound, InvalidInput, UnstorableValue, Conflict, MailboxFull: As for ``signal``.
-        """
-
-    @abstractmethod
-    def reply(
-        self, run_id: str, number: int, name: str = "ask", timeout: float | timedelta = 0.0
-    ) -> SignalReply:
-        """Return a run's reply to a signal. The newest 100 replies of a name are kept.
-
-        Args:
-            number: The number of the signal, from its receipt.
-            name: The name of the signal.
-            timeout: Seconds to wait for a reply.
-
-        Raises:
-            InvalidTransition: The run has completed without a reply.
-            InvalidInput: The run has received no such signal.
-            RunNotFound: No run has this id.
-        """
-
-    @abstractmethod
-    def retry(self, run_id: str, children: bool = True) -> Run:
-        """Retry an errored run at its failed step.
-
-        Args:
-            children: First retry the errored children that this step waited for. Their completed
-                siblings keep their answers. If False, the run sees its children as they are. If the
-                run still waits for children that are held back (``on_failure``), only these are
-                retried.
-
-        Raises:
-            InvalidTransition: The run is not errored.
-            Stale: Another retry or round came first.
-            RunNotFound: No run has this id.
-        """
-
-    @abstractmethod
-    def delete(self, run_id: str, tree: bool = False) -> None:
-        """Delete a run that has ended.
-
-        A run that is too damaged to continue or to stop can be deleted too. The notes that it kept
-        for later runs stay (``forget_notes``).
-
-        Args:
-            tree: Also delete the runs below it, deepest first. A call that failed midway can be
-                repeated.
-
-        Raises:
-            InvalidTransition: The run is live, or a newer version wrote it. With ``tree``, also if
-                a run below it is live. No run is deleted then.
-            RunNotFound: No run has this id.
         """
 
     def again(

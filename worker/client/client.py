@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from perdure.worker.client.bulk import BulkOperations
-from perdure.worker.client.control import RunControl
 from perdure.worker.client.notifications import Notifications
+from perdure.worker.client.steer import Steering
 from perdure.worker.client.threads import Threads
 
 
-class Client(Threads, RunControl, BulkOperations):
+class Client(Threads, Steering, BulkOperations):
     """Client of the runs on one server.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.worker.domain.record import Record
@@ -52,12 +51,6 @@ class ClientConnection:
 
     def _record(self, run_id: str) -> Record:
         return self._session.record(run_id)
-
-    def _message(self, record: Record, epochs: int) -> str:
-        return self._session.message(record, epochs)
-
-    def _publish(self, record: Record, reply: Sequence[str], message: str) -> None:
-        self._session.publish(record, reply, message)
 
     def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
         return operation.perform(self._session, bound)

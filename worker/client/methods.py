@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from perdure.worker.operations import fleet, fork, stuck, submit, threads
+from perdure.worker.operations import (
+    control,
+    fleet,
+    fork,
+    limits,
+    replies,
+    resume,
+    signals,
+    stuck,
+    submit,
+    threads,
+)
 from perdure.worker.operations import notes as note_operations
 from perdure.worker.operations.operation import method
 
@@ -13,6 +24,16 @@ class Methods:
     submit = method(submit.submit)
     fork = method(fork.fork)
     conversation = method(threads.conversation)
+
+    request_stop = method(control.request_stop)
+    resume = method(resume.resume)
+    add = method(limits.add)
+    retry = method(control.retry)
+    delete = method(control.delete)
+
+    signal = method(signals.signal)
+    say = method(signals.say)
+    reply = method(replies.reply)
 
     stuck = method(stuck.stuck)
 

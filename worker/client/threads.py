@@ -16,13 +16,15 @@ from uuid import uuid4
 
 from perdure.flows.core.errors import InvalidInput
 from perdure.flows.core.files import File, files_of
-from perdure.worker.client.signal import RunSignals, stored_key
-from perdure.worker.client.steer import RunSteering, check_words
+from perdure.worker.client.api import ClientApi
+from perdure.worker.client.read import RunReads
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.submission import Submission
 from perdure.worker.errors import Conflict, InvalidTransition, RunNotFound, Taken, UnsupportedPart
 from perdure.worker.operations import validation
+from perdure.worker.operations.arguments import check_words
+from perdure.worker.operations.signals import stored_key
 from perdure.worker.operations.submit import AlreadyHeard, checked_flow, make_run
 from perdure.worker.operations.threads import topic_of
 from perdure.worker.store import StoreUnavailable
@@ -31,7 +33,7 @@ from perdure.worker.store import StoreUnavailable
 ATTEMPTS = 20
 
 
-class Threads(RunSignals, RunSteering):
+class Threads(RunReads, ClientApi):
     """Sends messages to threads."""
 
     def send(

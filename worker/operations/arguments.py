@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from perdure.worker.errors import InvalidInput
 from perdure.worker.operations import validation
 from perdure.worker.operations.intervals import seconds_of
 
@@ -31,13 +32,29 @@ def labels(value: object, name: str) -> None:
     validation.mapping(value, name, of_texts=True)
 
 
+def amounts(value: object, name: str) -> None:
+    """Raise InvalidInput unless these are amounts to add to budgets, by budget name."""
+    validation.budgets(value, "add")
+
+
+def check_words(value: object, name: str) -> None:
+    """Raise InvalidInput unless the words are a nonempty text."""
+    validation.text(value, name)
+    if not str(value).strip():
+        raise InvalidInput(f"{name} is empty; expected what to say to the run")
+
+
 #: The check of each argument.
 CHECKS: Mapping[str, Check] = {
+    "add": amounts,
     "after": validation.after,
+    "amounts": amounts,
+    "answer": anything,
     "at": by_value(validation.step),
     "before": validation.after,
     "budgets": validation.budgets,
     "below": validation.text,
+    "by": note,
     "children": validation.flag,
     # A time is checked where it is read, together with the clock.
     "deadline": anything,
@@ -48,18 +65,23 @@ CHECKS: Mapping[str, Check] = {
     "goal": validation.text,
     "idempotency_key": validation.key,
     "inputs": validation.mapping,
+    "interrupt": validation.text,
     "interrupt_after": validation.names,
     "interrupt_before": validation.names,
+    "keep": anything,
+    "key": validation.key,
     "labels": labels,
     "limit": by_value(validation.limit),
     "look": by_value(validation.look),
     "max_rounds": anything,
+    "mode": by_value(validation.mode),
     "model": validation.text,
     "name": validation.text,
     "nonce": by_value(validation.nonce),
     "not_before": anything,
     "on_end": anything,
     "parent": validation.text,
+    "payload": anything,
     "query": validation.text,
     "reason": note,
     "requested_by": note,
@@ -73,7 +95,9 @@ CHECKS: Mapping[str, Check] = {
     "text": validation.text,
     "thread": by_value(validation.thread),
     "thread_id": validation.text,
+    "timeout": by_value(seconds_of),
     "topic": by_value(validation.topic),
+    "tree": validation.flag,
     "values": validation.mapping,
     "wait": by_value(seconds_of),
     "width": by_value(validation.width),

@@ -41,6 +41,8 @@ class Http:
             carries it out only once. A GET request always may.
         caps_limits: Whether the client lowers ``limit`` and ``look`` to the largest values of the
             server. If not, the server refuses larger ones.
+        key: The argument that is the header ``Idempotency-Key``, if there is one of this name. A
+            request with a key may be sent again.
     """
 
     method: str
@@ -48,6 +50,7 @@ class Http:
     result: str | None = None
     is_repeatable: bool = False
     caps_limits: bool = True
+    key: str = "idempotency_key"
 
 
 def _parameters(options: Any) -> list[inspect.Parameter]:
@@ -115,7 +118,7 @@ class Operation(Generic[P, R]):
             )
         return signature.replace(parameters=parameters)
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> inspect.BoundArguments:
+    def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> inspect.BoundArguments:
         """Return the arguments of a call, including defaults.
 
         Raises:
@@ -169,10 +172,6 @@ def operation(
     return declare
 
 
-#: The first parameter of a method.
-SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
 class Performer(Protocol):
     """A client, as its methods use it."""
 
@@ -192,6 +191,8 @@ def method(
     def call(self: Performer, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._perform(operation, operation.bind(*args, **kwargs))
 
-    parameters = (SELF, *operation.signature.parameters.values())
+    session = next(iter(inspect.signature(function).parameters.values()))
+    own = inspect.Parameter("self", session.kind)
+    parameters = (own, *operation.signature.parameters.values())
     call.__dict__["__signature__"] = operation.signature.replace(parameters=parameters)
     return call

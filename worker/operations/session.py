@@ -186,6 +186,18 @@ class Session:
         if reply[0] == "queued":
             self.connection.publisher.publish([(record.fields["queue"], message)])
 
+    def look_after(self, follow_ups: Sequence[str]) -> None:
+        """Stop or continue children, as a transition's reply asks.
+
+        Args:
+            follow_ups: Empty, or one text with the ids of these runs.
+        """
+        if not follow_ups:
+            return
+        from perdure.worker.messaging.follow_ups import FollowUps  # imports Celery, which is slow
+
+        FollowUps(self.store, self.connection.publisher).do(follow_ups[0].split())
+
 
 def _settings_of(url: str | None, settings: Settings) -> Settings:
     """Return a client's settings with ``url`` as state server.

@@ -304,14 +304,16 @@ def test_a_charge_that_comes_between_the_look_and_the_resume_is_not_lost(
 ) -> None:
     asking(client, "budget")
 
-    class Late(Client):
-        def _message(self, record: Record, epochs: int) -> str:
-            self._store.redis.hset(
-                self._store.keys.run("r"), mapping={"spent": '{"tokens":1}', "digest": "of that"}
-            )
-            return super()._message(record, epochs)
+    late = Client(settings=settings)
+    message = late._session.message
 
-    late = Late(settings=settings)
+    def charge(record: Record, epochs: int) -> str:
+        late._store.redis.hset(
+            late._store.keys.run("r"), mapping={"spent": '{"tokens":1}', "digest": "of that"}
+        )
+        return message(record, epochs)
+
+    late._session.message = charge  # type: ignore[method-assign]
     with pytest.raises(Stale):
         late.resume("r", add={"tokens": 1_000})
     late.close()

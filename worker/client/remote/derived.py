@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from perdure.flows.core.files import FileReference
 from perdure.worker.client.remote.connection import RemoteConnection, not_here
-from perdure.worker.client.remote.request_data import as_json, check_no_callback, header_key
+from perdure.worker.client.remote.request_data import as_json, check_no_callback
 from perdure.worker.client.results import id_of
 from perdure.worker.domain.error_groups import MOST_LOOKED, ErrorGroups
 from perdure.worker.domain.interrupt import Inbox
@@ -54,15 +54,16 @@ def request(
     http, arguments = operation.http, dict(bound.arguments)
     for name in (*CALLER, "submitted_by"):
         not_here(**{name: arguments.pop(name, None)})
+    if operation.encode:
+        arguments = operation.encode(arguments)
     check_no_callback(arguments.pop("on_end", None))
-    headers = {"Idempotency-Key": header_key(arguments.pop("idempotency_key", None))}
+    key = arguments.pop(http.key, None)
+    validation.key_over_http(key, http.key)
     validation.topic(arguments.get("topic"), over_http=True)
     if operation.owner is Owner.CALLER:
         # With an id and a nonce of its own, the request can be sent again.
         arguments["run_id"] = arguments["run_id"] or uuid.uuid4().hex[:16]
         arguments["nonce"] = arguments["nonce"] or uuid.uuid4().hex
-    if operation.encode:
-        arguments = operation.encode(arguments)
     for name, most in MOST.items():
         if http.caps_limits and arguments.get(name) is not None:
             arguments[name] = min(arguments[name], most)
@@ -75,7 +76,8 @@ def request(
     else:
         encoded = ((name, as_json(name, value)) for name, value in arguments.items())
         body = {name: data for name, data in encoded if data is not None}
-        data = connection._tell(http.method, path, body, repeat=http.is_repeatable, **headers)
+        repeat = http.is_repeatable or key is not None
+        data = connection._tell(http.method, path, body, repeat=repeat, Idempotency_Key=key)
     if http.result is not None:
         data = data[http.result]
     return operation.decode(data) if operation.decode else decoder(operation.function)(data)
@@ -119,6 +121,8 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:
         decode: Callable[[Any], Any] = from_dict
         return decode
     # A TypedDict is the JSON object itself.
-    if kind in (Any, bool, float, int, str) or (isinstance(kind, type) and issubclass(kind, dict)):
+    if kind in (Any, bool, float, int, str, type(None)) or (
+        isinstance(kind, type) and issubclass(kind, dict)
+    ):
         return lambda data: data
     raise TypeError(f"no rule makes {kind} of JSON; declare the operation with `decode`")

@@ -55,16 +55,6 @@ ENCODERS: Mapping[str, Callable[[Any, str], Any]] = {
 }
 
 
-def header_key(key: str | None) -> str | None:
-    """Return an idempotency key, which is sent in a header.
-
-    Raises:
-        InvalidInput: A header cannot hold it.
-    """
-    validation.key_over_http(key)
-    return key
-
-
 def check_no_callback(on_end: object) -> None:
     """Raise InvalidInput if an HTTP submission has a callback."""
     if on_end is not None:

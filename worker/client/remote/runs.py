@@ -18,7 +18,7 @@ from perdure.flows.core.outcomes import ASK
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
-from perdure.worker.client.steer import Steering, check_words
+from perdure.worker.client.steer import Steering
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_query import SORTED_AFTER_READING, RunQuery
 from perdure.worker.domain.sent_message import SentMessage
@@ -26,6 +26,7 @@ from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.errors import RunNotFound, ValueNotFound
 from perdure.worker.operations import validation
+from perdure.worker.operations.arguments import check_words
 from perdure.worker.operations.intervals import seconds_of
 
 #: Seconds for which one request waits for a reply or a value; a proxy may cut longer ones.
@@ -176,8 +177,9 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
 
 
 class RemoteControl(RemoteConnection, Steering):
-    """Stops, resumes, retries and deletes one run."""
+    """Operations on one run whose request is not that of a derived method."""
 
+    # For a caller over HTTP, an unknown run is an error. For other clients, the receipt reports it.
     def request_stop(
         self,
         run_id: str,
@@ -186,42 +188,12 @@ class RemoteControl(RemoteConnection, Steering):
         requested_by: str | None = None,
         children: bool = True,
     ) -> StopReceipt:
-        not_here(requested_by=requested_by)
-        validation.mode(mode)
-        validation.notes(reason=reason)
-        validation.flag(children, "children")
-        body = {"mode": mode, "reason": reason, "children": children}
         try:
-            return StopReceipt.from_dict(self._tell("POST", path_of(run_id, "stop"), body))
+            return super().request_stop(run_id, mode, reason, requested_by, children)
         except RunNotFound:
             return StopReceipt.of(run_id, ["missing"], mode, None, reason)
 
-    def resume(
-        self,
-        run_id: str,
-        answer: Any = None,
-        add: Mapping[str, float] | None = None,
-        interrupt: str | None = None,
-        by: str | None = None,
-    ) -> Run:
-        not_here(by=by)
-        validation.optional_texts(interrupt=interrupt)
-        body = {
-            "answer": answer,
-            "add": validation.budgets(add, "add") or None,
-            "interrupt": interrupt,
-        }
-        return Run.from_dict(self._tell("POST", path_of(run_id, "resume"), body))
-
-    def add(self, /, run_id: str, *, by: str | None = None, **amounts: float) -> Run:
-        not_here(by=by)
-        body = {"add": validation.budgets(amounts, "add")}
-        return Run.from_dict(self._tell("POST", path_of(run_id, "limits"), body))
-
-    def retry(self, run_id: str, children: bool = True) -> Run:
-        validation.flag(children, "children")
-        return Run.from_dict(self._tell("POST", path_of(run_id, "retry"), {"children": children}))
-
+    # A signal to a topic has another path than a signal to a run.
     def signal(
         self,
         run_id: str | None = None,
@@ -248,22 +220,16 @@ class RemoteControl(RemoteConnection, Steering):
         )
         return SignalReceipt.from_dict(told)
 
+    # One request waits for at most ``WAIT`` seconds, so that no proxy cuts it.
     def reply(
         self, run_id: str, number: int, name: str = ASK, timeout: float | timedelta = 0.0
     ) -> SignalReply:
-        validation.signal(name)
-        validation.limit(number)
         ends = time.monotonic() + seconds_of(timeout)
         while True:
             left = ends - time.monotonic()
-            path = path_of(run_id, "asks", name, str(number))
-            reply = SignalReply.from_dict(self._ask(path, wait=_seconds(left)))
+            reply = super().reply(run_id, number, name, min(WAIT, left))
             if reply.replied or left <= WAIT:
                 return reply
-
-    def delete(self, run_id: str, tree: bool = False) -> None:
-        validation.flag(tree, "tree")
-        self._tell("DELETE", f"{path_of(run_id)}{'?tree=true' if tree else ''}")
 
 
 class RemoteBulk(RemoteReads, BulkOperations):

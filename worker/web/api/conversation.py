@@ -62,7 +62,7 @@ async def ask_run(
     With an `Idempotency-Key`, the call can be repeated safely.
     """
     payload = None if body is None else body.payload
-    receipt = await run_in_threadpool(runs.signal, run_id, name, payload, idempotency_key)
+    receipt = await run_in_threadpool(runs.signal, run_id, name, payload, key=idempotency_key)
     return await _reply(request, runs, run_id, name, receipt.number, wait)
 
 

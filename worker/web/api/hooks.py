@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Body, Header, Path, Response
 
+from perdure.worker.operations.signals import signal_by_hook
 from perdure.worker.web.api.responses import HookReceipt
 from perdure.worker.web.api.routes import (
     BODY_PROBLEMS,
@@ -57,6 +58,6 @@ def call_hook(
     response is one and the same 404.
     """
     key = idempotency_key or webhook_id
-    if not services.client._signal_by_hook(run, name, secret, payload, key):
+    if not signal_by_hook(services.client._session, run, name, secret, payload, key):
         return details(404, *REQUEST_PROBLEMS[404], "no such hook, or its run has ended")
     return Json({"status": "stored"}, 202)

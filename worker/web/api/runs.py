@@ -22,6 +22,7 @@ from perdure.worker.domain.stop import StopReceipt
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import UnknownFlow
+from perdure.worker.operations import validation
 from perdure.worker.web.api.requests import (
     MOST_OF_QUERY,
     AskedStep,
@@ -237,7 +238,7 @@ def stop_run(run_id: RunId, runs: Runs, body: Stop | None = None) -> Response:
     unknown run.
     """
     body = body or Stop()
-    return Json(runs.request_stop(run_id, body.mode, body.reason, body.children).to_dict())
+    return Json(runs.request_stop(run_id, body.mode, body.reason, children=body.children).to_dict())
 
 
 @router.post(
@@ -262,7 +263,9 @@ def resume_run(run_id: RunId, runs: Runs, body: Resume | None = None) -> Respons
 )
 def raise_limits(run_id: RunId, runs: Runs, body: Limits) -> Response:
     """Add to the limits of a run's budgets, in the caller's name. What waits for that goes on."""
-    return Json(runs.add(run_id, body.add).to_dict())
+    # After this check, no amount has the name of a parameter.
+    amounts = validation.budgets(body.add, "add")
+    return Json(runs.add(run_id, by=None, **amounts).to_dict())
 
 
 @router.post(
@@ -335,7 +338,7 @@ def signal_run(
     With an `Idempotency-Key`, the call can be repeated safely.
     """
     payload = None if body is None else body.payload
-    return Json(runs.signal(run_id, name, payload, idempotency_key).to_dict(), 202)
+    return Json(runs.signal(run_id, name, payload, key=idempotency_key).to_dict(), 202)
 
 
 @router.post(
@@ -363,7 +366,9 @@ def signal_topic(
     returned, the signal is stored. With an `Idempotency-Key`, the call can be repeated safely.
     """
     payload = None if body is None else body.payload
-    receipt = runs.signal_topic(topic, name, payload, idempotency_key, query.keep)
+    receipt = runs.signal(
+        topic=topic, name=name, payload=payload, key=idempotency_key, keep=query.keep
+    )
     return Json(receipt.to_dict(), 202)
 
 

@@ -29,7 +29,6 @@ from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.domain.metric_history import MetricHistory
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.sent_message import SentMessage
-from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.domain.token import WIDER
@@ -323,11 +322,6 @@ class AuthorizedClient(ReadMethods, Methods):
         self.caller.require(Scope.READ)
         return messages_of(self.client._session, topic_of(thread, self.caller.name))
 
-    def retry(self, run_id: str, children: bool = True) -> Run:
-        """Retry an errored run and its errored children."""
-        self._owned(run_id, Scope.SUBMIT)
-        return self.client.retry(run_id, children)
-
     def retry_many(
         self, flow: str | None = None, query: str | None = None, limit: int | None = None
     ) -> list[Done]:
@@ -338,36 +332,7 @@ class AuthorizedClient(ReadMethods, Methods):
         self.caller.require(Scope.SUBMIT)
         return self.client.retry_many(flow, self.caller.limited_to(Scope.SUBMIT), query, limit)
 
-    # answer
-
-    def resume(
-        self,
-        run_id: str,
-        answer: Any = None,
-        add: Mapping[str, float] | None = None,
-        interrupt: str | None = None,
-    ) -> Run:
-        """Resume a stopped run, or answer an interrupted one."""
-        self._owned(run_id, Scope.ANSWER)
-        return self.client.resume(run_id, answer, add, interrupt, self.caller.name)
-
-    def add(self, run_id: str, amounts: Mapping[str, float]) -> Run:
-        """Add amounts to the limits of a run's budgets."""
-        self._owned(run_id, Scope.ANSWER)
-        return self.client.add(run_id, by=self.caller.name, **amounts)
-
     # stop
-
-    def request_stop(
-        self,
-        run_id: str,
-        mode: StopMode = "graceful",
-        reason: str | None = None,
-        children: bool = True,
-    ) -> StopReceipt:
-        """Stop a run in the caller's name."""
-        self._owned(run_id, Scope.STOP)
-        return self.client.request_stop(run_id, mode, reason, self.caller.name, children)
 
     def request_stop_many(
         self,
@@ -394,40 +359,7 @@ class AuthorizedClient(ReadMethods, Methods):
             limit,
         )
 
-    # signal
-
-    def signal(
-        self, run_id: str, name: str, payload: Any = None, key: str | None = None
-    ) -> SignalReceipt:
-        """Send a signal to a run in the caller's name."""
-        self._owned(run_id, Scope.SIGNAL)
-        return self.client.signal(run_id, name, payload, key=key, by=self.caller.name)
-
-    def reply(self, run_id: str, number: int, name: str) -> SignalReply:
-        """Return a run's reply to a signal."""
-        self._owned(run_id, Scope.SIGNAL)
-        return self.client.reply(run_id, number, name)
-
-    def signal_topic(
-        self, topic: str, name: str, payload: Any, key: str | None, keep: float
-    ) -> SignalReceipt:
-        """Send a signal to the caller's topic, in their name."""
-        self.caller.require(Scope.SIGNAL)
-        return self.client.signal(
-            topic=self._own(topic),
-            name=name,
-            payload=payload,
-            key=key,
-            by=self.caller.name,
-            keep=keep,
-        )
-
     # admin
-
-    def delete(self, run_id: str, tree: bool = False) -> None:
-        """Delete an ended run, for an admin."""
-        self.caller.require(Scope.ADMIN)
-        self.client.delete(run_id, tree)
 
     def delete_many(
         self,

@@ -8,9 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from perdure.flows.core.errors import InvalidInput
-from perdure.flows.core.outcomes import SAY
-from perdure.worker.client.steer import check_words
 from perdure.worker.domain.stop import StopMode, StopReceipt
+from perdure.worker.operations.arguments import check_words
 from perdure.worker.presentation.text import count
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.dashboard.answer import json_or_text
@@ -53,7 +52,7 @@ def send_signal(request: Request, run_id: str, runs: Runs, filled: Filled) -> Re
         run_id,
         filled.get("name", ""),
         _payload_of(text) if text else None,
-        filled.get("key") or None,
+        key=filled.get("key") or None,
     )
     notice = f"Signal {receipt.name} {receipt.number} of run {run_id} is stored."
     return back_from(request, filled, ("runs", run_id), notice)
@@ -64,7 +63,7 @@ def say(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
     """Send words to a run that works. A form that is sent twice sends them once."""
     words = filled.get("words", "").strip()
     check_words(words, "what to say")
-    runs.signal(run_id, SAY, words, filled.get("key") or None)
+    runs.say(run_id, words, key=filled.get("key") or None)
     notice = f"Said to run {run_id}. It hears it in its next round."
     return back_from(request, filled, ("runs", run_id), notice)
 

@@ -8,7 +8,6 @@ from typing import Any
 from perdure.flows.core.budgets import check_budgets
 from perdure.flows.core.json_values import canonical
 from perdure.flows.core.names import BAD_REPLIES
-from perdure.worker.client.limits import check_has_budgets
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.record import (
     EARLIER_CYCLES,
@@ -22,6 +21,7 @@ from perdure.worker.errors import (
     InvalidInput,
     InvalidTransition,
 )
+from perdure.worker.operations.limits import check_has_budgets
 
 
 def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:

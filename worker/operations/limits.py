@@ -1,0 +1,92 @@
+"""The operation that raises the budget limits of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.worker.domain.record import Record, millionths
+from perdure.worker.domain.run import Run
+from perdure.worker.domain.token import Scope
+from perdure.worker.errors import InvalidInput, InvalidTransition
+from perdure.worker.operations.operation import Http, Owner, operation
+from perdure.worker.operations.run_reads import get
+from perdure.worker.operations.session import Session, damaged, new_operation_id
+
+#: The most that is added to a budget at once. Scripts add amounts of 18 digits of millionths.
+MOST_ADDED = 1e11
+
+
+def _encode(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {"run_id": arguments["run_id"], "add": arguments["amounts"]}
+
+
+@operation(
+    Http("POST", "/runs/{run_id}/limits"), scope=Scope.ANSWER, owner=Owner.RUN, encode=_encode
+)
+def add(session: Session, /, run_id: str, *, by: str | None = None, **amounts: float) -> Run:
+    """Add amounts to the limits of a run's budgets.
+
+    Runs that wait for the budget continue. A run's budgets also count the spending of the runs
+    below it, so these continue too if the limit held them up. A round in progress sees the new
+    limit after it ends.
+
+    Args:
+        by: Who adds.
+        amounts: The amounts by budget name, as in ``add(run_id, tokens=5000)``.
+
+    Raises:
+        RunNotFound: No run has this id.
+        InvalidInput: The run has no such budget, or an amount is not above 0.
+        InvalidTransition: The run has completed.
+    """
+    if not amounts:
+        raise InvalidInput("nothing to add; expected budgets, for example tokens=5000")
+    check_has_budgets(session.record(run_id), amounts)
+    raise_limits(session, run_id, amounts, by)
+    return get(session, run_id)
+
+
+def check_has_budgets(record: Record, add: Mapping[str, float]) -> None:
+    """Raise InvalidInput if the run lacks a budget in ``add``."""
+    for name in add:
+        if name not in record.budgets:
+            raise InvalidInput(
+                f"run {record.id} has no budget {name!r} to raise; it has: "
+                f"{', '.join(record.budgets) or 'no budgets'}"
+            )
+
+
+def raise_limits(
+    session: Session,
+    run_id: str,
+    more: Mapping[str, float],
+    by: str | None,
+    child: str | None = None,
+) -> None:
+    """Raise limits, once however often the request is sent.
+
+    Args:
+        child: The run below it that asked for more.
+    """
+    for name, amount in more.items():
+        if not 0 < amount <= MOST_ADDED:
+            raise InvalidInput(
+                f"run {run_id}: expected at most {MOST_ADDED:,.0f} to add to {name}, got {amount:,}"
+            )
+    reply = session.store.runs.raise_limit(
+        run_id,
+        op=new_operation_id(),
+        add="\n".join(f"{name} {millionths(amount)}" for name, amount in more.items()),
+        by=by,
+        child=child,
+    )
+    match reply:
+        case ["ok", _, *follow_ups]:
+            session.look_after(follow_ups)
+        case ["finished", _]:
+            raise InvalidTransition(
+                f"run {run_id} has completed and spends no more; its answer: perdure show {run_id}"
+            )
+        case _:
+            raise damaged(run_id, reply)
