@@ -6,8 +6,8 @@ lists or shows runs starts faster without that code.
 
 from __future__ import annotations
 
-from perdure.worker.client.read import RunReads
+from perdure.worker.client.run_waits import RunWaits
 
 
-class Reader(RunReads):
+class Reader(RunWaits):
     """Client that reads the runs on one server. It has the arguments of ``Client``."""

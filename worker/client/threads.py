@@ -17,7 +17,7 @@ from uuid import uuid4
 from perdure.flows.core.errors import InvalidInput
 from perdure.flows.core.files import File, files_of
 from perdure.worker.client.api import ClientApi
-from perdure.worker.client.read import RunReads
+from perdure.worker.client.run_waits import RunWaits
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.submission import Submission
@@ -33,7 +33,7 @@ from perdure.worker.store import StoreUnavailable
 ATTEMPTS = 20
 
 
-class Threads(RunReads, ClientApi):
+class Threads(RunWaits, ClientApi):
     """Sends messages to threads."""
 
     def send(

@@ -9,6 +9,7 @@ from perdure.worker.domain.event import LAST, Event, is_trimmed
 from perdure.worker.domain.record import FORKED, KEEP_EVENTS
 from perdure.worker.domain.run import status_of
 from perdure.worker.domain.token import Scope
+from perdure.worker.operations.arguments import anything
 from perdure.worker.operations.operation import Http, Owner, operation
 from perdure.worker.operations.session import Session
 
@@ -81,7 +82,13 @@ def _events(
         ended = fields is None or status_of(fields).ended
 
 
-@operation(Http("GET", "/runs/{run_id}/stream"), scope=Scope.READ, owner=Owner.RUN)
+@operation(
+    Http("GET", "/runs/{run_id}/stream"),
+    scope=Scope.READ,
+    owner=Owner.RUN,
+    # Here it is the id of an item, which StreamReader parses.
+    checks={"after": anything},
+)
 def stream(
     session: Session, run_id: str, after: str | None = None, follow: bool = True
 ) -> Iterator[StreamItem]:

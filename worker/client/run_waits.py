@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from perdure.worker.client.connection import ClientConnection
 from perdure.worker.client.results import RunResults, rests, still
@@ -13,11 +12,8 @@ from perdure.worker.domain.run import Run
 from perdure.worker.operations import validation
 from perdure.worker.operations.run_events import EVENT_BLOCK
 
-if TYPE_CHECKING:
-    pass
 
-
-class RunReads(ClientConnection, RunResults):
+class RunWaits(ClientConnection, RunResults):
     """Waits for a run."""
 
     def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
