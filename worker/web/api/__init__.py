@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from perdure.worker.client import Client
 from perdure.worker.client.connection import session_of
-from perdure.worker.web.api import conversation, files, fleet, notes, runs, threads
+from perdure.worker.web.api import bulk, conversation, files, fleet, notes, runs, threads
 from perdure.worker.web.api.chats import chat_router
 from perdure.worker.web.api.events import event_router
 from perdure.worker.web.api.hooks import hook_router
@@ -64,7 +64,7 @@ PUBLIC_ROUTERS = (probes, hook_router)
 ROUTERS = (
     runs.router,
     files.router,
-    runs.bulk_router,
+    bulk.bulk_router,
     conversation.conversation_router,
     threads.threads_router,
     notes.notes_router,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from perdure.flows.core.budgets import MOST as MOST_OF_A_BUDGET
-from perdure.flows.core.durations import as_seconds, is_duration, seconds_of
+from perdure.flows.core.durations import is_duration, seconds_of
 from perdure.flows.core.files import MOST_FILES, MOST_OF_A_NAME
 from perdure.flows.core.names import TOPIC, suggest
 from perdure.worker.domain.error_groups import LOOKED_AT, MOST_LOOKED
@@ -336,49 +336,6 @@ class Limits(Asked):
 
     add: Amounts
     """Amounts by the name of the budget."""
-
-
-#: A request with a query acts on this many runs at most.
-MOST_OF_QUERY = 1000
-QueryLine = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
-Batch = Annotated[int, Field(ge=1, le=MOST_OF_QUERY), BeforeValidator(whole)]
-
-
-class StopMany(Stop):
-    """The live runs to stop: of a flow, a status, a query, or all three. One is required."""
-
-    flow: FlowName | None = None
-    status: Literal["queued", "running", "interrupted"] | None = None
-    query: QueryLine | None = None
-    """Only runs that match this query line, as `q` of `GET /runs`."""
-    limit: Batch | None = None
-    """Maximum number of runs to stop. null: all, or with a query 1,000."""
-
-
-class RetryMany(Asked):
-    """The errored runs to retry."""
-
-    flow: FlowName | None
-    """The flow whose errored runs are retried. null: all flows. It must be given."""
-    query: QueryLine | None = None
-    """Only runs that match this query line, as `q` of `GET /runs`."""
-    limit: Batch | None = None
-    """Maximum number of runs to retry. null: all, or with a query 1,000."""
-
-
-class DeleteMany(Asked):
-    """The ended runs to delete. A status or a query is required."""
-
-    status: Literal["completed", "errored", "stopped"] | None = None
-    flow: FlowName | None = None
-    older_than_seconds: (
-        Annotated[float, Field(ge=0, le=LONGEST), BeforeValidator(as_seconds)] | None
-    ) = None
-    """Only runs that have not changed for this many seconds."""
-    query: QueryLine | None = None
-    """Only runs that match this query line, as `q` of `GET /runs`."""
-    limit: Batch | None = None
-    """Maximum number of runs to delete. null: all, or with a query 1,000."""
 
 
 class PauseFlow(Asked):

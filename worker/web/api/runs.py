@@ -5,8 +5,6 @@ The bulk routes handle each run separately and return one row per run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import timedelta
 from typing import Annotated
 
 from fastapi import Header, Path, Query, Request, Response
@@ -15,7 +13,7 @@ from fastapi.responses import PlainTextResponse
 from perdure.flows.core.files import file_from
 from perdure.worker.domain.error_groups import ErrorGroups
 from perdure.worker.domain.prompt import PromptOfRound
-from perdure.worker.domain.run import Done, Page, Run
+from perdure.worker.domain.run import Page, Run
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.signal import SignalReceipt
 from perdure.worker.domain.stop import StopReceipt
@@ -24,9 +22,7 @@ from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import UnknownFlow
 from perdure.worker.operations import validation
 from perdure.worker.web.api.requests import (
-    MOST_OF_QUERY,
     AskedStep,
-    DeleteMany,
     Deletion,
     ErrorListing,
     ForkOne,
@@ -35,11 +31,9 @@ from perdure.worker.web.api.requests import (
     Listing,
     Place,
     Resume,
-    RetryMany,
     RetryOne,
     Signal,
     Stop,
-    StopMany,
     Submit,
     Topic,
     TreeSize,
@@ -370,64 +364,6 @@ def signal_topic(
         topic=topic, name=name, payload=payload, key=idempotency_key, keep=query.keep
     )
     return Json(receipt.to_dict(), 202)
-
-
-bulk_router = resource_router("many runs")
-BULK_PROBLEMS = problems(*BODY_PROBLEMS, *CHANGE_PROBLEMS, "invalid-input")
-
-
-@bulk_router.post(
-    "/stops",
-    operation_id="stop_runs",
-    response_model=list[StopReceipt],
-    responses=BULK_PROBLEMS,
-)
-def stop_runs(body: StopMany, runs: Runs) -> Response:
-    """Stop all live runs of a flow, of a status, or that match a query.
-
-    With a query, at most 1,000 are stopped. If there are as many results, repeat the request.
-    `GET /runs` with the same query shows beforehand which runs these are.
-    """
-    receipts = runs.request_stop_many(
-        body.flow, body.status, body.mode, body.reason, body.query, _batch(body)
-    )
-    return Json([receipt.to_dict() for receipt in receipts])
-
-
-@bulk_router.post(
-    "/retries", operation_id="retry_runs", response_model=list[Done], responses=BULK_PROBLEMS
-)
-def retry_runs(body: RetryMany, runs: Runs) -> Response:
-    """Retry errored runs: all of them, or those of one flow, or that match a query.
-
-    With a query, at most 1,000 are retried. If there are as many results, repeat the request.
-    """
-    return _bulk_response(runs.retry_many(body.flow, body.query, _batch(body)))
-
-
-@bulk_router.post(
-    "/deletions",
-    operation_id="delete_runs",
-    response_model=list[Done],
-    responses=BULK_PROBLEMS,
-)
-def delete_runs(body: DeleteMany, runs: Runs) -> Response:
-    """Delete ended runs of a status, or that match a query, or of both.
-
-    A flow or an age narrows it. With a query, at most 1,000 are deleted. If there are as many
-    results, repeat the request.
-    """
-    age = None if body.older_than_seconds is None else timedelta(seconds=body.older_than_seconds)
-    return _bulk_response(runs.delete_many(body.status, body.flow, age, body.query, _batch(body)))
-
-
-def _batch(body: StopMany | RetryMany | DeleteMany) -> int | None:
-    """Return how many runs a request may act on. A search is bounded, so that it ends in time."""
-    return MOST_OF_QUERY if body.query is not None and body.limit is None else body.limit
-
-
-def _bulk_response(done: Iterable[Done]) -> Response:
-    return Json([each.to_dict() for each in done])
 
 
 @router.get(

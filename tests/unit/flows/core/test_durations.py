@@ -66,7 +66,8 @@ def test_what_is_no_duration_is_told_where_it_stands() -> None:
 
 
 def test_http_python_and_yaml_take_them_too(tmp_path: Path) -> None:
-    from perdure.worker.web.api.requests import DeleteMany, Submit
+    from perdure.worker.web.api.bulk import DeleteMany
+    from perdure.worker.web.api.requests import Submit
 
     assert Submit(flow="f", goal="g", deadline="7d").deadline == 604_800  # type: ignore[arg-type]
     assert DeleteMany(status="completed", older_than_seconds="7d").older_than_seconds == 604_800  # type: ignore[arg-type]
