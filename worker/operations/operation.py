@@ -75,6 +75,8 @@ class Owner(Enum):
     RUN = "run"
     #: A new run, which belongs to the caller.
     CALLER = "caller"
+    #: Runs of all owners. A caller needs the scope for them.
+    ALL = "all"
     #: Many runs. For a caller without the scope for all runs, only those that they submitted.
     SUBMITTER = "submitter"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perdure.flows.core.files import File, FileReference
 from perdure.worker.domain.token import Scope
 from perdure.worker.errors import ArtifactNotFound
@@ -39,7 +41,16 @@ def artifact(session: Session, run_id: str, name: str) -> str:
     return text
 
 
-@operation(Http("GET", "/runs/{run_id}/files"), scope=Scope.READ, owner=Owner.RUN)
+def _decode_files(data: Any) -> list[FileReference]:
+    return [FileReference(each["file"], each["media_type"], each["bytes"]) for each in data]
+
+
+@operation(
+    Http("GET", "/runs/{run_id}/files"),
+    scope=Scope.READ,
+    owner=Owner.RUN,
+    decode=_decode_files,
+)
 def files(session: Session, run_id: str) -> list[FileReference]:
     """Return references to the run's files.
 

@@ -90,7 +90,7 @@ def runs(
     )
 
 
-@operation(Http("GET", "/runs"), scope=Scope.READ, owner=Owner.SUBMITTER)
+@operation(Http("GET", "/runs"), scope=Scope.READ, owner=Owner.ALL)
 def ids_beginning(session: Session, text: str) -> list[str]:
     """Return the run ids that begin with ``text``.
 

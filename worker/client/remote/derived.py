@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
-from perdure.flows.core.files import FileReference
 from perdure.worker.client.remote.connection import RemoteConnection, not_here
 from perdure.worker.client.remote.request_data import as_json, check_no_callback
 from perdure.worker.client.results import id_of
@@ -33,10 +32,12 @@ MOST = {"limit": 1000, "look": MOST_LOOKED}
 #: Types of results that a module may import for type checkers only.
 RESULTS = {
     each.__name__: each
-    for each in (ErrorGroups, FileReference, Inbox, PromptOfRound, RunTree, Transcript, Verdict)
+    for each in (ErrorGroups, Inbox, PromptOfRound, RunTree, Transcript, Verdict)
 }
 #: An argument in a path. With a slash, it is a part of the path only if it is not None.
 PLACEHOLDER = re.compile(r"\{(/?)(\w+)\}")
+#: Arguments with another name in the query of a request.
+QUERY_NAMES = {"query": "q"}
 #: Methods whose arguments are in the query.
 WITHOUT_BODY = ("GET", "DELETE")
 
@@ -71,6 +72,7 @@ def request(
         lambda found: _part(found[1], found[2], arguments.pop(found[2])), http.path
     )
     if http.method in WITHOUT_BODY:
+        arguments = {QUERY_NAMES.get(name, name): value for name, value in arguments.items()}
         response = connection._sent(http.method, path, http.is_repeatable or None, params=arguments)
         data: Any = response.json() if response.content else None
     else:

@@ -88,6 +88,8 @@ class AuthorizedClient(ReadMethods, Methods):
             if caller.limited_to(Scope.READ) is not None:
                 self._owned(id_of(arguments["run"]), operation.scope)
             caller.require(Scope.READ)
+        if operation.owner is Owner.ALL and caller.limited_to(operation.scope) is not None:
+            caller.require(WIDER.get(operation.scope, Scope.ADMIN))
         if operation.owner is Owner.SUBMITTER:
             arguments["submitted_by"] = caller.limited_to(operation.scope)
         elif operation.owner is Owner.CALLER:

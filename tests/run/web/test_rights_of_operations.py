@@ -1,0 +1,93 @@
+"""The rights that the facts of an operation give a caller over HTTP, also without a route."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure import Client, RunNotFound
+from perdure.worker.operations.operation import OPERATIONS, Owner
+from perdure.worker.web import Caller, Scope
+from perdure.worker.web.auth.authenticate import Forbidden
+from perdure.worker.web.auth.permissions import AuthorizedClient
+from tests.support.cases import EachCase, cases_of
+
+#: Arguments without a default, by their names.
+SAMPLES: dict[str, Any] = {
+    "run_id": "bobs", "run": "bobs", "at": 0, "flow": "countdown", "text": "b", "name": "x",
+    "step": 0, "words": "go on", "number": 1, "namespace": "user:ann", "thread": "t",
+}  # fmt: skip
+
+
+@pytest.fixture
+def bobs(client: Client) -> Client:
+    client.submit("countdown", "g", run_id="bobs", submitted_by="bob")
+    return client
+
+
+def called(client: Client, scopes: set[Scope], name: str) -> Any:
+    """Call an operation as ann, with sample arguments."""
+    caller = AuthorizedClient(client, Caller("ann", frozenset(scopes)))
+    parameters = OPERATIONS[name].signature.parameters.values()
+    needed = {
+        each.name: SAMPLES[each.name]
+        for each in parameters
+        if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+    }
+    if "run_id" in OPERATIONS[name].signature.parameters:
+        needed["run_id"] = SAMPLES["run_id"]
+    positional = [needed.pop("run_id")] if name == "add" else []
+    result = getattr(caller, name)(*positional, **needed)
+    return list(result) if hasattr(result, "__next__") else result
+
+
+def test_a_caller_without_the_scope_is_refused(each_case: EachCase, bobs: Client) -> None:
+    def check(name: str) -> None:
+        others = set(Scope) - {
+            Scope.ADMIN,
+            OPERATIONS[name].scope,
+            Scope.READ_ALL,
+            Scope.ANSWER_ALL,
+        }
+        with pytest.raises(Forbidden):
+            called(bobs, others, name)
+
+    each_case(cases_of(sorted(OPERATIONS)), check)
+
+
+def test_a_run_of_another_owner_is_not_found(each_case: EachCase, bobs: Client) -> None:
+    of_run = [
+        name
+        for name, operation in OPERATIONS.items()
+        if operation.scope is not Scope.ADMIN
+        and (operation.owner is Owner.RUN or "run" in operation.signature.parameters)
+    ]
+    assert len(of_run) > 20
+
+    def check(name: str) -> None:
+        with pytest.raises(RunNotFound):
+            called(bobs, {Scope.READ, OPERATIONS[name].scope}, name)
+
+    each_case(cases_of(sorted(of_run)), check)
+
+
+def test_runs_of_all_owners_need_the_scope_for_them(each_case: EachCase, bobs: Client) -> None:
+    def check(name: str) -> None:
+        with pytest.raises(Forbidden):
+            called(bobs, {Scope.READ, OPERATIONS[name].scope}, name)
+        assert called(bobs, {Scope.READ_ALL}, name) == ["bobs"]
+
+    each_case(
+        cases_of([name for name, each in OPERATIONS.items() if each.owner is Owner.ALL]), check
+    )
+
+
+def test_lists_of_a_caller_have_no_runs_of_others(bobs: Client) -> None:
+    ann = AuthorizedClient(bobs, Caller("ann", frozenset({Scope.READ})))
+    assert not ann.runs().runs and not ann.inbox().waiting and not ann.stuck()
+    assert not any(ann.status_counts().values()) and not ann.error_groups().groups
+    with pytest.raises(RunNotFound):
+        ann.inbox(below="bobs")
+    with pytest.raises(RunNotFound):
+        ann.runs(parent="bobs")
