@@ -87,7 +87,19 @@ def test_lists_of_a_caller_have_no_runs_of_others(bobs: Client) -> None:
     ann = AuthorizedClient(bobs, Caller("ann", frozenset({Scope.READ})))
     assert not ann.runs().runs and not ann.inbox().waiting and not ann.stuck()
     assert not any(ann.status_counts().values()) and not ann.error_groups().groups
+    assert not ann.runs(submitted_by="bob").runs
     with pytest.raises(RunNotFound):
         ann.inbox(below="bobs")
     with pytest.raises(RunNotFound):
         ann.runs(parent="bobs")
+
+
+def test_an_administrator_may_list_the_runs_of_one_owner(bobs: Client) -> None:
+    admin = AuthorizedClient(bobs, Caller("root", frozenset({Scope.ADMIN})))
+    assert [run.id for run in admin.runs(submitted_by="bob")] == ["bobs"]
+    assert not admin.runs(submitted_by="ann").runs
+
+
+def test_a_request_for_events_does_not_wait_for_the_end_of_a_run(bobs: Client) -> None:
+    admin = AuthorizedClient(bobs, Caller("root", frozenset({Scope.ADMIN})))
+    assert [event.type for event in admin.events("bobs")] == ["submitted"]

@@ -9,7 +9,7 @@ Scopes and owners are enforced here and nowhere else.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar
@@ -26,6 +26,7 @@ from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.read_methods import ReadMethods
 from perdure.worker.client.results import id_of
 from perdure.worker.client.tokens import SavedFilters
+from perdure.worker.domain.event import Event
 from perdure.worker.domain.metric_history import MetricHistory
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.sent_message import SentMessage
@@ -91,7 +92,8 @@ class AuthorizedClient(ReadMethods, Methods):
         if operation.owner is Owner.ALL and caller.limited_to(operation.scope) is not None:
             caller.require(WIDER.get(operation.scope, Scope.ADMIN))
         if operation.owner is Owner.SUBMITTER:
-            arguments["submitted_by"] = caller.limited_to(operation.scope)
+            owner = caller.limited_to(operation.scope)
+            arguments["submitted_by"] = owner or arguments["submitted_by"]
         elif operation.owner is Owner.CALLER:
             arguments["submitted_by"] = caller.name
         for name in OWN_NAMES:
@@ -133,11 +135,18 @@ class AuthorizedClient(ReadMethods, Methods):
 
         It may hold fewer than ``limit`` runs and yet have a cursor.
         """
+        most = max(RUNS_READ_PER_PAGE, limit)
         return super().runs(
             status, flow, limit, cursor, labels=labels, submitted_by=submitted_by,
-            look=look or max(RUNS_READ_PER_PAGE, limit), children=children, parent=parent,
-            thread_id=thread_id, query=query,
+            look=min(look or most, most),
+            children=children, parent=parent, thread_id=thread_id, query=query,
         )  # fmt: skip
+
+    def events(
+        self, run_id: str, after: str | None = None, follow: bool = False
+    ) -> Iterator[Event]:
+        """Return the stored events of a run. A request waits for none."""
+        return super().events(run_id, after, follow=False)
 
     def waits_for_people(self) -> int:
         """Return the number of runs that wait for a person.
