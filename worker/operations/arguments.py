@@ -44,6 +44,14 @@ def check_words(value: object, name: str) -> None:
         raise InvalidInput(f"{name} is empty; expected what to say to the run")
 
 
+def query(value: object, name: str) -> None:
+    """Raise InvalidInput unless this is a query line."""
+    from perdure.worker.domain.run_query import RunQuery  # Few commands search.
+
+    validation.text(value, name)
+    RunQuery.of(str(value))
+
+
 #: The check of each argument.
 CHECKS: Mapping[str, Check] = {
     "add": amounts,
@@ -82,7 +90,7 @@ CHECKS: Mapping[str, Check] = {
     "on_end": anything,
     "parent": validation.text,
     "payload": anything,
-    "query": validation.text,
+    "query": query,
     "reason": note,
     "requested_by": note,
     "retry": anything,

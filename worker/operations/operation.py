@@ -204,5 +204,8 @@ def method(
     session = next(iter(inspect.signature(function).parameters.values()))
     own = inspect.Parameter("self", session.kind)
     parameters = (own, *operation.signature.parameters.values())
+    call.__annotations__ = {
+        each.name: each.annotation for each in parameters if each.annotation is not each.empty
+    } | {"return": operation.signature.return_annotation}
     call.__dict__["__signature__"] = operation.signature.replace(parameters=parameters)
     return call

@@ -62,6 +62,17 @@ def one_reply_lost(proxy: Proxy) -> Iterator[None]:
     mending.join()
 
 
+def test_an_empty_run_id_is_refused_and_not_replaced(remote: RemoteClient) -> None:
+    with pytest.raises(InvalidInput):
+        remote.submit("countdown", "g", run_id="")
+    assert not remote.runs().runs
+
+
+def test_a_query_that_cannot_be_read_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(InvalidInput, match="bogus"):
+        RemoteClient("http://127.0.0.1:1").error_groups(query="bogus:")
+
+
 @pytest.mark.slow
 def test_what_it_returns_is_what_client_returns(
     client: Client, remote: RemoteClient, settings: Settings

@@ -51,10 +51,10 @@ def request(
         InvalidInput, UnstorableValue: An argument is not valid, or names the caller or an owner.
         RunNotFound: No run can have the argument ``run_id``.
     """
-    operation.check(bound)
     http, arguments = operation.http, dict(bound.arguments)
     for name in (*CALLER, "submitted_by"):
         not_here(**{name: arguments.pop(name, None)})
+    operation.check(bound)
     if operation.encode:
         arguments = operation.encode(arguments)
     check_no_callback(arguments.pop("on_end", None))
@@ -63,8 +63,10 @@ def request(
     validation.topic(arguments.get("topic"), over_http=True)
     if operation.owner is Owner.CALLER:
         # With an id and a nonce of its own, the request can be sent again.
-        arguments["run_id"] = arguments["run_id"] or uuid.uuid4().hex[:16]
-        arguments["nonce"] = arguments["nonce"] or uuid.uuid4().hex
+        if arguments["run_id"] is None:
+            arguments["run_id"] = uuid.uuid4().hex[:16]
+        if arguments["nonce"] is None:
+            arguments["nonce"] = uuid.uuid4().hex
     for name, most in MOST.items():
         if http.caps_limits and arguments.get(name) is not None:
             arguments[name] = min(arguments[name], most)
