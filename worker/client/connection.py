@@ -1,4 +1,4 @@
-"""The base of the client parts whose operations are not yet declared in ``worker/operations``."""
+"""The base of the clients of a state server: it performs operations on a session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def session_of(client: ClientConnection) -> Session:
 
 
 class ClientConnection:
-    """A client's session, by shorter names."""
+    """A client with a session. Methods that are not derived use it by shorter names."""
 
     def __init__(
         self,
