@@ -1,4 +1,4 @@
-"""ClientApi: the contract of every client. Its docstrings document every client's methods."""
+"""ClientApi: the methods of every client, and the contract of those that are not derived."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""ReadApi: the part of every client's contract that reads runs.
-
-Its docstrings document the methods of all clients.
-"""
+"""ReadApi: the methods of every client that read runs, and the contract of those not derived."""
 
 from __future__ import annotations
 

@@ -111,8 +111,8 @@ CHECKS: Mapping[str, Check] = {
     "width": by_value(validation.width),
 }
 #: Arguments that name the caller. Over HTTP, the access token identifies the caller.
-CALLER = ("by", "requested_by")
+CALLER_ARGUMENTS = ("by", "requested_by")
 #: Arguments that are names of the caller's own.
 OWN_NAMES = ("idempotency_key", "topic")
 #: Arguments that name a run. A caller over HTTP needs the permission to read it.
-RUNS = ("run_id", "parent", "below")
+RUN_ARGUMENTS = ("run_id", "parent", "below")

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from perdure import RemoteClient
 from perdure.worker.client.remote.derived import QUERY_NAMES, WITHOUT_BODY, decoder
-from perdure.worker.operations.arguments import CALLER, CHECKS
+from perdure.worker.operations.arguments import CALLER_ARGUMENTS, CHECKS
 from perdure.worker.operations.operation import OPERATIONS, Operation, Owner
 from perdure.worker.web.app import create_app
 from tests.support.cases import EachCase, cases_of
@@ -22,7 +22,7 @@ DERIVED = sorted(
     if getattr(RemoteClient, name).__dict__.get("__wrapped__") is operation.function
 )
 #: Arguments that no request has, or that are in a header.
-NOT_SENT = (*CALLER, "submitted_by", "on_end")
+NOT_SENT = (*CALLER_ARGUMENTS, "submitted_by", "on_end")
 
 
 @pytest.fixture(scope="module")

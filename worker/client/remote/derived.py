@@ -22,7 +22,7 @@ from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.operations import validation
-from perdure.worker.operations.arguments import CALLER
+from perdure.worker.operations.arguments import CALLER_ARGUMENTS
 from perdure.worker.operations.operation import Operation, Owner
 from perdure.worker.operations.session import not_found
 
@@ -52,7 +52,7 @@ def request(
         RunNotFound: No run can have the argument ``run_id``.
     """
     http, arguments = operation.http, dict(bound.arguments)
-    for name in (*CALLER, "submitted_by"):
+    for name in (*CALLER_ARGUMENTS, "submitted_by"):
         not_here(**{name: arguments.pop(name, None)})
     operation.check(bound)
     if operation.encode:

@@ -36,7 +36,7 @@ from perdure.worker.domain.token import WIDER
 from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.errors import DamagedRun, RunExists, RunNotFound
 from perdure.worker.metrics.exposition import exposition
-from perdure.worker.operations.arguments import CALLER, OWN_NAMES, RUNS
+from perdure.worker.operations.arguments import CALLER_ARGUMENTS, OWN_NAMES, RUN_ARGUMENTS
 from perdure.worker.operations.event_batches import read_stream
 from perdure.worker.operations.operation import Operation, Owner
 from perdure.worker.operations.session import not_found
@@ -81,7 +81,7 @@ class AuthorizedClient(ReadMethods, Methods):
         arguments, caller = bound.arguments, self.caller
         caller.require(operation.scope)
         if operation.owner is not Owner.CALLER:
-            for name in RUNS:
+            for name in RUN_ARGUMENTS:
                 if arguments.get(name) is not None:
                     self._owned(arguments[name], operation.scope)
         if "run" in arguments:
@@ -99,7 +99,7 @@ class AuthorizedClient(ReadMethods, Methods):
         for name in OWN_NAMES:
             if arguments.get(name):
                 arguments[name] = self._own(arguments[name])
-        arguments.update({name: caller.name for name in CALLER if name in arguments})
+        arguments.update({name: caller.name for name in CALLER_ARGUMENTS if name in arguments})
         result = operation.perform(self._session, bound)
         if operation.owner is Owner.CALLER:
             self._check_own(result)
