@@ -94,6 +94,15 @@ def test_lists_of_a_caller_have_no_runs_of_others(bobs: Client) -> None:
         ann.runs(parent="bobs")
 
 
+def test_a_thread_of_another_owner_is_empty(client: Client) -> None:
+    ann, bob = (
+        AuthorizedClient(client, Caller(name, frozenset({Scope.READ, Scope.SUBMIT})))
+        for name in ("ann", "bob")
+    )
+    bob.send("t", "hello", "countdown")
+    assert bob.conversation("t") and not ann.conversation("t")
+
+
 def test_an_administrator_may_list_the_runs_of_one_owner(bobs: Client) -> None:
     admin = AuthorizedClient(bobs, Caller("root", frozenset({Scope.ADMIN})))
     assert [run.id for run in admin.runs(submitted_by="bob")] == ["bobs"]
