@@ -59,7 +59,8 @@ class Script(Protocol):
 
     @property
     def context(self) -> RoundContext: ...
-    def found(self, key: str) -> JournalEntry | None: ...
+    @property
+    def known(self) -> Mapping[str, JournalEntry]: ...
     def is_replaying(self) -> bool: ...
     def seed(self) -> str: ...
     def check_thread(self, what: str) -> None: ...
@@ -114,7 +115,7 @@ class BaseSteps:
     def now(self) -> datetime:
         """Return the time of the first pass over this line, in UTC."""
         key = self._key("now", None)
-        entry = self._script.found(key)
+        entry = self._script.known.get(key)
         if entry is None:
             told = self.context.once(key, lambda: datetime.now(UTC).isoformat())
             entry = JournalEntry(key, "now", told)
@@ -140,7 +141,7 @@ class BaseSteps:
         if not is_name(name):
             raise InvalidFlow(f"patched({name!r}): expected letters, digits, '_', '.' or '-'")
         key = f"patched.{name}"
-        if self._script.found(key) is not None:
+        if key in self._script.known:
             return True
         if self._script.is_replaying():
             return False
@@ -154,7 +155,7 @@ class BaseSteps:
             TopicTaken: another live run holds it.
         """
         key = self._key("listen", None)
-        if self._script.found(key) is None:
+        if key not in self._script.known:
             self.context.listen(topic)
             self._script.mark(JournalEntry(key, "listen", topic))
 
@@ -191,7 +192,7 @@ class BaseSteps:
         if not (self.context.answered and isinstance(asked, Mapping)):
             return False
         key = str(asked.get("asks", ""))
-        return (key == name or key.startswith(f"{name}.")) and self._script.found(key) is None
+        return (key == name or key.startswith(f"{name}.")) and key not in self._script.known
 
     def _seed(self, name: str) -> str:
         return f"{self._script.seed()} {self._key(name, None)}"
@@ -242,7 +243,7 @@ class BaseSteps:
         of = ""
         if compare:
             of = digest_of_call(function, args) if shown is None else digest_of(shown)
-        if self._script.found(key) is not None:
+        if key in self._script.known:
             return Request(key, "step", of=of)  # It is done, so the rest does not count.
         for option in unknown:
             raise InvalidFlow(
@@ -279,7 +280,7 @@ class BaseSteps:
         name: str | None,
     ) -> AskRequest:
         key = self._key("ask", name)
-        is_done = self._script.found(key) is not None  # Making a type takes long.
+        is_done = key in self._script.known  # Making a type takes long.
         kind = None if expects is Any or is_done else TypeAdapter(expects)
         of = digest_of([question, data])
         request = AskRequest(key, "ask", question, data, deadline, default, kind, of=of)

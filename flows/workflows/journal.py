@@ -20,6 +20,8 @@ from perdure.flows.workflows.arguments import INCOMPARABLE
 Kind = Literal["step", "ask", "sleep", "signal", "child", "children", "now", "patched", "listen"]
 #: Kinds that the function does not wait for. They are found by their key, in any order.
 MARKS = ("now", "patched", "listen")
+#: The types of JSON data that a function could change.
+CONTAINERS = (dict, list)
 #: Bytes of a result, as JSON, in the history. A longer one is kept as an artifact.
 LONGEST = 65_536
 
@@ -123,7 +125,8 @@ class JournalEntry:
         """
         if self.error is not None:
             raise StepFailed.of(self.key, *self.error) from self.cause
-        return as_stored(self.result)
+        result = self.result
+        return as_stored(result) if isinstance(result, CONTAINERS) else result
 
 
 def as_stored(value: Any) -> Any:

@@ -47,6 +47,7 @@ class _Script:
         strict: whether arguments that differ from the journal's are an error.
 
     Attributes:
+        known: the entries of the journal and of this round, by key.
         changed: keys of entries whose step has other arguments now.
     """
 
@@ -62,7 +63,7 @@ class _Script:
         self._journal = journal
         #: The marks of the function in this round. Each round has its own list.
         self.marks: list[JournalEntry] = []
-        self._known = {entry.key: entry for entry in journal}
+        self.known = {entry.key: entry for entry in journal}
         #: Keys of the entries that the function has not asked for yet.
         self._left = {entry.key: None for entry in journal if entry.kind not in MARKS}
         self._order: list[str] = []
@@ -80,10 +81,6 @@ class _Script:
         """The names and digests of the journal's entries. Few functions have to look there."""
         return {(_name_of(entry.key), entry.of) for entry in self._journal if entry.of}
 
-    def found(self, key: str) -> JournalEntry | None:
-        """Return the entry of this key, or None."""
-        return self._known.get(key)
-
     def is_replaying(self) -> bool:
         """Return whether the journal has entries not reached yet."""
         return bool(self._left)
@@ -94,7 +91,7 @@ class _Script:
         Args:
             of: the digest of the arguments.
         """
-        ahead = (self._known[key] for key in self._left)
+        ahead = (self.known[key] for key in self._left)
         return any(
             (entry.kind, _name_of(entry.key), entry.of) == (kind, name, of) for entry in ahead
         )
@@ -124,7 +121,7 @@ class _Script:
     def mark(self, entry: JournalEntry) -> None:
         """Keep an entry for the commit of this round."""
         entry = replace(entry, of=entry.of or INCOMPARABLE)
-        self._known[entry.key] = entry
+        self.known[entry.key] = entry
         self.marks.append(entry)
 
     def _take(self, request: Request) -> JournalEntry | None:
@@ -133,7 +130,7 @@ class _Script:
         Raises:
             Diverged: the entry is of another kind.
         """
-        entry = self._known.get(request.key)
+        entry = self.known.get(request.key)
         if entry is not None:
             self._left.pop(request.key, None)
             self._order.append(request.key)
@@ -169,7 +166,7 @@ class _Script:
         """Return the error for a request that the journal does not have next."""
         if self._divergence is not None:
             return self._divergence  # Errors that follow from it would hide the cause.
-        was = [key for key, entry in self._known.items() if entry.kind not in MARKS]
+        was = [key for key, entry in self.known.items() if entry.kind not in MARKS]
         self._divergence = Diverged(
             f"run {self.context.run_id}, step {self.context.step}: the workflow's function does "
             f"not do what its journal says. Its journal: {_listed(was)}. The function now: "
@@ -223,6 +220,8 @@ class PlainScript(_Script):
         raise self.suspended
 
     def _entries(self, requests: Sequence[Request]) -> list[JournalEntry] | Outcome | Exception:
+        if len(requests) == 1 and (entry := self._take(requests[0])) is not None:
+            return [entry]  # The usual case: a function has many such entries in each round.
         taken = [entry for each in requests if (entry := self._take(each)) is not None]
         if len(taken) == len(requests):
             return taken
@@ -235,7 +234,7 @@ class PlainScript(_Script):
             if not isinstance(got, list):
                 return got
             for entry in got:
-                self._known[entry.key] = found[entry.key] = entry
+                self.known[entry.key] = found[entry.key] = entry
         return [found[each.key] for each in requests]
 
 
@@ -305,7 +304,7 @@ class LiveScript(_Script):
                 f"run {self.context.run_id}, step {self.context.step}: the workflow waits for "
                 "something that is neither a step nor a wait of `steps`. Put it into a step"
             )
-        self.check_new(each for each in wanted if each.key not in self._known)
+        self.check_new(each for each in wanted if each.key not in self.known)
         return wanted
 
     @property
@@ -356,7 +355,7 @@ class LiveScript(_Script):
         """Return a result to the coroutine, and run it until it stands still."""
         request, future = self._waiting.pop(entry.key)
         if self._take(request) is None:
-            self._known[entry.key] = entry
+            self.known[entry.key] = entry
         if not future.done():
             _put(future, entry)
         self._loop.settle()

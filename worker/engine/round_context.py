@@ -161,7 +161,8 @@ def _history_of(
             broken(error)
             raise
 
-    newest = unpack_turns(record.id, claim.newest)
+    # This worker checked them with the claim that it carries over, or made them itself.
+    newest = unpack_turns(record.id, claim.newest, are_checked=claim.carried_over)
     return History(record.turns, newest, load, record.forgotten)
 
 
