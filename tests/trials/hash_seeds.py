@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from random import Random
+from threading import Lock
 from typing import Any
 
 from perdure import Run, RunStatus, Settings
@@ -27,6 +28,8 @@ PLAYERS = 4
 #: Programs that are played at once.
 GROUPS = 2
 FIRST_SEED = 20_000
+#: Started processes inherit their hash seed from the environment, which all threads share.
+_starting = Lock()
 
 
 def _play(settings: Settings, orders: Connection) -> None:
@@ -46,13 +49,14 @@ def _play(settings: Settings, orders: Connection) -> None:
 def _players(settings: Settings, first: int) -> Iterator[list[Connection]]:
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
-    for number in range(PLAYERS):
-        mine, its = context.Pipe()
-        os.environ["PYTHONHASHSEED"] = str(first + number)
-        processes.append(context.Process(target=_play, args=(settings, its)))
-        processes[-1].start()
-        pipes.append(mine)
-    del os.environ["PYTHONHASHSEED"]
+    with _starting:
+        for number in range(PLAYERS):
+            mine, its = context.Pipe()
+            os.environ["PYTHONHASHSEED"] = str(first + number)
+            processes.append(context.Process(target=_play, args=(settings, its)))
+            processes[-1].start()
+            pipes.append(mine)
+        del os.environ["PYTHONHASHSEED"]
     try:
         yield pipes
     finally:
