@@ -15,7 +15,9 @@ from pathlib import Path
 from perdure.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(python|diff) title=\"(.+?)\"\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^```(python|diff|lua|toml) title=\"(.+?)\"\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
 #: Uses the new operation by each client.
 USE = """
 import asyncio, json
@@ -92,6 +94,29 @@ def played(root: Path, settings: Settings, *arguments: str) -> str:
     return command.stdout
 
 
+#: Searches the model, and walks through it on the real Lua, until the new move was among the moves.
+WALK = """
+from perdure.worker.settings import current
+from perdure.worker.store import Store
+from tests.model.configurations import CONFIGURATIONS
+from tests.model.replay import walk
+from tests.model.search import Search
+from tests.support.runs import START
+
+config = CONFIGURATIONS["failures"]
+found = Search(config).run()
+assert found.violation is None, found.violation
+settings, hurried = current(), 0
+for seed in range(100):
+    store = Store(settings.redis_url, f"{settings.prefix}s{seed}", now=START, outbox=config.outbox)
+    hurried += sum(move[0] == "hurry" for move in walk(store, config, seed, 40))
+    store.close()
+    if hurried:
+        break
+print(found.states, hurried)
+"""
+
+
 def test_an_operation_is_added_as_the_page_says(tmp_path: Path, settings: Settings) -> None:
     root = copied(tmp_path)
     changed = follow("add-an-operation.md", root)
@@ -100,3 +125,14 @@ def test_an_operation_is_added_as_the_page_says(tmp_path: Path, settings: Settin
     assert use["hidden"] and all(0 <= age < 60 for age in use["ages"]) and len(use["ages"]) == 3
     shown = played(root, settings, "-m", "perdure", "age", use["run"], "--json")
     assert json.loads(shown)["id"] == use["run"]
+
+
+def test_a_transition_is_added_as_the_page_says(tmp_path: Path, settings: Settings) -> None:
+    root = copied(tmp_path)
+    assert len(set(follow("add-a-transition.md", root))) == 9
+    states, hurried = map(int, played(root, settings, "-c", WALK).split())
+    assert states > 1_000 and hurried > 0
+    shutil.copy(ROOT / "pyproject.toml", root)
+    played(
+        root, settings, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/store/test_hurry.py"
+    )
