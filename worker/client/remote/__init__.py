@@ -7,15 +7,14 @@ from typing import Any, TypeVar
 
 from perdure.worker.client.remote.derived import request
 from perdure.worker.client.remote.events import RemoteEvents
-from perdure.worker.client.remote.inbox import RemoteInbox
 from perdure.worker.client.remote.notifications import RemoteNotifications
-from perdure.worker.client.remote.runs import RemoteBulk, RemoteControl, RemoteSubmitter
+from perdure.worker.client.remote.runs import RemoteBulk, RemoteControl
 from perdure.worker.operations.operation import Operation
 
 R = TypeVar("R")
 
 
-class RemoteClient(RemoteSubmitter, RemoteControl, RemoteEvents, RemoteBulk, RemoteInbox):
+class RemoteClient(RemoteControl, RemoteEvents, RemoteBulk):
     """Client of a server with the HTTP API (``perdure server``).
 
     It has the methods of ``Client``. They differ in these points:

@@ -19,6 +19,7 @@ from perdure.worker.client.api import ClientApi
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
 from perdure.worker.client.steer import Steering
+from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_query import SORTED_AFTER_READING, RunQuery
 from perdure.worker.domain.sent_message import SentMessage
@@ -37,12 +38,12 @@ def _seconds(left: float) -> str:
     return f"{max(0.0, min(WAIT, left)):.3f}"
 
 
-#: Maximum runs on one page of the server.
+#: Maximum entries on one page of the server.
 PAGE = 1000
 
 
 class RemoteReads(RemoteConnection, ClientApi):
-    """Reads runs."""
+    """Reads runs and the inbox."""
 
     def runs(
         self,
@@ -98,6 +99,29 @@ class RemoteReads(RemoteConnection, ClientApi):
             if cursor is None or len(found) >= limit or is_whole:
                 return Page(found, cursor, damaged)
 
+    def inbox(
+        self,
+        limit: int = 50,
+        cursor: str | None = None,
+        submitted_by: str | None = None,
+        below: str | None = None,
+    ) -> Inbox:
+        validation.limit(limit)
+        validation.inbox_cursor(cursor)
+        validation.optional_texts(below=below)
+        not_here(submitted_by=submitted_by)
+
+        def ask(count: int, cursor: str | None) -> Inbox:
+            return Inbox.from_dict(
+                self._ask("/inbox", limit=min(count, PAGE), cursor=cursor, below=below)
+            )
+
+        page = ask(limit, cursor)
+        while page.cursor is not None and len(page) < limit:
+            more = ask(limit - len(page), page.cursor)
+            page = Inbox(page.waiting + more.waiting, more.cursor, page.damaged + more.damaged)
+        return page
+
     def ids_beginning(self, text: str) -> list[str]:
         validation.text(text, "text")
         return [run.id for run in self.runs(limit=PAGE, look=PAGE) if run.id.startswith(text)]
@@ -131,8 +155,8 @@ class RemoteReads(RemoteConnection, ClientApi):
                     raise
 
 
-class RemoteSubmitter(RemoteConnection, ClientApi):
-    """Sends messages to threads."""
+class RemoteControl(RemoteConnection, Steering):
+    """Operations that change runs, and whose request is not that of a derived method."""
 
     def send(
         self,
@@ -174,10 +198,6 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
             idempotency_key=uuid.uuid4().hex if key is None else key,
         )
         return SentMessage.from_dict(told)
-
-
-class RemoteControl(RemoteConnection, Steering):
-    """Operations on one run whose request is not that of a derived method."""
 
     # For a caller over HTTP, an unknown run is an error. For other clients, the receipt reports it.
     def request_stop(
