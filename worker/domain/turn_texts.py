@@ -34,7 +34,7 @@ def unpack_turns(run_id: str, entries: Iterable[str], are_checked: bool = False)
     """Parse the turns of a run from its stored history.
 
     Args:
-        are_checked: Whether this process has compared the entries with their digests before.
+        are_checked: Whether this process has made the entries, or compared them with their digests.
 
     Raises:
         DamagedRun: An entry does not match its digest, or belongs to another run.
