@@ -141,7 +141,7 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     assert (
         ("answer" in found) == ("output" in found) == (phase == "completed" or "ending" in found)
     ), "an answer without an end"
-    seen["waits"] = found.get("waiting_for", "") if phase == "waiting" else ""
+    seen["waits"] = found.get("waiting_for", "")
     seen["held"] = "held_token" in found and int(found["held_until"]) > now
     seen["looked"] = found.get("looked") == "1" and phase == "queued"
     seen["deadline"] = "deadline" in found

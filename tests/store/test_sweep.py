@@ -426,6 +426,14 @@ def test_the_runs_deadline_ends_what_has_not_started(store: Store) -> None:
     assert "deadline" in hash_of(store)["error"] and due(store) is None
 
 
+def test_a_run_that_its_deadline_ends_in_a_backoff_waits_for_nothing(store: Store) -> None:
+    new_run(store, deadline=500)
+    fail_round(store, claim(store))
+    assert hash_of(store)["waiting_for"] == "retry"
+    assert sweep_after(store, 600) == [("r", "errored")]
+    assert {"waiting_for", "waiting_until"}.isdisjoint(hash_of(store))
+
+
 def test_a_round_in_flight_is_not_ended_by_the_runs_deadline_before_its_lease(store: Store) -> None:
     new_run(store, deadline=1_000)
     granted = claim(store)

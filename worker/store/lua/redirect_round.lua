@@ -30,7 +30,6 @@ event(k, run, now, 'handed_on', 'to', arg.to, 'by', arg.by)
 enter(k, run, 'queued', now)
 -- It names the epoch and step, so a later claim need not delete it.
 set(k, 'handed_to', concat({ run.epoch, run.step, list }, ' '), 'queued_at', whole(now), 'looked', '0', 'unknown', '0')
-unset(k, 'waiting_for', 'waiting_until')
 due_at(k, run, now + number(run.grace))
 if outbox then return { 'ok', list, run.message } end
 return { 'ok' }

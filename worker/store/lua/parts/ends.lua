@@ -54,7 +54,7 @@ local function stop_here(k, run, now, doubt)
   tally(k, run, run.stop_mode == 'now' and 'stops:now' or 'stops:graceful', 1)
   set(k, 'stop_current_execution', 'stopped', 'status', 'interrupted_after', 'interrupted_node', run.last_node or run.current_node,
     'interrupt_reason', 'stop_requested', 'stopped_at', whole(now), 'in_doubt', doubt)
-  unset(k, 'interrupt_data', 'waiting_for', 'waiting_until')
+  unset(k, 'interrupt_data')
   never_due(k, run)
   rest_well(k, run)
   if not run.stop_only then end_family(k, run, now) end

@@ -35,6 +35,7 @@ local function enter(k, run, phase, now)
     set(k, 'idle', whole(number(run.idle) + math.max(0, now - number(run.updated_at))))
   end
   set(k, 'phase', phase, 'updated_at', whole(now))
+  if run.waiting_for and phase ~= 'waiting' then unset(k, 'waiting_for', 'waiting_until') end
   count_status(k, run, status_of(run, run.phase), status_of(run, phase))
   count_parked(k, run, phase)
   run.phase = phase
@@ -69,7 +70,6 @@ local function push(k, run, now)
   enter(k, run, 'queued', now)
   set(k, 'number', run.number, 'queued_at', whole(now))
   if run.looked == '1' then set(k, 'looked', '0') end
-  if run.waiting_for then unset(k, 'waiting_for', 'waiting_until') end
   if run.handed_to then unset(k, 'handed_to') end
   due_at(k, run, now + number(run.grace))
 end
