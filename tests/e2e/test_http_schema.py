@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from perdure.worker.settings import Settings
@@ -53,6 +54,8 @@ def seeded() -> Iterator[tuple[str, list[str]]]:
         settings = Settings(redis_url=mine.url, flow_modules=MODULES)
         ids = list(every_status(settings).values())
         with serving(settings, by_name) as address:
+            # The first request makes the document, and Schemathesis waits for it for 10 s at most.
+            httpx2.get(f"{address}/api/v1/openapi.json", timeout=100).raise_for_status()
             yield address, ids
 
 
