@@ -1,4 +1,4 @@
-"""ClientApi: the methods of every client, and the contract of those that are not derived."""
+"""ClientApi: the methods of every client. Those that are not derived are abstract here."""
 
 from __future__ import annotations
 
