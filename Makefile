@@ -64,12 +64,13 @@ mutants: .venv/.dev ## faults in the Lua files and the pure core, and which test
 	$(BIN)/python -m mutmut export-cicd-stats
 	$(BIN)/python -m mutmut results
 
-check: .venv/.dev ## format, lint, types, imports, prose, Dockerfile, compose file, vulnerabilities
+check: .venv/.dev ## format, lint, types, imports, prose, reference, Dockerfile, compose file, audit
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.prose
+	$(BIN)/python -m tests.reference --check
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 	$(BIN)/python -m tests.audit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 
@@ -12,8 +11,8 @@ import pytest
 import perdure
 import perdure.testing
 from perdure.worker.settings import Settings
-from tests.golden.golden_files import REWRITE, facts_of, names_in
-from tests.reference import cli, errors, http, metrics, python_api, settings, site, type_stub
+from tests.golden.golden_files import facts_of, names_in
+from tests.reference import cli, errors, http, metrics, python_api, settings, site
 from tests.reference.markdown import DOCS, anchor
 from tests.reference.subjects import SUBJECTS
 
@@ -30,19 +29,6 @@ def pages() -> dict[str, str]:
 def headings(page: str) -> list[str]:
     """Return the headings of a page, without those inside blocks of code."""
     return HEADING.findall(re.sub(r"```.*?```", "", page, flags=re.DOTALL))
-
-
-def test_the_committed_pages_are_what_the_code_says() -> None:
-    if os.environ.get(REWRITE):
-        site.write()
-    differing = site.outdated()
-    assert not differing, f"run `make reference` and commit docs/reference: {', '.join(differing)}"
-
-
-def test_the_type_stub_has_the_public_names() -> None:
-    if os.environ.get(REWRITE):
-        type_stub.PATH.write_text(type_stub.text())
-    assert type_stub.PATH.read_text() == type_stub.text(), "run `make reference`"
 
 
 def test_every_public_name_has_one_subject_and_one_entry(pages: dict[str, str]) -> None:
