@@ -10,10 +10,10 @@ import difflib
 import logging
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -34,9 +34,9 @@ from pydantic_settings import (
 from perdure.flows.core.durations import as_seconds, is_duration
 from perdure.flows.core.secrets import is_reference
 from perdure.worker.errors import InvalidSettings
+from perdure.worker.features.settings import FeatureSettings
 from perdure.worker.http_urls import check_link
 from perdure.worker.logs import LogFormat
-from perdure.worker.notification_rules import RULE_NAME, NotificationRule
 from perdure.worker.urls import place_of
 
 logger = logging.getLogger("perdure.settings")
@@ -46,9 +46,6 @@ TOML = Path("config") / "worker.toml"
 PREFIX = "PERDURE_"
 #: Settings that may contain a password.
 URLS = ("redis_url", "broker_url", "model_url")
-#: Settings whose value is never shown, because users may write the secret itself instead of its
-#: name.
-NEVER_SHOWN = ("model_key", "notify")
 #: ``strict`` accepts only a server that keeps acknowledged writes. ``relaxed`` accepts any server,
 #: and runs may be lost.
 Durability = Literal["strict", "relaxed"]
@@ -62,14 +59,8 @@ Seconds = Annotated[
 ]
 
 
-class Settings(BaseSettings):
-    """All settings of Perdure.
-
-    Durations are in seconds, or texts like ``90s`` and ``10m``. Sizes are in bytes.
-
-    A URL may hold a password. The attribute returns the full URL, but wherever settings are shown
-    the password is left out.
-    """
+class KernelSettings(BaseSettings):
+    """The settings of all that is no feature."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True
@@ -102,7 +93,7 @@ class Settings(BaseSettings):
     model_url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
     #: Reference to the model's key: ``env:NAME``. If None, the provider's own variable; with
     #: ``model_url``, OPENAI_API_KEY if it is set.
-    model_key: str | None = None
+    model_key: str | None = Field(default=None, repr=False)
 
     #: Seconds without a heartbeat after which other workers may take a worker's rounds. The default
     #: is four heartbeats.
@@ -178,10 +169,6 @@ class Settings(BaseSettings):
     #: ``{trace_id}`` stand for the run's.
     log_url: str | None = None
     trace_url: str | None = None
-    #: Which events of which runs workers send, and where to: rules by name.
-    notify: Mapping[Annotated[str, Field(pattern=RULE_NAME)], NotificationRule] = {}
-    #: Whether webhooks may go to addresses that are not public, or are this machine's own.
-    private_webhooks: bool = False
     #: Days for which a completed or errored run is stored.
     retention: float = Field(default=30.0, ge=0.001)
 
@@ -220,21 +207,12 @@ class Settings(BaseSettings):
         return value
 
     @model_validator(mode="after")
-    def _a_lease_outlives_a_missed_beat(self) -> Settings:
+    def _a_lease_outlives_a_missed_beat(self) -> Self:
         if self.lease_seconds < 2 * self.heartbeat_seconds:
             raise ValueError(
                 f"lease_seconds ({self.lease_seconds:g}) should be at least twice "
                 f"heartbeat_seconds ({self.heartbeat_seconds:g}): otherwise a live worker loses "
                 "its rounds after one late heartbeat"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _a_link_has_an_address(self) -> Settings:
-        without = [name for name, rule in self.notify.items() if rule.sign_in is not None]
-        if without and self.public_url is None:
-            raise ValueError(
-                f"sign_in of notify.{without[0]} needs public_url, the URL of the dashboard"
             )
         return self
 
@@ -249,6 +227,16 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return where pydantic reads settings from: first the arguments, then the environment."""
         return (init_settings, env_settings)
+
+
+class Settings(FeatureSettings, KernelSettings):
+    """All settings of Perdure.
+
+    Durations are in seconds, or texts like ``90s`` and ``10m``. Sizes are in bytes.
+
+    A URL may hold a password. The attribute returns the full URL, but wherever settings are shown
+    the password is left out.
+    """
 
 
 def shown(urls: str | None) -> str | None:
@@ -333,7 +321,10 @@ def _describe_fault(fault: Any) -> str:
     """
     name = ".".join(map(str, fault["loc"]))
     setting = name.partition(".")[0]
-    received = "" if not name or setting in (*URLS, *NEVER_SHOWN) else f", got {fault['input']!r}"
+    # Without `repr` because users may write the secret itself instead of its name.
+    fields = Settings.model_fields
+    is_shown = setting in fields and setting not in URLS and fields[setting].repr
+    received = f", got {fault['input']!r}" if is_shown else ""
     return f"{name or 'together'}: {fault['msg']}{received}"
 
 

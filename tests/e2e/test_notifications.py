@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from perdure import Client
-from perdure.worker.client.notifications import Notifications
+from perdure.worker.features.notifications import records
+from perdure.worker.features.notifications.client import Notifications
 from perdure.worker.settings import Settings
 from tests.support.notified_runs import Notifies, notifying, quick, receiver
 from tests.support.redis_servers import until
@@ -66,7 +67,7 @@ def test_a_worker_is_killed_while_it_delivers_and_another_one_delivers_the_rest(
 ) -> None:
     receiver.seconds = 0.1
     with workers(2, settings, **variables(receiver)) as running:
-        key = client._store.keys.notifications("holder")
+        key = records.key(client._store.keys, "holder")
         until(lambda: client._store.redis.get(key) is not None, "a look")
         wanted = {client.submit("ledger", "g", {"rounds": 1}).id for _ in range(60)}
         until(lambda: len(receiver.ids) >= 10, "some deliveries")

@@ -15,10 +15,10 @@ from tests.reference.markdown import page, paragraph, table, text
 EMPTY = MetricsSnapshot(
     MetricsRead(
         now=1, queues={"swept_at": "1"}, rounds={}, listed={}, due=0, first_due=None,
-        lengths={}, heads={}, workers=[], dead=0, paused=[], rules=[],
+        lengths={}, heads={}, workers=[], dead=0, paused=[],
     ),
-    workers=[], alive=[], lengths={}, handed_on={}, oldest={}, broker=True, backlog={},
-    dead_notifications=0, memory=(0, 0),
+    workers=[], alive=[], lengths={}, handed_on={}, oldest={}, broker=True,
+    memory=(0, 0),
 )  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def pages() -> dict[str, str]:
 
 def families() -> Iterator[Metric]:
     """Yield all metric families."""
-    yield from _RequestCollector(EMPTY, 0.0).collect()
+    yield from _RequestCollector(EMPTY, None, 0.0).collect()
 
 
 def _name(family: Metric) -> str:

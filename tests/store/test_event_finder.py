@@ -9,10 +9,20 @@ from collections.abc import Callable
 
 import pytest
 
-from perdure.worker.engine.event_finder import CLOCK_BACK, OVERLAP, WAITING, EventFinder
-from perdure.worker.notification_rules import NotificationRule
+from perdure.worker.features.notifications.event_finder import (
+    CLOCK_BACK,
+    OVERLAP,
+    WAITING,
+    EventFinder,
+)
+from perdure.worker.features.notifications.records import (
+    DONE_KEPT,
+    NotificationRecords,
+    RestingRuns,
+    key,
+)
+from perdure.worker.features.notifications.rules import NotificationRule
 from perdure.worker.store import Store
-from perdure.worker.store.notifications import DONE_KEPT, NotificationRecords, RestingRuns
 from tests.support.child_runs import child_id, end_child, family
 from tests.support.runs import (
     advance,
@@ -109,7 +119,7 @@ def test_what_was_delivered_is_not_sent_again_though_it_is_found_again(
     finder = finder_of(store, ops="ended")
     for _ in range(3):
         look(finder, store, DONE_KEPT)
-    assert not store.redis.exists(store.keys.notifications("done"))
+    assert not store.redis.exists(key(store.keys, "done"))
 
 
 def test_a_new_rule_tells_of_nothing_that_was_before_it(
@@ -237,8 +247,8 @@ def test_the_end_of_a_child_is_its_parents_business_and_its_question_is_not(
 def test_more_events_than_a_page_are_all_found(
     store: Store, records: NotificationRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.worker.engine.event_finder.PAGE", 4)
-    monkeypatch.setattr("perdure.worker.engine.event_finder.MOST_PAGES", 2)
+    monkeypatch.setattr("perdure.worker.features.notifications.event_finder.PAGE", 4)
+    monkeypatch.setattr("perdure.worker.features.notifications.event_finder.MOST_PAGES", 2)
     finder = finder_of(store, ops="ended")
     look(finder, store)
     for number in range(20):

@@ -15,9 +15,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from perdure import Client
+from perdure.worker.features.notifications.records import RestingRuns
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
-from perdure.worker.store.notifications import RestingRuns
 from perdure.worker.store.queries import ALWAYS
 from tests.support.runs import claim, commit_end, pause_next, phase, resume, stop, submit
 
@@ -211,7 +211,7 @@ def test_a_bulk_operation_reaches_each_run_that_stays_live_while_others_start_an
 def test_runs_that_wait_all_the_time_are_found_for_notifications_while_others_come_and_go(
     client: Client, store: Store, between: Between, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.worker.store.notifications.BATCH", 7)
+    monkeypatch.setattr("perdure.worker.features.notifications.records.BATCH", 7)
     early = [f"goes{number:03}" for number in range(30)]
     for run_id in early:
         submit(store, run_id, phase="interrupted")

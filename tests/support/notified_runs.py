@@ -10,10 +10,11 @@ import pytest
 
 from perdure import Client
 from perdure.worker.app import make_app
-from perdure.worker.engine import notifier as notifiers
-from perdure.worker.engine.notifier import Notifier
-from perdure.worker.messaging.notification_senders import NotificationSender
-from perdure.worker.notification_rules import NotificationRule
+from perdure.worker.features.notifications import notifier as notifiers
+from perdure.worker.features.notifications import records
+from perdure.worker.features.notifications.notifier import Notifier
+from perdure.worker.features.notifications.rules import NotificationRule
+from perdure.worker.features.notifications.senders import NotificationSender
 from perdure.worker.settings import Settings
 from tests.support.redis_servers import until
 from tests.support.webhook_receiver import SECRET, Receiver, listening
@@ -60,7 +61,7 @@ def notifying(client: Client, settings: Settings, quick: None) -> Iterator[Notif
             notifier.start()
             running.callback(notifier.stop)
             wanted = {f"{name}:" for name in named}
-            key = client._store.keys.notifications("looked")
+            key = records.key(client._store.keys, "looked")
             until(
                 lambda: (
                     wanted

@@ -18,8 +18,10 @@ import click
 
 from perdure.worker.cli import exit_codes
 from perdure.worker.cli.interrupts import raise_on
+from perdure.worker.features import features
 
-#: Command: its module in perdure.worker.cli.commands, and its line in the help.
+HOME = "perdure.worker.cli.commands"
+#: Command: its module in HOME, or the module's whole name, and its line in the help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "See it work: a run with three agents whose worker is killed."),
     "up": ("up", "Run a local server, a worker and the dashboard until Ctrl-C."),
@@ -50,7 +52,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "notes": ("notes", "List, show and delete what runs keep for later runs."),
     "retry": ("retry", "Retry an errored run at the failed step."),
     "delete": ("retry", "Delete a run that has ended."),
-    "notifications": ("notifications", "List notifications that were not delivered, send them."),
+    **{
+        name: (f"perdure.worker.features.{feature.name}.command", line)
+        for feature in features()
+        for name, line in feature.commands.items()
+    },
     "token": ("token", "Manage tokens of the HTTP API and the dashboard."),
     "doctor": ("why", "Check the server and the settings."),
     "size": ("size", "Compute memory, disk and workers for runs a day."),
@@ -125,7 +131,7 @@ def paused_collector() -> Iterator[None]:
 class Commands(click.Group):
     """A group of commands that are imported on demand.
 
-    The command ``NAME`` is the object ``NAME_command`` in ``worker/cli/commands/MODULE.py``.
+    The command ``NAME`` is the object ``NAME_command`` of its module.
     """
 
     #: The commands of this group, in the format of COMMANDS.
@@ -147,7 +153,7 @@ class Commands(click.Group):
             return None
         module, line = self.commands_here[cmd_name]
         with paused_collector():
-            home = import_module(f"perdure.worker.cli.commands.{module}")
+            home = import_module(module if "." in module else f"{HOME}.{module}")
         command = getattr(home, f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         command.short_help = line

@@ -14,7 +14,6 @@ from uuid import uuid4
 from perdure.flows.core.outcomes import ASK
 from perdure.worker.client import Client
 from perdure.worker.client.api import ClientApi
-from perdure.worker.client.async_notifications import AsyncNotifications
 from perdure.worker.client.results import has_ended, id_of, rests, still
 from perdure.worker.client.steer import PATIENCE, too_late
 from perdure.worker.client.typed_answers import answer_of
@@ -23,6 +22,7 @@ from perdure.worker.domain.run import Run
 from perdure.worker.domain.signal import SignalReply
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.errors import ValueNotFound
+from perdure.worker.features.clients import ForAsyncClient
 from perdure.worker.operations import validation
 from perdure.worker.operations.intervals import pauses, seconds_of
 from perdure.worker.settings import Settings
@@ -55,7 +55,7 @@ def _in_thread(
     return call
 
 
-class AsyncClient:
+class AsyncClient(ForAsyncClient):
     """Client of one server's runs for asyncio programs.
 
     It has the methods of ``Client``, as coroutines. ``events`` and ``stream`` are
@@ -67,11 +67,6 @@ class AsyncClient:
     ) -> None:
         self._client = Client(url, settings, app)
         self.settings = self._client.settings
-
-    @property
-    def notifications(self) -> AsyncNotifications:
-        """The notifications that wait for delivery or are dead."""
-        return AsyncNotifications(self._client.notifications)
 
     submit = _in_thread(ClientApi.submit)
     fork = _in_thread(ClientApi.fork)

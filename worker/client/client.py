@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from perdure.worker.client.bulk import BulkOperations
-from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.steer import Steering
 from perdure.worker.client.threads import Threads
 
@@ -24,8 +23,3 @@ class Client(Threads, Steering, BulkOperations):
         NotReplicated: From submit, request_stop, resume, add, retry, signal and delete, if
             ``wait_replicas`` is set. The operation was done, but not on enough replicas in time.
     """
-
-    @property
-    def notifications(self) -> Notifications:
-        """The notifications that wait for delivery or are dead."""
-        return Notifications(self)

@@ -16,7 +16,6 @@ from perdure.worker.doctor.app_checks import (
     flows_loaded,
     handover,
     model_key,
-    notifications,
     quarantined_runs,
     sandbox,
 )
@@ -31,6 +30,7 @@ from perdure.worker.doctor.durability_checks import (
 )
 from perdure.worker.doctor.server_checks import clock, cluster, connection, limit, memory, version
 from perdure.worker.domain.verdict import Finding, Level
+from perdure.worker.features import features
 from perdure.worker.settings import Settings
 from perdure.worker.store.inspection import Inspection, inspect
 
@@ -63,7 +63,7 @@ def examine(process: AppConnection, local_time: Callable[[], float] = time.time)
         *app_findings(process.app, process.owns_app),
         dead_letters(inspection, store.keys.dead_letters),
         quarantined_runs(inspection),
-        notifications(inspection, store),
+        *(found for each in features() for found in each.findings(inspection, store)),
         flows_loaded(registry.load_failures(), own_flows_lacking()),
         model_key(settings),
         sandbox(settings),

@@ -1,8 +1,8 @@
 """The text of ``/metrics``: everything that Prometheus reads from a server process.
 
 docs/operations/metrics.md explains each metric. A request reads everything from the state server in
-four exchanges, whose cost does not grow with the number of runs. So every server process returns
-equal totals, and none has to live long for a total to grow.
+four exchanges and those of features. Their cost does not grow with the number of runs. So every
+server process returns equal totals, and none has to live long for a total to grow.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from perdure.worker.client import Client
+from perdure.worker.client.connection import session_of
+from perdure.worker.features import features
 from perdure.worker.metrics import fleet, rounds, runs
 from perdure.worker.metrics.families import gauge
 from perdure.worker.metrics.gather import MetricsSnapshot, gather
+from perdure.worker.store import Store
 
 
 def exposition(client: Client, accept: str = "") -> tuple[bytes, str]:
@@ -31,18 +34,21 @@ def exposition(client: Client, accept: str = "") -> tuple[bytes, str]:
     """
     began = time.perf_counter()
     encode, content_type = choose_encoder(accept)
-    return encode(_RequestCollector(gather(client), began)), content_type
+    return encode(_RequestCollector(gather(client), session_of(client).store, began)), content_type
 
 
 class _RequestCollector(Collector):
-    def __init__(self, gathered: MetricsSnapshot, began: float) -> None:
+    def __init__(self, gathered: MetricsSnapshot, store: Store | None, began: float) -> None:
         self._gathered = gathered
+        self._store = store
         self._began = began
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics of one scrape by Prometheus."""
         for part in (runs, rounds, fleet):
             yield from part.families(self._gathered)
+        for feature in features():
+            yield from feature.metrics(self._store, self._gathered.look.rounds)
         yield gauge(
             "perdure_scrape_duration_seconds",
             "Time to read the data and to build the metrics above.",

@@ -20,7 +20,7 @@ STATES = ("playing", "draining", "silent")
 def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
     """Yield the metrics of queues, due set and workers.
 
-    Dead letters, notifications and pauses have metrics, too.
+    Dead letters and pauses have metrics, too.
     """
     yield from _queues(gathered)
     yield from _due(gathered)
@@ -32,17 +32,6 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
         "Messages that were refused and stored as dead letters; "
         "the oldest of very many are dropped.",
         value=look.dead,
-    )
-    yield gauge(
-        "perdure_notifications_waiting",
-        "Notifications that are still to be delivered.",
-        ("rule",),
-        [((rule,), size) for rule, size in gathered.backlog.items()],
-    )
-    yield gauge(
-        "perdure_notifications_dead",
-        "Notifications whose delivery was given up; the oldest of very many are dropped.",
-        value=gathered.dead_notifications,
     )
     yield gauge(
         "perdure_flow_paused",

@@ -1,8 +1,7 @@
 """Data for the metrics, read in four exchanges.
 
 They are exchanges with the state server. One reads the queues of flow sets, which live workers have
-announced, and one the server's memory. A broker on another server takes one more exchange, and so
-do rules of notifications.
+announced, and one the server's memory. A broker on another server takes one more exchange.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from perdure.worker.store import Store
 from perdure.worker.store.keys import role_of
 from perdure.worker.store.lookups import QueueLength, lines_of_sets, queues_of_sets
 from perdure.worker.store.metrics import MetricsRead
-from perdure.worker.store.notifications import NotificationRecords
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,6 @@ class MetricsSnapshot:
         oldest: Seconds for which the run of the oldest message has been queued, by role. Only if
             the queues are on the state server.
         broker: Whether the broker answered.
-        backlog: Number of notifications that are still to be delivered, by rule.
-        dead_notifications: Number of notifications whose delivery was given up.
         memory: Bytes of memory that the state server uses, and its limit (0: none). None if it does
             not report them to this user.
     """
@@ -50,8 +46,6 @@ class MetricsSnapshot:
     handed_on: Mapping[str, int]
     oldest: Mapping[str, float]
     broker: bool
-    backlog: Mapping[str, int]
-    dead_notifications: int
     memory: tuple[int, int] | None
 
     @property
@@ -91,10 +85,6 @@ def gather(client: Client) -> MetricsSnapshot:
     oldest = {} if store.outbox else dict.fromkeys(lengths, 0.0)
     for role, age in [] if store.outbox else _ages(store, look, of_sets):
         oldest[role] = max(oldest[role], age)
-    records = NotificationRecords(store)
-    backlog = records.backlog(look.rules)
-    # Without a rule there never was a notification, and a scrape does not ask.
-    dead = records.dead_count() if look.rules else 0
     return MetricsSnapshot(
         look,
         workers,
@@ -103,8 +93,6 @@ def gather(client: Client) -> MetricsSnapshot:
         handed_on,
         oldest,
         broker,
-        backlog,
-        dead,
         store.figures.memory(),
     )
 

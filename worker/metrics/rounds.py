@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import Metric
@@ -13,6 +10,7 @@ from prometheus_client.core import HistogramMetricFamily
 from perdure.worker.engine.round_stats import LABELS
 from perdure.worker.metrics.families import Labels, counter, written
 from perdure.worker.metrics.gather import MetricsSnapshot
+from perdure.worker.metrics.totals import figures_of
 
 #: Number of labels of each figure, by its name.
 SIZES = {
@@ -22,14 +20,12 @@ SIZES = {
     "waited": 2,
     "waited_ms": 1,
     "spent": 2,
-    "notified": 2,
 }
-Figures = Mapping[str, Mapping[Labels, float]]
 
 
 def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
     """Yield the metrics of rounds of all workers. Dead workers are included."""
-    figures = _figures(gathered.look.rounds)
+    figures = figures_of(gathered.look.rounds, SIZES)
     yield counter(
         "perdure_rounds",
         "Rounds that ran, by their outcome, the reply to the commit: for example continued, "
@@ -51,13 +47,6 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
         ("queue",),
         figures["waited"],
         figures["waited_ms"],
-    )
-    yield counter(
-        "perdure_notifications",
-        "Attempts to deliver notifications, by rule and outcome: delivered or failed; "
-        "dead for those that were given up.",
-        ("rule", "outcome"),
-        sorted(figures["notified"].items()),
     )
     yield counter(
         "perdure_tokens",
@@ -83,32 +72,6 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
         "US dollars that models cost, by the model library's price list.",
         ("flow",),
         _spent(figures["spent"], "money"),
-    )
-
-
-def _figures(rounds: Mapping[str, str]) -> Figures:
-    """Return the round totals that the workers wrote: for each name, the amounts by labels.
-
-    Entries that cannot be parsed are ignored, because another program wrote them.
-    """
-    figures: dict[str, dict[Labels, float]] = defaultdict(dict)
-    for field, text in rounds.items():
-        try:
-            name, *labels = json.loads(field)
-            amount = float(text)
-        except (ValueError, TypeError, RecursionError):
-            continue
-        if is_whole(name, labels) and text.isascii() and 0 <= amount < math.inf:
-            figures[name][tuple(labels)] = amount
-    return figures
-
-
-def is_whole(name: object, labels: Sequence[object]) -> bool:
-    """Return whether a total's name and labels are known. The name decides the number of labels."""
-    return (
-        isinstance(name, str)
-        and SIZES.get(name) == len(labels)
-        and all(isinstance(label, str) for label in labels)
     )
 
 

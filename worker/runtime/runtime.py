@@ -36,7 +36,7 @@ from perdure.worker.store import Store, StoreUnavailable
 if TYPE_CHECKING:
     from celery import Celery
 
-    from perdure.worker.engine.notifier import Notifier
+    from perdure.worker.features.feature import Background
     from perdure.worker.runtime.fast.delivery import Delivery
 
 logger = logging.getLogger("perdure.worker")
@@ -70,7 +70,7 @@ class Runtime(AppConnection):
         #: In a worker: its sweeper.
         self.sweeper: Sweeper | None = None
         #: In a worker with rules for notifications: the thread that sends them.
-        self.notifier: Notifier | None = None
+        self.background: list[Background] = []
         #: In a worker whose commits prefetch: the delivery of the prefetched messages.
         self.fast: Delivery | None = None
 
@@ -248,26 +248,6 @@ class Runtime(AppConnection):
         return Sweeper(
             self.store, self.publisher, self.settings, self.name, announcement, self.callbacks
         )
-
-    def new_notifier(self) -> Notifier | None:
-        """Build the thread that sends notifications.
-
-        None if the settings have no rules.
-        """
-        if not self.settings.notify:
-            return None
-        from perdure.worker.engine.notifier import Notifier
-        from perdure.worker.messaging.notification_senders import NotificationSender
-
-        sender = NotificationSender(
-            self.app, self.store, self.owns_app, self.settings.private_webhooks
-        )
-        pages = self.settings.public_url
-
-        def link(run_id: str) -> str | None:
-            return None if pages is None else f"{pages.rstrip('/')}/runs/{run_id}"
-
-        return Notifier(self.store, self.settings.notify, self.name, sender.send, link)
 
     def close(self) -> None:
         """End the heartbeat, write the last metrics, close connections.

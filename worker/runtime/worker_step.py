@@ -20,6 +20,7 @@ from perdure.flows.rounds.lifespans import close_lifespans
 from perdure.worker.engine.fast_path import NO_FAST_PATH, REQUEST_ATTRIBUTE
 from perdure.worker.engine.redirect import flow_set
 from perdure.worker.errors import InvalidSettings
+from perdure.worker.features import features
 from perdure.worker.messaging.broker import may_consume, queue_of_set, queues_of
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.messaging.message_builder import NEVER, RoundFailed, RoundTask
@@ -246,9 +247,11 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
             roles[0] if len(roles) == 1 else "all", _pool_name(parent), parent.concurrency
         )
         self._engine.sweeper.start()
-        self._engine.notifier = self._engine.new_notifier()
-        if self._engine.notifier is not None:
-            self._engine.notifier.start()
+        self._engine.background = [
+            work for feature in features() if (work := feature.background(self._engine))
+        ]
+        for work in self._engine.background:
+            work.start()
         forget_when_connection_is_lost(parent.consumer)
         self._begin_prefetch(
             parent, [Keys(self._engine.given.prefix).queue(role) for role in roles]
@@ -307,8 +310,8 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
     def _leave(self, **_: Any) -> None:
         close_lifespans()
         self._engine.write_stats()
-        if self._engine.notifier is not None:
-            self._engine.notifier.stop()
+        for work in self._engine.background:
+            work.stop()
         if self._engine.sweeper is not None:
             self._engine.sweeper.stop()
         flush()

@@ -219,16 +219,9 @@ class Keys:
         """
         return f"{self.prefix}:hooks:key"
 
-    def notifications(self, part: str) -> str:
-        """Return the key of one part of the notifications.
-
-        worker/store/notifications.py uses them. ``records`` is a hash of all waiting and dead
-        notifications, by id. ``due:RULE`` is the sorted set of the ids that wait for delivery, by
-        the time of the next attempt (ms). ``dead`` and ``done`` are sorted sets of ids, by the time
-        (ms). ``looked`` is the hash of the times (ms) up to which the events of each rule were
-        found. ``holder`` is a text, the worker that finds and delivers.
-        """
-        return f"{self.prefix}:notifications:{part}"
+    def of_feature(self, feature: str, part: str) -> str:
+        """Return the key of one part of what a feature keeps (worker/features)."""
+        return f"{self.prefix}:{feature}:{part}"
 
     def sign_in(self, digest: str) -> str:
         """Return the key of a one-time sign-in link.

@@ -40,7 +40,6 @@ class MetricsRead:
         workers: name, last heartbeat and announcement (JSON) of each worker.
         dead: the number of dead letters.
         paused: the names of the paused flows.
-        rules: the names of the rules by which workers look for events to notify of.
     """
 
     now: int
@@ -54,7 +53,6 @@ class MetricsRead:
     workers: list[tuple[str, float, str]]
     dead: int
     paused: list[str]
-    rules: list[str]
 
 
 class MetricRecords:
@@ -165,7 +163,6 @@ class MetricRecords:
             pipe.hgetall(keys.announcements)
             pipe.llen(keys.dead_letters)
             pipe.hkeys(keys.paused)
-            pipe.hkeys(keys.notifications("looked"))
             for index in (*INDEXES, *CHILD_INDEXES):
                 pipe.zcard(keys.index(index))
             for name in lists:
@@ -173,7 +170,7 @@ class MetricRecords:
                 pipe.lrange(name, -1, -1)
             replies: list[Any] = pipe.execute()
         (seconds, micros), queues, rounds, due, first, beats, infos, dead, *rest = replies
-        paused, looked, *rest = rest
+        paused, *rest = rest
         count = len(INDEXES)
         listed = [
             own + child for own, child in zip(rest[:count], rest[count : 2 * count], strict=True)
@@ -193,7 +190,6 @@ class MetricRecords:
             workers=[(name, float(beat), infos[name]) for name, beat in beats if name in infos],
             dead=dead,
             paused=sorted(paused),
-            rules=sorted({name.partition(":")[0] for name in looked}),
         )
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from perdure import AsyncClient, Client, RemoteClient
 from perdure.worker.client.api import ClientApi
-from perdure.worker.client.async_notifications import AsyncNotifications
-from perdure.worker.client.notifications import Notifications
-from perdure.worker.client.remote.notifications import RemoteNotifications
+from perdure.worker.features.notifications.async_client import AsyncNotifications
+from perdure.worker.features.notifications.client import Notifications
+from perdure.worker.features.notifications.remote_client import RemoteNotifications
 from perdure.worker.operations.operation import OPERATIONS
 from tests.support.cases import EachCase, cases_of
 

@@ -19,10 +19,10 @@ import pytest
 from perdure import Settings
 from perdure.worker.cli.main import perdure
 from perdure.worker.domain.interrupt import PendingInterrupt
-from perdure.worker.domain.notification import notification_of
 from perdure.worker.domain.run import RunStatus
-from perdure.worker.messaging.webhooks import signed_headers
-from perdure.worker.notification_rules import NotificationRule
+from perdure.worker.features.notifications.notification import notification_of
+from perdure.worker.features.notifications.rules import NotificationRule
+from perdure.worker.features.notifications.webhooks import signed_headers
 from tests.support.pending_interrupts import NOW, a_run
 from tests.support.webhook_receiver import SECRET
 

@@ -14,16 +14,16 @@ import pytest
 from perdure import Client
 from perdure.worker.app import make_app
 from perdure.worker.cli.main import run as perdure
-from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.remote import RemoteClient
-from perdure.worker.domain.notification import moment, trial_notification
-from perdure.worker.engine.notifier import Notifier
 from perdure.worker.errors import NotificationNotFound
-from perdure.worker.messaging.notification_senders import NotificationSender
+from perdure.worker.features.notifications.client import Notifications
+from perdure.worker.features.notifications.notification import moment, trial_notification
+from perdure.worker.features.notifications.notifier import Notifier
+from perdure.worker.features.notifications.records import NotificationRecords
+from perdure.worker.features.notifications.rules import NotificationRule
+from perdure.worker.features.notifications.senders import NotificationSender
 from perdure.worker.metrics.exposition import exposition
-from perdure.worker.notification_rules import NotificationRule
 from perdure.worker.settings import Settings
-from perdure.worker.store.notifications import NotificationRecords
 from tests.support.in_process_server import csrf_of, site_on
 from tests.support.notified_runs import Notifies, notifying, quick, receiver
 from tests.support.pending_interrupts import ASKED
@@ -254,7 +254,10 @@ def test_the_link_signs_in_once_and_not_before_a_person_presses_the_button(
         )
         notifier.start()
         until(
-            lambda: client._store.redis.exists(client._store.keys.notifications("looked")) == 1,
+            lambda: (
+                client._store.redis.exists(client._store.keys.of_feature("notifications", "looked"))
+                == 1
+            ),
             "a look",
         )
         client.submit("countdown", "count", run_id="r", submitted_by="ann")

@@ -11,13 +11,13 @@ import pytest
 
 from perdure import AccessDenied, Client, StoreUnavailable
 from perdure.worker.cli.main import run as perdure
-from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.tokens import Tokens
-from perdure.worker.domain.notification import moment
-from perdure.worker.engine.event_finder import EventFinder
-from perdure.worker.notification_rules import NotificationRule
+from perdure.worker.features.notifications.client import Notifications
+from perdure.worker.features.notifications.event_finder import EventFinder
+from perdure.worker.features.notifications.notification import moment
+from perdure.worker.features.notifications.records import NotificationRecords
+from perdure.worker.features.notifications.rules import NotificationRule
 from perdure.worker.store import Claim
-from perdure.worker.store.notifications import NotificationRecords
 from perdure.worker.store.tables import SignInCodes
 from tests.support.acl_roles import FLOWS, as_role, refused
 from tests.support.acl_server import LockedServer, locked, password

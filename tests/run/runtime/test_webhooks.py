@@ -13,12 +13,17 @@ from pydantic import ValidationError
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from perdure import Settings
-from perdure.worker.domain.notification import NotDelivered, trial_notification
-from perdure.worker.engine.notifier import LONGEST_RETRY, retry_wait
 from perdure.worker.errors import InvalidSettings
-from perdure.worker.messaging.notification_senders import filled
-from perdure.worker.messaging.webhooks import secret_bytes, send_webhook, signed_headers
-from perdure.worker.notification_rules import NotificationRule
+from perdure.worker.features.notifications import FEATURE
+from perdure.worker.features.notifications.notification import NotDelivered, trial_notification
+from perdure.worker.features.notifications.notifier import LONGEST_RETRY, retry_wait
+from perdure.worker.features.notifications.rules import NotificationRule
+from perdure.worker.features.notifications.senders import filled
+from perdure.worker.features.notifications.webhooks import (
+    secret_bytes,
+    send_webhook,
+    signed_headers,
+)
 from perdure.worker.settings import load_settings
 from tests.support.pending_interrupts import NOW
 from tests.support.webhook_receiver import SECRET
@@ -153,7 +158,8 @@ def test_settings_name_the_rule_that_is_wrong_and_show_no_secret(
 def test_settings_without_rules_start_no_notifier() -> None:
     from perdure.worker.app import engine_of, make_app
 
-    assert engine_of(make_app(Settings(redis_url="redis://localhost:1"))).new_notifier() is None
+    engine = engine_of(make_app(Settings(redis_url="redis://localhost:1")))
+    assert FEATURE.background(engine) is None
 
 
 def test_waits_double_up_to_an_hour() -> None:

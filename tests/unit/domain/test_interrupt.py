@@ -11,7 +11,7 @@ import pytest
 
 from perdure import PendingInterrupt, RunStatus, Waiting
 from perdure.worker.cli.commands.resume import resume_command
-from perdure.worker.domain.notification import notification_of
+from perdure.worker.features.notifications.notification import notification_of
 from tests.support.pending_interrupts import ASKED, NOW, REMOVE, a_run
 
 

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from perdure.worker.client.remote.derived import request
 from perdure.worker.client.remote.events import RemoteEvents
-from perdure.worker.client.remote.notifications import RemoteNotifications
 from perdure.worker.client.remote.runs import RemoteBulk, RemoteControl
 from perdure.worker.operations.operation import Operation
 
@@ -48,11 +47,6 @@ class RemoteClient(RemoteControl, RemoteEvents, RemoteBulk):
 
     def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
         return request(self, operation, bound)
-
-    @property
-    def notifications(self) -> RemoteNotifications:
-        """The notifications that wait for delivery or are dead."""
-        return RemoteNotifications(self)
 
 
 __all__ = ["RemoteClient"]

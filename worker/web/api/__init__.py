@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from perdure.worker.client import Client
 from perdure.worker.client.connection import session_of
+from perdure.worker.features import features
 from perdure.worker.web.api import bulk, conversation, files, fleet, notes, runs, threads
 from perdure.worker.web.api.chats import chat_router
 from perdure.worker.web.api.events import event_router
@@ -71,6 +72,7 @@ ROUTERS = (
     fleet.inbox_router,
     fleet.flows_router,
     fleet.router,
+    *(router for feature in features() for router in feature.routes()),
     event_router,
     chat_router,
 )

@@ -12,37 +12,19 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from perdure.flows.core.names import suggest
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
-from perdure.worker.domain.notification import Notification
 from perdure.worker.domain.verdict import Finding, Verdict
-from perdure.worker.errors import NotificationNotFound, UnknownFlow
+from perdure.worker.errors import UnknownFlow
 from perdure.worker.web.api.requests import InboxPlace, PauseFlow
 from perdure.worker.web.api.responses import (
-    NotificationDeleted,
-    NotificationDue,
-    NotificationsDue,
     Paused,
     Unpaused,
 )
-from perdure.worker.web.api.routes import BODY_PROBLEMS, problems, resource_router
-from perdure.worker.web.auth.permissions import MAX_PAGE_SIZE, Runs
+from perdure.worker.web.api.routes import BODY_PROBLEMS, MostItems, problems, resource_router
+from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.json_body import Json
 from perdure.worker.web.problems import ProblemRoute
 
 router = resource_router("fleet")
-
-NotificationId = Annotated[str, Path(description="The notification's id.", examples=["msg_0a1b"])]
-
-Most = Annotated[
-    int,
-    Query(
-        ge=1, le=MAX_PAGE_SIZE, description="Maximum number of items that are read of each kind."
-    ),
-]
-
-
-Dead = Annotated[
-    bool, Query(description="Whether to list those that were given up, or those still tried.")
-]
 
 
 @router.get(
@@ -67,7 +49,7 @@ def list_queues(runs: Runs) -> Response:
     response_model=list[Verdict],
     responses=problems("invalid-request"),
 )
-def list_stuck(runs: Runs, limit: Most = 50) -> Response:
+def list_stuck(runs: Runs, limit: MostItems = 50) -> Response:
     """List the runs that make no progress and do not wait on purpose, each with the reason.
 
     `details.run` is the run's id. Only the most overdue, the oldest and the most recently errored
@@ -82,89 +64,9 @@ def list_stuck(runs: Runs, limit: Most = 50) -> Response:
     response_model=list[DeadLetter],
     responses=problems("invalid-request"),
 )
-def list_dead_letters(runs: Runs, limit: Most = 20) -> Response:
+def list_dead_letters(runs: Runs, limit: MostItems = 20) -> Response:
     """List the newest messages that workers refused because they are not messages of rounds."""
     return Json(runs.dead_letters(limit))
-
-
-@router.get(
-    "/notifications",
-    operation_id="list_notifications",
-    response_model=list[Notification],
-    responses=problems("invalid-request"),
-)
-def list_notifications(runs: Runs, limit: Most = 50, dead: Dead = True) -> Response:
-    """List the newest dead notifications, or with `dead=false` those still to be delivered."""
-    notifications = runs.notifications
-    found = notifications.dead(limit) if dead else notifications.waiting(limit)
-    return Json([each.to_dict() for each in found])
-
-
-@router.post(
-    "/notifications/{notification}/send",
-    operation_id="send_notification",
-    response_model=NotificationDue,
-    responses=problems("notification-not-found"),
-)
-def send_notification(notification: NotificationId, runs: Runs) -> Response:
-    """Send a notification again, now, whether it is dead or waits for its next attempt."""
-    runs.notifications.send_again([notification])
-    return Json({"id": notification, "due": True})
-
-
-@router.post(
-    "/notifications/send",
-    operation_id="send_dead_notifications",
-    response_model=NotificationsDue,
-    responses=problems(),
-)
-def send_dead_notifications(runs: Runs) -> Response:
-    """Send all dead notifications again."""
-    return Json({"due": runs.notifications.send_dead_again()})
-
-
-@router.get(
-    "/notifications/{notification}",
-    operation_id="get_notification",
-    response_model=Notification,
-    responses=problems("notification-not-found"),
-)
-def get_notification(notification: NotificationId, runs: Runs) -> Response:
-    """Return a notification that waits or is dead. A delivered notification is not found."""
-    found = runs.notifications.get(notification)
-    if found is None:
-        raise NotificationNotFound(
-            f"no notification {notification[:100]!r}: it was delivered, or never was"
-        )
-    return Json(found.to_dict())
-
-
-@router.delete(
-    "/notifications/{notification}",
-    operation_id="delete_notification",
-    response_model=NotificationDeleted,
-    responses=problems("notification-not-found"),
-)
-def delete_notification(notification: NotificationId, runs: Runs) -> Response:
-    """Delete a dead notification. It is then never sent."""
-    runs.notifications.delete([notification])
-    return Json({"id": notification, "deleted": True})
-
-
-@router.post(
-    "/notification-rules/{rule}/test",
-    operation_id="try_notification_rule",
-    response_model=Notification,
-    responses=problems("notification-not-found"),
-)
-def try_notification_rule(
-    rule: Annotated[str, Path(description="The rule's name.", examples=["on-call"])], runs: Runs
-) -> Response:
-    """Make a worker send a notification of the type `test` by a rule.
-
-    Once it was delivered, `GET /notifications/ID` no longer finds it.
-    """
-    return Json(runs.notifications.try_rule(rule).to_dict())
 
 
 @router.get("/doctor", operation_id="examine", response_model=list[Finding], responses=problems())

@@ -109,23 +109,3 @@ class DeletedNotes(ResponseBody):
     """The result of a deletion of notes."""
 
     deleted: int
-
-
-class NotificationDue(ResponseBody):
-    """The notification is due now."""
-
-    id: str
-    due: Literal[True]
-
-
-class NotificationsDue(ResponseBody):
-    """How many notifications are due now."""
-
-    due: int
-
-
-class NotificationDeleted(ResponseBody):
-    """The notification is deleted."""
-
-    id: str
-    deleted: Literal[True]

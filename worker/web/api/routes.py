@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 from starlette.convertors import Convertor, register_url_convertor
 
 from perdure.worker.errors import HTTP_ERRORS
 from perdure.worker.web.api.requests import PerdureProblem
+from perdure.worker.web.auth.permissions import MAX_PAGE_SIZE
 from perdure.worker.web.json_body import Json
 from perdure.worker.web.problems import MEDIA_TYPE, REQUEST_PROBLEMS, ProblemRoute
 
+MostItems = Annotated[
+    int,
+    Query(
+        ge=1, le=MAX_PAGE_SIZE, description="Maximum number of items that are read of each kind."
+    ),
+]
 RunId = Annotated[str, Path(description="The run's id.", examples=["nightly-2026-11-22"])]
 
 #: Status and title of each problem, by the last word of its type.

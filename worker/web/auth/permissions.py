@@ -22,7 +22,6 @@ from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.worker.client import Client
 from perdure.worker.client.connection import session_of
 from perdure.worker.client.methods import Methods
-from perdure.worker.client.notifications import Notifications
 from perdure.worker.client.read_methods import ReadMethods
 from perdure.worker.client.results import id_of
 from perdure.worker.client.tokens import SavedFilters
@@ -35,6 +34,7 @@ from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.domain.token import WIDER
 from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.errors import DamagedRun, RunExists, RunNotFound
+from perdure.worker.features.clients import ForCaller
 from perdure.worker.metrics.exposition import exposition
 from perdure.worker.operations.arguments import CALLER_ARGUMENTS, OWN_NAMES, RUN_ARGUMENTS
 from perdure.worker.operations.event_batches import read_stream
@@ -42,7 +42,6 @@ from perdure.worker.operations.operation import Operation, Owner
 from perdure.worker.operations.session import not_found
 from perdure.worker.operations.threads import messages_of, topic_of
 from perdure.worker.store.lookups import is_there
-from perdure.worker.store.notifications import NotificationRecords
 from perdure.worker.web.auth.authenticate import Caller, Forbidden, Scope
 
 R = TypeVar("R")
@@ -55,7 +54,7 @@ RUNS_READ_FOR_ALL = 15_000
 MAX_PAGE_SIZE = 1000
 
 
-class AuthorizedClient(ReadMethods, Methods):
+class AuthorizedClient(ReadMethods, Methods, ForCaller):
     """A client limited to the rights of its caller.
 
     Every method raises these errors, in addition to the errors of Client.
@@ -156,13 +155,6 @@ class AuthorizedClient(ReadMethods, Methods):
         self.caller.require(Scope.READ)
         return 0 if self.caller.sees_only else self._session.store.lists.interrupted_count()
 
-    def dead_notifications(self) -> int:
-        """Return the number of dead notifications.
-
-        It is 0 if the caller may not see them.
-        """
-        return NotificationRecords(self._session.store).dead_count() if self.caller.is_admin else 0
-
     def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
         """Return the number of ended runs in each part of the last seconds.
 
@@ -250,12 +242,6 @@ class AuthorizedClient(ReadMethods, Methods):
         """
         self.caller.require(Scope.READ)
         return self._session.titles(run_ids, self.caller.sees_only)
-
-    @property
-    def notifications(self) -> Notifications:
-        """The notifications that wait or are dead. They may belong to any owner."""
-        self.caller.require(Scope.ADMIN)
-        return Notifications(self.client)
 
     def saved_filters(self) -> dict[str, str]:
         """Return the caller's saved filters of the runs table."""

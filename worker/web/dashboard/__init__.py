@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.worker.features import features
 from perdure.worker.web.dashboard import (
     actions,
     answer,
@@ -9,7 +10,6 @@ from perdure.worker.web.dashboard import (
     compare,
     fleet,
     fork,
-    notifications,
     overview,
     page,
     rounds,
@@ -34,6 +34,8 @@ _MODULES = (
     fork,
     start,
     fleet,
-    notifications,
 )
-PAGES = tuple(each.router for each in _MODULES)
+PAGES = (
+    *(each.router for each in _MODULES),
+    *(router for feature in features() for router in feature.pages()),
+)

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
-from jinja2 import Environment, PackageLoader
+from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
@@ -24,6 +24,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from perdure.flows.core.errors import PerdureError
+from perdure.worker.features import features
 from perdure.worker.web.auth import Caller, Forbidden, Scope, Unknown
 from perdure.worker.web.auth.authenticate import (
     AppAuthenticator,
@@ -46,8 +47,19 @@ URL_MARKS = ":/?#[]@!$&'()*+,;=%"
 #: bytes in it.
 NOTICE_CHARACTERS = 400
 
+
+def _templates() -> ChoiceLoader:
+    """Return the loader of templates: those here, and ``NAME/page.html`` in a feature's folder."""
+    folders = {
+        feature.name: PackageLoader(f"perdure.worker.features.{feature.name}", "")
+        for feature in features()
+        if feature.page is not None
+    }
+    return ChoiceLoader([PackageLoader("perdure.worker.web", "templates"), PrefixLoader(folders)])
+
+
 environment = Environment(
-    loader=PackageLoader("perdure.worker.web", "templates"),
+    loader=_templates(),
     autoescape=True,
     finalize=harmless,
     trim_blocks=True,
@@ -75,6 +87,7 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
         notice=unquote(request.cookies.get(NOTICE, "")),
         # A server that does not answer is not asked once more.
         badges=_badges(request, authorized_client) if code < 500 else {},
+        more_pages=[feature.page for feature in features() if feature.page is not None],
         **context,
     )
     response = HTMLResponse(text, code)
@@ -87,7 +100,7 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
 def _badges(request: Request, authorized_client: Any) -> dict[str, int]:
     """Return the numbers in the navigation, by page.
 
-    They are the runs that wait for people, and the dead notifications. Unknown numbers are left
+    They are the runs that wait for people, and the numbers of features. Unknown numbers are left
     out.
     """
     # A part of a page has no navigation.
@@ -96,7 +109,11 @@ def _badges(request: Request, authorized_client: Any) -> dict[str, int]:
     try:
         return {
             "inbox": authorized_client.waits_for_people(),
-            "notifications": authorized_client.dead_notifications(),
+            **{
+                feature.page.path: feature.badge(authorized_client)
+                for feature in features()
+                if feature.page is not None
+            },
         }
     except PerdureError:
         return {}

@@ -16,8 +16,8 @@ from perdure.worker.cli.target import state_client_for
 from perdure.worker.presentation.text import count, moment, plain
 
 if TYPE_CHECKING:
-    from perdure.worker.client.notifications import Notifications
-    from perdure.worker.domain.notification import Notification
+    from perdure.worker.features.notifications.client import Notifications
+    from perdure.worker.features.notifications.notification import Notification
 
 #: Seconds between two looks whether a test was delivered.
 LOOK_SECONDS = 0.1
@@ -29,10 +29,10 @@ class NotificationCommands(Commands):
     """The group of ``notifications`` and its subcommands."""
 
     commands_here: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "list": ("notifications", "List notifications that were not delivered."),
-        "send": ("notifications", "Send notifications again."),
-        "delete": ("notifications", "Delete dead notifications."),
-        "test": ("notifications", "Try a rule, and wait for its delivery."),
+        "list": (__name__, "List notifications that were not delivered."),
+        "send": (__name__, "Send notifications again."),
+        "delete": (__name__, "Delete dead notifications."),
+        "test": (__name__, "Try a rule, and wait for its delivery."),
     }
 
 
@@ -62,7 +62,7 @@ def notifications_command() -> None:
 @url_option
 def list_command(only_dead: bool, limit: int, as_json: bool, url: str | None) -> None:
     """List the dead notifications, newest first, then those that wait for their next attempt."""
-    from perdure.worker.client.notifications import Notifications
+    from perdure.worker.features.notifications.client import Notifications
 
     with state_client_for(url) as client:
         notifications = Notifications(client)
@@ -98,7 +98,7 @@ def send_command(
     notification_ids: tuple[str, ...], all_dead: bool, as_json: bool, url: str | None
 ) -> None:
     """Send the notifications ID... again, now: dead ones, or those that wait."""
-    from perdure.worker.client.notifications import Notifications
+    from perdure.worker.features.notifications.client import Notifications
 
     if all_dead == bool(notification_ids):
         raise click.UsageError("Expected ID..., or --all-dead.")
@@ -121,7 +121,7 @@ def send_command(
 @url_option
 def delete_command(notification_ids: tuple[str, ...], as_json: bool, url: str | None) -> None:
     """Delete the dead notifications ID..., which are then never sent."""
-    from perdure.worker.client.notifications import Notifications
+    from perdure.worker.features.notifications.client import Notifications
 
     with state_client_for(url) as client:
         Notifications(client).delete(notification_ids)
@@ -145,7 +145,7 @@ def delete_command(notification_ids: tuple[str, ...], as_json: bool, url: str | 
 @url_option
 def test_command(rule: str, timeout: float, as_json: bool, url: str | None) -> None:
     """Send a notification of the type "test" by RULE, through a worker, and wait for it."""
-    from perdure.worker.client.notifications import Notifications
+    from perdure.worker.features.notifications.client import Notifications
 
     with state_client_for(url) as client:
         notifications = Notifications(client)

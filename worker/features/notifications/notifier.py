@@ -14,12 +14,14 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from perdure.worker.domain.notification import NotDelivered, Notification, moment
-from perdure.worker.engine.event_finder import EventFinder
+from perdure.worker.features.feature import Process
+from perdure.worker.features.notifications.event_finder import EventFinder
+from perdure.worker.features.notifications.notification import NotDelivered, Notification, moment
+from perdure.worker.features.notifications.records import NotificationRecords
+from perdure.worker.features.notifications.rules import NotificationRule
+from perdure.worker.features.notifications.senders import NotificationSender
 from perdure.worker.fork_gate import ForkGate
-from perdure.worker.notification_rules import NotificationRule
 from perdure.worker.store import Store, StoreUnavailable
-from perdure.worker.store.notifications import NotificationRecords
 
 logger = logging.getLogger("perdure.notify")
 
@@ -289,3 +291,17 @@ class Notifier:
         except Exception:
             logger.exception("the look for events failed, trying again")
         return looked
+
+
+def notifier_of(process: Process) -> Notifier:
+    """Build the notifier of a worker, by the rules of its settings."""
+    settings = process.settings
+    sender = NotificationSender(
+        process.app, process.store, process.owns_app, settings.private_webhooks
+    )
+    pages = settings.public_url
+
+    def link(run_id: str) -> str | None:
+        return None if pages is None else f"{pages.rstrip('/')}/runs/{run_id}"
+
+    return Notifier(process.store, settings.notify, process.name, sender.send, link)

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from perdure.flows.core.names import suggest
-from perdure.worker.client.connection import ClientConnection
-from perdure.worker.domain.notification import Notification, moment, trial_notification
 from perdure.worker.errors import NotificationNotFound
+from perdure.worker.features.notifications.notification import (
+    Notification,
+    moment,
+    trial_notification,
+)
+from perdure.worker.features.notifications.records import NotificationRecords
 from perdure.worker.operations import validation
-from perdure.worker.store.notifications import NotificationRecords
+
+if TYPE_CHECKING:
+    from perdure.worker.store import Store
 
 #: Dead notifications that are sent again in one step.
 BATCH = 500
+
+
+class StateClient(Protocol):
+    """A client of the state server."""
+
+    @property
+    def _store(self) -> Store: ...
 
 
 class Notifications:
@@ -24,7 +38,7 @@ class Notifications:
         AccessDenied: From every method, if the login has no access to them.
     """
 
-    def __init__(self, client: ClientConnection) -> None:
+    def __init__(self, client: StateClient) -> None:
         self._store = client._store
         self._records = NotificationRecords(client._store)
 

@@ -1,7 +1,5 @@
 """The notifications in the store: waiting ones, dead ones, and the progress of the search.
 
-They are outside of the protocol. No transition of a run reads or writes them.
-
 One worker at a time finds events and delivers. A second one would only repeat deliveries, under the
 same ids. So nothing here needs a script.
 """
@@ -11,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from perdure.worker.domain.notification import Notification, moment
+from perdure.worker.features.notifications.notification import Notification, moment
 
 if TYPE_CHECKING:
+    from perdure.worker.store.keys import Keys
     from perdure.worker.store.transitions import Store
 
 #: Maximum number of dead notifications. The oldest are forgotten.
@@ -30,12 +30,24 @@ LAST: Any = "+inf"
 BATCH = 500
 
 
+def key(keys: Keys, part: str) -> str:
+    """Return the key of one part of the notifications.
+
+    ``records`` is a hash of all waiting and dead notifications, by id. ``due:RULE`` is the sorted
+    set of the ids that wait for delivery, by the time of the next attempt (ms). ``dead`` and
+    ``done`` are sorted sets of ids, by the time (ms). ``looked`` is the hash of the times (ms) up
+    to which the events of each rule were found. ``holder`` is a text, the worker that finds and
+    delivers.
+    """
+    return keys.of_feature("notifications", part)
+
+
 class NotificationRecords:
     """The notifications in a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._key = store.keys.notifications
+        self._key = partial(key, store.keys)
 
     def hold(self, worker: str, ms: int) -> bool:
         """Return whether this worker delivers for ``ms`` milliseconds.

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 from urllib.parse import quote
 
-from perdure.worker.client.remote.connection import RemoteConnection
-from perdure.worker.domain.notification import Notification
 from perdure.worker.errors import NotificationNotFound
+from perdure.worker.features.notifications.notification import Notification
 from perdure.worker.operations import validation
 
 #: Maximum notifications that the server returns at once.
 PAGE = 1000
 
 
+class WebClient(Protocol):
+    """A client over the HTTP API."""
+
+    def _ask(self, path: str, **params: str | int | list[str] | None) -> Any: ...
+    def _tell(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        repeat: bool = False,
+        **headers: str | None,
+    ) -> Any: ...
+
+
 class RemoteNotifications:
     """The methods of ``Notifications``, over the HTTP API. The token needs the scope ``admin``."""
 
-    def __init__(self, client: RemoteConnection) -> None:
+    def __init__(self, client: WebClient) -> None:
         self._ask, self._tell = client._ask, client._tell
 
     def dead(self, limit: int = 50) -> list[Notification]:

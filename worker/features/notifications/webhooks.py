@@ -21,8 +21,8 @@ from perdure.flows.core.errors import FatalError
 from perdure.flows.core.public_addresses import Address, is_foreign, resolve
 from perdure.flows.core.public_connections import connect, cut_off
 from perdure.flows.core.secrets import is_reference, secret_of
-from perdure.worker.domain.notification import NotDelivered
-from perdure.worker.notification_rules import check_webhook_url
+from perdure.worker.features.notifications.notification import NotDelivered
+from perdure.worker.features.notifications.rules import check_webhook_url
 
 #: Seconds for one attempt, from the look-up of the name to the reply.
 SECONDS = 15.0

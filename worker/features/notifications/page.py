@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from perdure.worker.client.connection import session_of
+from perdure.worker.features.notifications.records import NotificationRecords
 from perdure.worker.presentation.text import count
-from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.auth.permissions import AuthorizedClient, Runs
 from perdure.worker.web.dashboard.page import PageRoute, back, page
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -18,7 +20,9 @@ SHOWN = 50
 def notifications(request: Request, runs: Runs) -> Response:
     """Show dead notifications, newest first, and waiting ones."""
     found = runs.notifications
-    return page(request, "notifications.html", dead=found.dead(SHOWN), waiting=found.waiting(SHOWN))
+    return page(
+        request, "notifications/page.html", dead=found.dead(SHOWN), waiting=found.waiting(SHOWN)
+    )
 
 
 @router.post("/notifications/{notification}/send")
@@ -33,3 +37,10 @@ def send_all(request: Request, runs: Runs) -> Response:
     """Send all dead notifications again."""
     sent = runs.notifications.send_dead_again()
     return back(request, "notifications", notice=f"{count(sent, 'notification')} sent again.")
+
+
+def dead_count(client: AuthorizedClient) -> int:
+    """Return the number of dead notifications, or 0 if the caller may not see them."""
+    if not client.caller.is_admin:
+        return 0
+    return NotificationRecords(session_of(client.client).store).dead_count()

@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
-from perdure.worker.domain.notification import NotDelivered, Notification
 from perdure.worker.domain.token import digest_of
-from perdure.worker.messaging.webhooks import send_webhook
-from perdure.worker.notification_rules import NotificationRule
+from perdure.worker.features.notifications.notification import NotDelivered, Notification
+from perdure.worker.features.notifications.rules import NotificationRule
+from perdure.worker.features.notifications.webhooks import send_webhook
 from perdure.worker.store.tables import SignInCodes
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from perdure.worker.client.notifications import Notifications
+from perdure.worker.features.notifications.client import Notifications
 
 P = ParamSpec("P")
 T = TypeVar("T")

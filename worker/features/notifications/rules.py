@@ -1,13 +1,14 @@
-"""The rules of the setting ``notify``: which events of which runs are sent, and where to."""
+"""The setting ``notify``: rules, which events of which runs are sent, and where to."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_settings import BaseSettings
 
 from perdure.flows.core.durations import as_seconds, is_duration
 from perdure.flows.core.secrets import is_reference
@@ -109,6 +110,26 @@ class NotificationRule(BaseModel):
             and all(labels.get(name) == text for name, text in self.labels.items())
             and (not self.submitter or submitter in self.submitter)
         )
+
+
+class NotificationSettings(BaseSettings):
+    """The settings of notifications."""
+
+    #: Which events of which runs workers send, and where to: rules by name.
+    notify: Mapping[Annotated[str, Field(pattern=RULE_NAME)], NotificationRule] = Field(
+        default={}, repr=False
+    )
+    #: Whether webhooks may go to addresses that are not public, or are this machine's own.
+    private_webhooks: bool = False
+
+    @model_validator(mode="after")
+    def _a_link_has_an_address(self) -> Self:
+        without = [name for name, rule in self.notify.items() if rule.sign_in is not None]
+        if without and getattr(self, "public_url", None) is None:
+            raise ValueError(
+                f"sign_in of notify.{without[0]} needs public_url, the URL of the dashboard"
+            )
+        return self
 
 
 def check_webhook_url(url: str) -> None:

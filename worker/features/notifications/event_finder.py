@@ -11,13 +11,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from perdure.flows.core.json_values import read
-from perdure.worker.domain.notification import Notification, event_of, moment, notification_of
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Run
 from perdure.worker.errors import DamagedRun
-from perdure.worker.notification_rules import NotificationRule
+from perdure.worker.features.notifications.notification import (
+    Notification,
+    event_of,
+    moment,
+    notification_of,
+)
+from perdure.worker.features.notifications.records import (
+    DONE_KEPT,
+    NotificationRecords,
+    RestingRuns,
+)
+from perdure.worker.features.notifications.rules import NotificationRule
 from perdure.worker.store import Store
-from perdure.worker.store.notifications import DONE_KEPT, NotificationRecords, RestingRuns
 
 logger = logging.getLogger("perdure.notify")
 

@@ -1,0 +1,27 @@
+"""Features outside the protocol of rounds: a folder each, registered here.
+
+A folder has all of its feature: what it stores, its part of the clients, routes, commands, pages,
+checks and metrics. The rest of the tree imports no feature. It asks ``features()`` for what they
+offer, as ``feature.py`` lists it. Types cannot be asked for, so ``clients.py`` and ``settings.py``
+have a line for each feature that adds to a client or to the settings.
+
+To remove a feature, delete its folder, its name below, and its lines in these two modules.
+docs/internals/add-a-feature.md adds one.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perdure.worker.features.feature import Feature
+
+NAMES = ("notifications",)
+
+
+@cache
+def features() -> tuple[Feature, ...]:
+    """Return all features, in the order of their names above."""
+    return tuple(import_module(f"{__name__}.{name}").FEATURE for name in NAMES)

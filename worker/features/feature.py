@@ -1,0 +1,109 @@
+"""Feature: what a feature may offer to the rest of the tree.
+
+A method imports what it needs when it is called, so that a process loads what it uses and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from perdure.worker.domain.verdict import Finding
+    from perdure.worker.settings import Settings
+    from perdure.worker.store import Store
+    from perdure.worker.store.inspection import Inspection
+
+
+class PageLink(NamedTuple):
+    """A page of the dashboard that is in the navigation while it has a number or is shown.
+
+    Attributes:
+        path: Below the root of the dashboard, ``notifications``.
+        title: The link's text.
+        unit: What the number counts, in a word for screen readers.
+        about: What is on the page, within a sentence.
+    """
+
+    path: str
+    title: str
+    unit: str
+    about: str
+
+
+class Process(Protocol):
+    """A worker's main process, as far as features need it.
+
+    Attributes:
+        app: The Celery app.
+        owns_app: Whether the app is Perdure's own, which knows only the queues of rounds.
+        name: The worker's name.
+    """
+
+    @property
+    def app(self) -> Any: ...
+    @property
+    def owns_app(self) -> bool: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def store(self) -> Store: ...
+    @property
+    def settings(self) -> Settings: ...
+
+
+class Background(Protocol):
+    """Work beside the rounds of a worker, in threads of its own."""
+
+    def start(self) -> None:
+        """Begin to work."""
+
+    def stop(self) -> None:
+        """End the work. The worker's rounds have ended."""
+
+
+class Feature:
+    """A feature, which offers nothing but what it overrides.
+
+    Attributes:
+        name: The name of its folder, of its keys in Redis and of its templates.
+        commands: The help's line of each of its commands. Its module ``command`` has them.
+        page: Its page in the dashboard's navigation.
+    """
+
+    name: ClassVar[str]
+    commands: ClassVar[Mapping[str, str]] = {}
+    page: ClassVar[PageLink | None] = None
+
+    def routes(self) -> Iterable[Any]:
+        """Return the routers (``APIRouter``) of the HTTP API whose callers are known."""
+        return ()
+
+    def pages(self) -> Iterable[Any]:
+        """Return the routers (``APIRouter``) of the dashboard's pages."""
+        return ()
+
+    def badge(self, client: Any) -> int:
+        """Return the number at the page's link in the navigation.
+
+        Args:
+            client: The client of the caller (``AuthorizedClient``).
+        """
+        return 0
+
+    def background(self, process: Process) -> Background | None:
+        """Return what a worker does beside its rounds. None: nothing with these settings."""
+        return None
+
+    def findings(self, inspection: Inspection, store: Store) -> Iterable[Finding]:
+        """Run the checks of ``perdure doctor``, and return their findings."""
+        return ()
+
+    def metrics(self, store: Store | None, totals: Mapping[str, str]) -> Iterator[Any]:
+        """Yield metrics (``prometheus_client.Metric``).
+
+        Args:
+            store: None yields the metrics without samples, to list their names.
+            totals: The amounts that workers have counted, as ``Figures.look`` reads them.
+        """
+        yield from ()

@@ -1,0 +1,74 @@
+"""The property ``notifications`` of each kind of client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from perdure.worker.domain.token import Scope
+
+if TYPE_CHECKING:
+    from perdure.worker.features.notifications.async_client import AsyncNotifications
+    from perdure.worker.features.notifications.client import Notifications, StateClient
+    from perdure.worker.features.notifications.remote_client import RemoteNotifications, WebClient
+
+
+class ForClient:
+    """Of ``Client``."""
+
+    @property
+    def notifications(self: StateClient) -> Notifications:
+        """The notifications that wait for delivery or are dead."""
+        from perdure.worker.features.notifications.client import Notifications
+
+        return Notifications(self)
+
+
+class AsyncStateClient(Protocol):
+    """A client with coroutines, on a client that blocks."""
+
+    @property
+    def _client(self) -> StateClient: ...
+
+
+class ForAsyncClient:
+    """Of ``AsyncClient``."""
+
+    @property
+    def notifications(self: AsyncStateClient) -> AsyncNotifications:
+        """The notifications that wait for delivery or are dead."""
+        from perdure.worker.features.notifications.async_client import AsyncNotifications
+        from perdure.worker.features.notifications.client import Notifications
+
+        return AsyncNotifications(Notifications(self._client))
+
+
+class ForRemoteClient:
+    """Of ``RemoteClient``."""
+
+    @property
+    def notifications(self: WebClient) -> RemoteNotifications:
+        """The notifications that wait for delivery or are dead."""
+        from perdure.worker.features.notifications.remote_client import RemoteNotifications
+
+        return RemoteNotifications(self)
+
+
+class CallerClient(Protocol):
+    """The client of a caller over HTTP."""
+
+    caller: Any
+
+    @property
+    def client(self) -> Any: ...
+
+
+class ForCaller:
+    """Of the client of a caller over HTTP."""
+
+    @property
+    def notifications(self: CallerClient) -> Notifications:
+        """The notifications that wait or are dead. They may belong to any owner."""
+        from perdure.worker.features.notifications.client import Notifications
+
+        self.caller.require(Scope.ADMIN)
+        return Notifications(self.client)

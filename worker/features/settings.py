@@ -1,0 +1,11 @@
+"""FeatureSettings: the settings of all features. A feature's class is a line here."""
+
+from __future__ import annotations
+
+from perdure.worker.features.notifications.rules import NotificationSettings
+
+
+class FeatureSettings(
+    NotificationSettings,
+):
+    """The settings that features add to ``Settings``."""
