@@ -68,7 +68,7 @@ _NAMES = {
         "END", "ExecutionState", "ExecutionStatus", "START", "StopRequestStatus",
     ),
     "perdure.worker.domain.interrupt": ("Inbox", "PendingInterrupt", "Waiting"),
-    "perdure.worker.domain.note_namespace": ("NoteNamespace",),
+    "perdure.worker.features.notes.namespace": ("NoteNamespace",),
     "perdure.worker.domain.run": ("Page", "Run", "RunStatus"),
     "perdure.worker.domain.run_tree": ("AlikeRuns", "RunTree"),
     "perdure.worker.domain.sent_message": ("SentMessage",),

@@ -117,7 +117,6 @@ from perdure.worker.domain.interrupt import (
     PendingInterrupt as PendingInterrupt,
     Waiting as Waiting,
 )
-from perdure.worker.domain.note_namespace import NoteNamespace as NoteNamespace
 from perdure.worker.domain.run import Page as Page, Run as Run, RunStatus as RunStatus
 from perdure.worker.domain.run_tree import AlikeRuns as AlikeRuns, RunTree as RunTree
 from perdure.worker.domain.sent_message import SentMessage as SentMessage
@@ -147,6 +146,7 @@ from perdure.worker.errors import (
     UnknownFlow as UnknownFlow,
     ValueNotFound as ValueNotFound,
 )
+from perdure.worker.features.notes.namespace import NoteNamespace as NoteNamespace
 from perdure.worker.settings import Settings as Settings
 
 __all__: list[str]

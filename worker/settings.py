@@ -160,9 +160,6 @@ class KernelSettings(BaseSettings):
     max_children: int = Field(default=10_000, ge=1)
     max_depth: int = Field(default=8, ge=1)
     max_tree: int = Field(default=100_000, ge=1)
-    #: Notes of one namespace (the oldest make room for new ones), and bytes of one note.
-    max_notes: int = Field(default=1000, ge=1)
-    max_note_bytes: int = Field(default=4096, ge=100)
     #: URL at which other services reach the HTTP server. The addresses of hooks begin with it.
     public_url: str | None = None
     #: Addresses to which a run's page links: its logs, and its trace. ``{run_id}`` and

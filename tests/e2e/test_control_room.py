@@ -10,8 +10,8 @@ import httpx2
 from perdure import Client, Run
 from perdure.worker.engine.round_stats import RoundStats
 from perdure.worker.store import Claim, Store
+from perdure.worker.store.fence import Fence
 from perdure.worker.store.live_text import LiveTextRecords
-from perdure.worker.store.notes import Fence
 from tests.support.browser import browsing, chromium, grave_findings
 from tests.support.runs import claim, commit_next, fail_round
 

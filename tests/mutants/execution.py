@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from perdure.worker.store import scripts
-from tests.mutants.mutant import LUA, Mutant
+from tests.mutants.mutant import Mutant
 
 STORE = Path(__file__).parents[1] / "store"
 #: Seconds for one test. A script that never ends blocks its server.
@@ -76,7 +76,7 @@ def run(mutant: Mutant | None, tests: Sequence[str]) -> Fate:
             mutant.write(folder)
         child = os.fork()
         if child == 0:
-            os._exit(_play(folder if mutant is not None else LUA.parent, witness, output, tests))
+            os._exit(_play(None if mutant is None else folder, witness, output, tests))
         code = _awaited(child)
         told = output.read_text("utf-8") if output.exists() else ""
         if witness.exists():
@@ -86,14 +86,15 @@ def run(mutant: Mutant | None, tests: Sequence[str]) -> Fate:
         return Fate("" if code == 0 else f"no end within {GUARD_SECONDS} s", told)
 
 
-def _play(folder: Path, witness: Path, output: Path, tests: Sequence[str]) -> int:
+def _play(folder: Path | None, witness: Path, output: Path, tests: Sequence[str]) -> int:
     """Run pytest in this forked process; return its code."""
     os.setsid()
     with output.open("w") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
-    scripts.files = lambda package: folder  # type: ignore[assignment, return-value]
-    scripts.source.cache_clear()
+    if folder is not None:
+        scripts.files = lambda package: folder  # type: ignore[assignment, return-value]
+        scripts.source.cache_clear()
     files = [str(STORE / test) for test in tests]
     try:
         return int(pytest.main([*OPTIONS, *files], plugins=[Witness(witness)]))

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 
-from tests.mutants.mutant import LUA, Mutant
+from tests.mutants.mutant import FILES, Mutant
 from tests.mutants.syntax import Node, Parser
 
 NEIGHBOURS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "~=", "~=": "=="}
@@ -48,7 +48,7 @@ class Source:
 
     def __init__(self, file: str, text: str | None = None) -> None:
         self.file = file
-        self.text = (LUA / f"{file}.lua").read_text("utf-8") if text is None else text
+        self.text = FILES[file].read_text("utf-8") if text is None else text
         parser = Parser(self.text)
         self.tree, self.tokens = parser.chunk(), parser.tokens
 
@@ -247,5 +247,4 @@ class Source:
 
 def sources() -> list[Source]:
     """Return all Lua files."""
-    files = sorted(path.relative_to(LUA).with_suffix("").as_posix() for path in LUA.rglob("*.lua"))
-    return [Source(file) for file in files]
+    return [Source(file) for file in sorted(FILES)]

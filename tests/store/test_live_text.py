@@ -9,8 +9,8 @@ import pytest
 
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store import Claim, Store
+from perdure.worker.store.fence import Fence
 from perdure.worker.store.live_text import LiveTextRecords
-from perdure.worker.store.notes import Fence
 from tests.support.runs import (
     advance,
     claim,

@@ -15,8 +15,9 @@ from perdure import Settings
 from perdure.flows.core.errors import UnstorableValue
 from perdure.flows.rounds.notes import Note
 from perdure.worker.errors import DamagedNote
+from perdure.worker.features.notes.records import NoteRecords, index_of, keys_of, packed
 from perdure.worker.store import Claim, Store
-from perdure.worker.store.notes import Fence, NoteRecords, packed
+from perdure.worker.store.fence import Fence
 from tests.support.runs import (
     LEASE,
     advance,
@@ -149,7 +150,7 @@ def test_namespaces_are_listed_by_their_beginning_page_by_page(store: Store) -> 
         return [each.namespace for each in notes.namespaces(*args)]
 
     assert names("", 9) == ["team:x", "user:ada", "user:ada%3A", "user:ben", "userx"]
-    scores = store.redis.zrange(store.keys.note_index, 0, -1, withscores=True)
+    scores = store.redis.zrange(index_of(store.keys), 0, -1, withscores=True)
     assert {score for _, score in scores} == {0}, "the order is that of the names"
     assert names("user:", 2) == ["user:ada", "user:ada%3A"]
     assert names("user:", 2, "user:ada%3A") == ["user:ben"]
@@ -191,7 +192,7 @@ def test_a_round_that_has_lost_its_lease_writes_and_deletes_nothing(store: Store
 @pytest.mark.parametrize("which", [0, 1, 2, 3])
 def test_a_key_of_a_wrong_type_is_named_and_nothing_is_written(store: Store, which: int) -> None:
     notes = records(store)
-    names = [*store.keys.notes("n"), store.keys.note_index, store.keys.run("r")]
+    names = [*keys_of(store.keys, "n"), index_of(store.keys), store.keys.run("r")]
     store.redis.set(names[which], "x")
     before = everything(store)
     held = Fence("r", "1", None)
@@ -203,7 +204,7 @@ def test_a_key_of_a_wrong_type_is_named_and_nothing_is_written(store: Store, whi
 def test_a_note_that_has_lost_its_time_gets_one(store: Store) -> None:
     notes = records(store)
     notes.put("n", note("a"))
-    store.redis.delete(store.keys.notes("n")[1])
+    store.redis.delete(keys_of(store.keys, "n")[1])
     assert notes.put("n", note("a")) == ("ok", str(clock(store)), [])
     assert keys(notes.newest("n", 9)) == ["a"]
 
@@ -212,7 +213,7 @@ def test_a_note_that_has_lost_its_time_gets_one(store: Store) -> None:
 def test_a_note_that_cannot_be_read_is_named(store: Store, text: str) -> None:
     notes = records(store)
     notes.put("n", note("a"))
-    store.redis.hset(store.keys.notes("n")[0], "a", text)
+    store.redis.hset(keys_of(store.keys, "n")[0], "a", text)
     for read in (lambda: notes.get("n", "a"), lambda: notes.search("n", "x", 1)):
         with pytest.raises(DamagedNote, match=r"'a' of 'n' .* perdure notes delete n a"):
             read()

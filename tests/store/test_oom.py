@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from perdure import Note, Settings
+from perdure.worker.features.notes.records import NoteRecords
 from perdure.worker.store import Claim, Store, StoreUnavailable
-from perdure.worker.store.notes import Fence, NoteRecords
+from perdure.worker.store.fence import Fence
 from perdure.worker.store.scripts import TRANSITIONS, source
 from tests.support.child_runs import child_id, group_of, park_on_children, start_children
 from tests.support.redis_servers import available_binaries, server

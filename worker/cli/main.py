@@ -49,7 +49,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "say": ("say", "Say something to a run that works."),
     "ask": ("say", "Ask a run that works, and wait for its reply."),
     "value": ("value", "Show what the rounds of a run have returned so far."),
-    "notes": ("notes", "List, show and delete what runs keep for later runs."),
     "retry": ("retry", "Retry an errored run at the failed step."),
     "delete": ("retry", "Delete a run that has ended."),
     **{

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
 from perdure.flows.core.outcomes import ASK
 from perdure.worker.client import Client
 from perdure.worker.client.api import ClientApi
+from perdure.worker.client.in_thread import in_thread
 from perdure.worker.client.results import has_ended, id_of, rests, still
 from perdure.worker.client.steer import PATIENCE, too_late
 from perdure.worker.client.typed_answers import answer_of
@@ -36,25 +36,6 @@ T = TypeVar("T")
 FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 
 
-def _in_thread(
-    method: Callable[Concatenate[ClientApi, P], T],
-) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    """Return a coroutine function that runs a method in a thread.
-
-    It has the name, parameters and docstring of the client's method. Each call is one short
-    exchange with the server.
-    """
-
-    @wraps(method, updated=())
-    async def call(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        bound: Callable[P, T] = getattr(self._client, method.__name__)
-        return await asyncio.to_thread(bound, *args, **kwargs)
-
-    call.__qualname__ = f"AsyncClient.{method.__name__}"
-    call.__module__ = __name__
-    return call
-
-
 class AsyncClient(ForAsyncClient):
     """Client of one server's runs for asyncio programs.
 
@@ -68,61 +49,56 @@ class AsyncClient(ForAsyncClient):
         self._client = Client(url, settings, app)
         self.settings = self._client.settings
 
-    submit = _in_thread(ClientApi.submit)
-    fork = _in_thread(ClientApi.fork)
-    again = _in_thread(ClientApi.again)
-    send = _in_thread(ClientApi.send)
-    conversation = _in_thread(ClientApi.conversation)
+    submit = in_thread(ClientApi.submit)
+    fork = in_thread(ClientApi.fork)
+    again = in_thread(ClientApi.again)
+    send = in_thread(ClientApi.send)
+    conversation = in_thread(ClientApi.conversation)
 
-    get = _in_thread(ClientApi.get)
-    runs = _in_thread(ClientApi.runs)
-    ids_beginning = _in_thread(ClientApi.ids_beginning)
-    error_groups = _in_thread(ClientApi.error_groups)
-    status_counts = _in_thread(ClientApi.status_counts)
-    latest_events = _in_thread(ClientApi.latest_events)
-    transcript = _in_thread(ClientApi.transcript)
-    children = _in_thread(ClientApi.children)
-    tree = _in_thread(ClientApi.tree)
-    values = _in_thread(ClientApi.values)
-    unread = _in_thread(ClientApi.unread)
-    prompt = _in_thread(ClientApi.prompt)
-    artifacts = _in_thread(ClientApi.artifacts)
-    artifact = _in_thread(ClientApi.artifact)
-    files = _in_thread(ClientApi.files)
-    file = _in_thread(ClientApi.file)
-    why = _in_thread(ClientApi.why)
+    get = in_thread(ClientApi.get)
+    runs = in_thread(ClientApi.runs)
+    ids_beginning = in_thread(ClientApi.ids_beginning)
+    error_groups = in_thread(ClientApi.error_groups)
+    status_counts = in_thread(ClientApi.status_counts)
+    latest_events = in_thread(ClientApi.latest_events)
+    transcript = in_thread(ClientApi.transcript)
+    children = in_thread(ClientApi.children)
+    tree = in_thread(ClientApi.tree)
+    values = in_thread(ClientApi.values)
+    unread = in_thread(ClientApi.unread)
+    prompt = in_thread(ClientApi.prompt)
+    artifacts = in_thread(ClientApi.artifacts)
+    artifact = in_thread(ClientApi.artifact)
+    files = in_thread(ClientApi.files)
+    file = in_thread(ClientApi.file)
+    why = in_thread(ClientApi.why)
 
-    inbox = _in_thread(ClientApi.inbox)
-    stuck = _in_thread(ClientApi.stuck)
+    inbox = in_thread(ClientApi.inbox)
+    stuck = in_thread(ClientApi.stuck)
 
-    request_stop = _in_thread(ClientApi.request_stop)
-    resume = _in_thread(ClientApi.resume)
-    add = _in_thread(ClientApi.add)
-    retry = _in_thread(ClientApi.retry)
-    signal = _in_thread(ClientApi.signal)
-    say = _in_thread(ClientApi.say)
-    delete = _in_thread(ClientApi.delete)
+    request_stop = in_thread(ClientApi.request_stop)
+    resume = in_thread(ClientApi.resume)
+    add = in_thread(ClientApi.add)
+    retry = in_thread(ClientApi.retry)
+    signal = in_thread(ClientApi.signal)
+    say = in_thread(ClientApi.say)
+    delete = in_thread(ClientApi.delete)
 
-    matching = _in_thread(ClientApi.matching)
-    request_stop_many = _in_thread(ClientApi.request_stop_many)
-    signal_many = _in_thread(ClientApi.signal_many)
-    retry_many = _in_thread(ClientApi.retry_many)
-    delete_many = _in_thread(ClientApi.delete_many)
+    matching = in_thread(ClientApi.matching)
+    request_stop_many = in_thread(ClientApi.request_stop_many)
+    signal_many = in_thread(ClientApi.signal_many)
+    retry_many = in_thread(ClientApi.retry_many)
+    delete_many = in_thread(ClientApi.delete_many)
 
-    note_namespaces = _in_thread(ClientApi.note_namespaces)
-    notes = _in_thread(ClientApi.notes)
-    put_note = _in_thread(ClientApi.put_note)
-    forget_notes = _in_thread(ClientApi.forget_notes)
-
-    flows = _in_thread(ClientApi.flows)
-    pause_flow = _in_thread(ClientApi.pause_flow)
-    unpause_flow = _in_thread(ClientApi.unpause_flow)
-    paused_flows = _in_thread(ClientApi.paused_flows)
-    workers = _in_thread(ClientApi.workers)
-    queues = _in_thread(ClientApi.queues)
-    dead_letters = _in_thread(ClientApi.dead_letters)
-    doctor = _in_thread(ClientApi.doctor)
-    close = _in_thread(ClientApi.close)
+    flows = in_thread(ClientApi.flows)
+    pause_flow = in_thread(ClientApi.pause_flow)
+    unpause_flow = in_thread(ClientApi.unpause_flow)
+    paused_flows = in_thread(ClientApi.paused_flows)
+    workers = in_thread(ClientApi.workers)
+    queues = in_thread(ClientApi.queues)
+    dead_letters = in_thread(ClientApi.dead_letters)
+    doctor = in_thread(ClientApi.doctor)
+    close = in_thread(ClientApi.close)
 
     async def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:  # noqa: ASYNC109  the same signature as ClientApi.wait
         return await self._run_when(run_id, rests, validation.timeout(timeout))

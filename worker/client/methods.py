@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.worker.features.clients import ForEveryClient
 from perdure.worker.operations import (
     control,
     fleet,
@@ -14,11 +15,10 @@ from perdure.worker.operations import (
     submit,
     threads,
 )
-from perdure.worker.operations import notes as note_operations
 from perdure.worker.operations.operation import method
 
 
-class Methods:
+class Methods(ForEveryClient):
     """Derived methods, beside those that read runs."""
 
     submit = method(submit.submit)
@@ -36,11 +36,6 @@ class Methods:
     reply = method(replies.reply)
 
     stuck = method(stuck.stuck)
-
-    note_namespaces = method(note_operations.note_namespaces)
-    notes = method(note_operations.notes)
-    put_note = method(note_operations.put_note)
-    forget_notes = method(note_operations.forget_notes)
 
     flows = method(fleet.flows)
     pause_flow = method(fleet.pause_flow)

@@ -16,7 +16,7 @@ from perdure.worker.engine.round_context import context_of
 from perdure.worker.errors import DamagedRun
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
-from perdure.worker.store.notes import Fence
+from perdure.worker.store.fence import Fence
 
 
 class Admission:

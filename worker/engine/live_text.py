@@ -15,8 +15,8 @@ from itertools import groupby
 from perdure.flows.core.errors import PerdureError
 from perdure.flows.core.live_text import LiveText
 from perdure.worker.store import Store
+from perdure.worker.store.fence import Fence
 from perdure.worker.store.live_text import LiveTextRecords
-from perdure.worker.store.notes import Fence
 
 logger = logging.getLogger("perdure.rounds")
 

@@ -26,11 +26,12 @@ from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
 from perdure.worker.engine.mailbox import StoreMailbox
 from perdure.worker.errors import DamagedRun
+from perdure.worker.features import features
 from perdure.worker.logs import round_logger
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store, StoreUnavailable
+from perdure.worker.store.fence import Fence
 from perdure.worker.store.lookups import is_below
-from perdure.worker.store.opened_notes import RunNotes
 from perdure.worker.store.thread_messages import is_in_thread
 
 _endpoint = cache(Endpoint)  # a worker has one endpoint
@@ -94,7 +95,6 @@ def context_of(
         "kept": kept,
         "live_text": live_text,
         "build": build,
-        "note_access": RunNotes(store, settings, record, flow, claim.token, claim.id, broken),
         "traces_content": settings.trace_content,
         "attached": {},
         "attaching": [],
@@ -104,6 +104,9 @@ def context_of(
         "traced": {},
         "parts": [],
     }
+    fence = Fence(record.id, claim.token, claim.id or None)
+    for feature in features():
+        fields |= feature.context(store, settings, record, flow, fence, broken)
     _add_optional_fields(fields, store, settings, record, claim, journal, above, broken)
     return made(fields)
 

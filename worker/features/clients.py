@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from perdure.worker.features.notes import clients as notes
 from perdure.worker.features.notifications import clients as notifications
+
+
+class ForEveryClient(
+    notes.NoteMethods,
+):
+    """Operations of features. All clients have them; ``AsyncClient`` has them as coroutines."""
 
 
 class ForClient(
@@ -12,6 +19,7 @@ class ForClient(
 
 
 class ForAsyncClient(
+    notes.AsyncNoteMethods,
     notifications.ForAsyncClient,
 ):
     """What features add to ``AsyncClient``."""

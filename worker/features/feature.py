@@ -5,13 +5,16 @@ A method imports what it needs when it is called, so that a process loads what i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from perdure.flows.rounds.flow import Flow
+    from perdure.worker.domain.record import Record
     from perdure.worker.domain.verdict import Finding
     from perdure.worker.settings import Settings
     from perdure.worker.store import Store
+    from perdure.worker.store.fence import Fence
     from perdure.worker.store.inspection import Inspection
 
 
@@ -69,11 +72,13 @@ class Feature:
         name: The name of its folder, of its keys in Redis and of its templates.
         commands: The help's line of each of its commands. Its module ``command`` has them.
         page: Its page in the dashboard's navigation.
+        scripts: The names of its Lua files, in its folder ``lua``. ``store._call`` runs them.
     """
 
     name: ClassVar[str]
     commands: ClassVar[Mapping[str, str]] = {}
     page: ClassVar[PageLink | None] = None
+    scripts: ClassVar[tuple[str, ...]] = ()
 
     def routes(self) -> Iterable[Any]:
         """Return the routers (``APIRouter``) of the HTTP API whose callers are known."""
@@ -90,6 +95,25 @@ class Feature:
             client: The client of the caller (``AuthorizedClient``).
         """
         return 0
+
+    def context(
+        self,
+        store: Store,
+        settings: Settings,
+        record: Record,
+        flow: Flow,
+        fence: Fence | None = None,
+        broken: Callable[[Exception], None] = lambda error: None,
+    ) -> Mapping[str, Any]:
+        """Return fields of the ``RoundContext`` of a run. Others keep their default.
+
+        Each round calls it, so it reads nothing.
+
+        Args:
+            fence: The round's claim, or None for a reader.
+            broken: Is called with an error that makes the round's result worthless.
+        """
+        return {}
 
     def background(self, process: Process) -> Background | None:
         """Return what a worker does beside its rounds. None: nothing with these settings."""

@@ -21,11 +21,11 @@ from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.errors import ArtifactNotFound, InvalidInput, UnknownFlow
+from perdure.worker.features import features
 from perdure.worker.operations.run_events import events as events_of
 from perdure.worker.operations.run_files import artifact as artifact_of
 from perdure.worker.operations.session import Session
 from perdure.worker.presentation.text import count
-from perdure.worker.store.opened_notes import RunNotes
 from perdure.worker.store.thread_messages import earlier_messages
 
 if TYPE_CHECKING:
@@ -158,6 +158,9 @@ def _context(
     if record.fields.get("inputs_checked") != "1":
         inputs = flow.check_inputs(inputs)
     values = record.values
+    more: dict[str, Any] = {}
+    for feature in features():
+        more |= feature.context(session.store, settings, record, flow)
     return RoundContext(
         goal=record.fields.get("goal", ""),
         inputs=inputs,
@@ -169,9 +172,9 @@ def _context(
         artifact=artifact,
         endpoint=Endpoint(settings.model, settings.model_url, settings.model_key),
         earlier=Earlier(lambda: earlier_messages(session.store, record)[0]),
-        note_access=RunNotes(session.store, settings, record, flow),
         model=record.fields.get("model"),
         files=record.files,
+        **more,
     )
 
 

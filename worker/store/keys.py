@@ -137,13 +137,6 @@ class Keys:
         """
         return f"{self.prefix}:filters:{name}"
 
-    def notes(self, namespace: str) -> tuple[str, str]:
-        """Return the keys of a namespace's notes: the hash of notes by key, and their order.
-
-        The order is a sorted set of the notes' keys. The score is the time of the last change (ms).
-        """
-        return f"{self.prefix}:notes:{namespace}", f"{self.prefix}:notes_order:{namespace}"
-
     def queue(self, role: str) -> str:
         """Return the Celery queue's name for a role's rounds.
 
@@ -192,11 +185,6 @@ class Keys:
         The value is JSON: at, by, reason.
         """
         return f"{self.prefix}:paused"
-
-    @property
-    def note_index(self) -> str:
-        """Key of the sorted set of namespaces with notes. Every score is 0."""
-        return f"{self.prefix}:notes_index"
 
     @property
     def tokens(self) -> str:

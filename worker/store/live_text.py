@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.worker.errors import DamagedRun
 
 if TYPE_CHECKING:
-    from perdure.worker.store.notes import Fence
+    from perdure.worker.store.fence import Fence
     from perdure.worker.store.transitions import Store
 
 #: Entries that a run's stream keeps; the server may keep somewhat more.

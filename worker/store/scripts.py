@@ -1,4 +1,4 @@
-"""The transitions as callable scripts: this package's Lua files with their shared parts."""
+"""The transitions as callable scripts: the Lua files of this package and of features."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from redis.exceptions import NoScriptError
 
+from perdure.worker.features import features
 from perdure.worker.store.wire import Wire, packed, told
 
-#: One file per transition. The head of the file is its contract.
+#: One file per script. The head of the file is its contract.
 TRANSITIONS = (
     "submit_run",
     "claim_round",
@@ -44,9 +46,8 @@ TRANSITIONS = (
     "requeue_paused",
     "redirect_round",
     "sweep_due",
-    "put_note",
-    "forget_notes",
     "show_text",
+    *(script for feature in features() for script in feature.scripts),
 )
 
 #: Matches a line that includes a shared part.
@@ -189,8 +190,19 @@ def _whole(name: str) -> str:
 
     An included file may include further ones.
     """
-    text = files("perdure.worker.store").joinpath("lua", name).read_text("utf-8")
-    return PART.sub(lambda part: _whole(part[1]), text)
+    file = files("perdure.worker.store").joinpath("lua", name)
+    if not file.is_file():
+        file = next(place for each in folders() if (place := each.joinpath(name)).is_file())
+    return PART.sub(lambda part: _whole(part[1]), file.read_text("utf-8"))
+
+
+def folders() -> list[Traversable]:
+    """Return the folders with the Lua files of features."""
+    return [
+        files(f"perdure.worker.features.{feature.name}").joinpath("lua")
+        for feature in features()
+        if feature.scripts
+    ]
 
 
 def _placed(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from perdure import AsyncClient, Client, InvalidInput, RoundContext, Settings
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.engine.live_text import MOST_OF_ROUND, LiveTexts, RoundText
 from perdure.worker.operations.event_batches import hear
-from perdure.worker.store.notes import Fence
+from perdure.worker.store.fence import Fence
 from tests.support.example_flows import live_text  # noqa: F401 -- registers flows
 from tests.support.live_texts import answer_texts, texts_of
 from tests.support.redis_servers import until

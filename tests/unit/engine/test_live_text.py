@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from perdure.worker.engine.live_text import LiveTexts, RoundText
-from perdure.worker.store.notes import Fence
+from perdure.worker.store.fence import Fence
 
 
 class SlowRecords:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.worker.ids import RUN_ID
 from perdure.worker.operations.validation import is_run_id
+from perdure.worker.store import scripts
 from perdure.worker.store.keys import PARTS_OF_RUN, Keys
 
 #: Ids that end like keys, also like keys of earlier versions.
@@ -50,12 +52,10 @@ def test_the_table_has_the_keys_of_a_run() -> None:
 
 def derived() -> Iterator[tuple[str, str]]:
     """Yield each name of a key that a Lua file derives from that of a run's hash."""
-    folder = files("perdure.worker.store").joinpath("lua")
-    for place in (folder, folder.joinpath("parts")):
-        for file in place.iterdir():
-            if file.name.endswith(".lua"):
-                for part in re.findall(r"\b(?:run|key)\b *\.\. *'([:/][^']*)'", file.read_text()):
-                    yield file.name, part
+    for folder in (files("perdure.worker.store").joinpath("lua"), *scripts.folders()):
+        for file in Path(str(folder)).rglob("*.lua"):
+            for part in re.findall(r"\b(?:run|key)\b *\.\. *'([:/][^']*)'", file.read_text()):
+                yield file.name, part
 
 
 def test_scripts_derive_no_key_that_is_not_in_the_table() -> None:

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from perdure.worker.client import Client
 from perdure.worker.client.connection import session_of
 from perdure.worker.features import features
-from perdure.worker.web.api import bulk, conversation, files, fleet, notes, runs, threads
+from perdure.worker.web.api import bulk, conversation, files, fleet, runs, threads
 from perdure.worker.web.api.chats import chat_router
 from perdure.worker.web.api.events import event_router
 from perdure.worker.web.api.hooks import hook_router
@@ -68,7 +68,6 @@ ROUTERS = (
     bulk.bulk_router,
     conversation.conversation_router,
     threads.threads_router,
-    notes.notes_router,
     fleet.inbox_router,
     fleet.flows_router,
     fleet.router,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 from pydantic import with_config
@@ -90,22 +89,3 @@ class Message(ResponseBody):
     text: str
     run_id: str
     """The run that began with it, heard it, or gave it."""
-
-
-class StoredNote(ResponseBody):
-    """A note that a run, or a client, has kept for later runs."""
-
-    key: str
-    text: str
-    value: Any = None
-    """JSON data beside the text."""
-    at: datetime
-    """When it was written."""
-    run_id: str | None = None
-    """The run that wrote it. null: a client did."""
-
-
-class DeletedNotes(ResponseBody):
-    """The result of a deletion of notes."""
-
-    deleted: int

@@ -5,14 +5,14 @@ A namespace belongs to a flow, and not to a caller.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Response
 from pydantic import Field
 
-from perdure.worker.domain.note_namespace import NoteNamespace
-from perdure.worker.web.api.requests import Asked, Known
-from perdure.worker.web.api.responses import DeletedNotes, StoredNote
+from perdure.worker.features.notes.namespace import NoteNamespace
+from perdure.worker.web.api.requests import Asked, Known, ResponseBody
 from perdure.worker.web.api.routes import BODY_PROBLEMS, problems, resource_router
 from perdure.worker.web.auth.permissions import MAX_PAGE_SIZE, Runs
 from perdure.worker.web.json_body import Json
@@ -26,6 +26,25 @@ Namespace = Annotated[
 NoteKey = Annotated[str, Path(description="The note's key.", examples=["diet"])]
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]
 PROBLEMS = ("invalid-request", "invalid-input", "damaged-note")
+
+
+class StoredNote(ResponseBody):
+    """A note that a run, or a client, has kept for later runs."""
+
+    key: str
+    text: str
+    value: Any = None
+    """JSON data beside the text."""
+    at: datetime
+    """When it was written."""
+    run_id: str | None = None
+    """The run that wrote it. null: a client did."""
+
+
+class DeletedNotes(ResponseBody):
+    """The result of a deletion of notes."""
+
+    deleted: int
 
 
 class NoteListing(Known):

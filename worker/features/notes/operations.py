@@ -9,14 +9,14 @@ from typing import Any
 
 from perdure.flows.core.errors import InvalidFlow
 from perdure.flows.rounds.notes import NAMESPACE, Note, checked_key, checked_note
-from perdure.worker.domain.note_namespace import NoteNamespace
 from perdure.worker.domain.token import Scope
 from perdure.worker.errors import DamagedNote, InvalidInput
+from perdure.worker.features.notes.namespace import NoteNamespace
+from perdure.worker.features.notes.records import NoteRecords, wrong_type
 from perdure.worker.operations import validation
 from perdure.worker.operations.arguments import Check, anything
 from perdure.worker.operations.operation import Http, Owner, operation
 from perdure.worker.operations.session import Session
-from perdure.worker.store.notes import NoteRecords, wrong_type
 
 
 def _check_namespace(value: object, name: str) -> None:

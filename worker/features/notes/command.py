@@ -28,10 +28,10 @@ class NoteCommands(Commands):
     """The group of ``notes`` and its subcommands."""
 
     commands_here: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "list": ("notes", "List the namespaces that have notes."),
-        "show": ("notes", "Show the notes of a namespace."),
-        "put": ("notes", "Keep a note for later runs."),
-        "delete": ("notes", "Delete a note, or all of a namespace."),
+        "list": (__name__, "List the namespaces that have notes."),
+        "show": (__name__, "Show the notes of a namespace."),
+        "put": (__name__, "Keep a note for later runs."),
+        "delete": (__name__, "Delete a note, or all of a namespace."),
     }
 
 

@@ -13,9 +13,10 @@ from perdure.flows.rounds.flow import Flow
 from perdure.flows.rounds.notes import ARTIFACT, Note, NoteAccess, Notes, NoteStore, filled
 from perdure.worker.domain.record import VALUE, Record
 from perdure.worker.errors import DamagedNote
+from perdure.worker.features.notes.records import NoteRecords, wrong_type
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store, StoreUnavailable
-from perdure.worker.store.notes import Fence, NoteRecords, wrong_type
+from perdure.worker.store.fence import Fence
 
 #: The fields of a run's hash that a namespace may name.
 FIELDS = ("flow", "submitted_by", "thread_id", "labels")
@@ -25,7 +26,7 @@ class RunNotes(NoteAccess):
     """The notes that a run's rounds can open. Nothing is read before the first is opened.
 
     Args:
-        token, claim: of the round's claim, or None for a reader.
+        fence: the round that writes, or None for a reader.
         broken: called with an error that makes the round's result worthless.
     """
 
@@ -35,12 +36,11 @@ class RunNotes(NoteAccess):
         settings: Settings,
         record: Record,
         flow: Flow,
-        token: str | None = None,
-        claim: str | None = None,
+        fence: Fence | None = None,
         broken: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self._store, self._settings, self._record, self._flow = store, settings, record, flow
-        self._token, self._claim, self._broken = token, claim, broken
+        self._fence, self._broken = fence, broken
         self._shown: str | None = None
 
     def open(self, namespace: str) -> Notes:
@@ -74,10 +74,7 @@ class RunNotes(NoteAccess):
         if own is not None:
             opened: NoteStore = own.open() if callable(getattr(own, "open", None)) else own
             return opened
-        fence = None
-        if self._token is not None:
-            fence = Fence(self._record.id, self._token, self._claim or None)
-        return ServerNotes(self._store, self._settings, fence, where, self._broken)
+        return ServerNotes(self._store, self._settings, self._fence, where, self._broken)
 
     def _facts(self) -> Mapping[str, str]:
         """Return the facts that a namespace may name. A run of one call has its parent's."""

@@ -1,8 +1,4 @@
-"""The notes of namespaces in the store: a hash of notes, and a sorted set with their times.
-
-They are outside of the protocol. No transition of a run reads or writes them, and the deletion of a
-run does not delete them.
-"""
+"""The notes of namespaces in the store: a hash of notes, and a sorted set with their times."""
 
 from __future__ import annotations
 
@@ -18,17 +14,11 @@ from perdure.worker.errors import DamagedNote
 if TYPE_CHECKING:
     from perdure.worker.settings import Settings
     from perdure.worker.store.connection import StoreConnection
+    from perdure.worker.store.fence import Fence
+    from perdure.worker.store.keys import Keys
 
 #: The end of the range of all namespaces that begin with a text: no name has this byte.
 _LAST = "\xff"
-
-
-class Fence(NamedTuple):
-    """The claim of the round that writes. Only the holder of its lease may write."""
-
-    run_id: str
-    token: str
-    claim: str | None
 
 
 class NoteCount(NamedTuple):
@@ -37,6 +27,19 @@ class NoteCount(NamedTuple):
     namespace: str
     notes: int
     newest: int
+
+
+def keys_of(keys: Keys, namespace: str) -> tuple[str, str]:
+    """Return the keys of a namespace's notes: the hash of notes by key, and their order.
+
+    The order is a sorted set of the notes' keys. The score is the time of the last change (ms).
+    """
+    return keys.of_feature("notes", namespace), keys.of_feature("notes_order", namespace)
+
+
+def index_of(keys: Keys) -> str:
+    """Return the key of the sorted set of namespaces with notes. Every score is 0."""
+    return f"{keys.prefix}:notes_index"
 
 
 class NoteRecords:
@@ -91,7 +94,7 @@ class NoteRecords:
         Raises:
             DamagedNote: the stored note cannot be read.
         """
-        notes, order = self._store.keys.notes(namespace)
+        notes, order = keys_of(self._store.keys, namespace)
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
             # The time is read on both sides, because a note may be written or deleted between two
             # reads. No MULTI: a server that is full would refuse even to read in one.
@@ -108,7 +111,7 @@ class NoteRecords:
         Raises:
             DamagedNote: a stored note cannot be read.
         """
-        notes, order = self._store.keys.notes(namespace)
+        notes, order = keys_of(self._store.keys, namespace)
         with self._store._answered():
             found: Any = self._store.redis.zrevrange(order, 0, limit - 1, withscores=True)
             if not found:
@@ -128,7 +131,7 @@ class NoteRecords:
         """
         if not words.strip():
             return self.newest(namespace, limit)
-        notes, order = self._store.keys.notes(namespace)
+        notes, order = keys_of(self._store.keys, namespace)
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
             pipe.zrange(order, 0, -1, withscores=True)  # on both sides, as in ``get``
             pipe.hgetall(notes)
@@ -144,7 +147,7 @@ class NoteRecords:
         Args:
             after: the name after which to continue.
         """
-        index = self._store.keys.note_index
+        index = index_of(self._store.keys)
         first = f"[{prefix}" if after is None else f"({after}"
         with self._store._answered():
             names: Any = self._store.redis.zrange(
@@ -157,7 +160,7 @@ class NoteRecords:
             )
             with self._store.redis.pipeline(transaction=False) as pipe:
                 for name in names:
-                    _, order = self._store.keys.notes(name)
+                    _, order = keys_of(self._store.keys, name)
                     pipe.zcard(order)
                     pipe.zrevrange(order, 0, 0, withscores=True)
                 replies = pipe.execute()
@@ -169,7 +172,7 @@ class NoteRecords:
     def _call(
         self, script: str, namespace: str, named: dict[str, Any], fence: Fence | None
     ) -> list[str]:
-        keys = [*self._store.keys.notes(namespace), self._store.keys.note_index]
+        keys = [*keys_of(self._store.keys, namespace), index_of(self._store.keys)]
         named["namespace"] = namespace
         if fence is not None:
             keys.append(self._store.keys.run(fence.run_id))

@@ -1,0 +1,30 @@
+"""in_thread: the coroutine of an AsyncClient for a method of Client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def in_thread(
+    method: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return a coroutine function that runs a method of an AsyncClient's client in a thread.
+
+    It has the name, parameters and docstring of the client's method. Each call is one short
+    exchange with the server.
+    """
+
+    @wraps(method, updated=())
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        bound: Callable[P, T] = getattr(self._client, method.__name__)
+        return await asyncio.to_thread(bound, *args, **kwargs)
+
+    call.__qualname__ = f"AsyncClient.{method.__name__}"
+    call.__module__ = "perdure.worker.client.async_client"
+    return call
