@@ -22,7 +22,7 @@ from perdure.worker.domain.run import Run
 from perdure.worker.domain.signal import SignalReply
 from perdure.worker.domain.stream import StreamItem
 from perdure.worker.errors import ValueNotFound
-from perdure.worker.features.clients import ForAsyncClient
+from perdure.worker.features.clients import AsyncClientFeatures
 from perdure.worker.operations import validation
 from perdure.worker.operations.intervals import pauses, seconds_of
 from perdure.worker.settings import Settings
@@ -36,7 +36,7 @@ T = TypeVar("T")
 FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 
 
-class AsyncClient(ForAsyncClient):
+class AsyncClient(AsyncClientFeatures):
     """Client of one server's runs for asyncio programs.
 
     It has the methods of ``Client``, as coroutines. ``events`` and ``stream`` are

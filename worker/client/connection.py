@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.worker.domain.record import Record
-from perdure.worker.features.clients import ForClient
+from perdure.worker.features.clients import ClientFeatures
 from perdure.worker.operations.operation import Operation
 from perdure.worker.operations.session import Session
 from perdure.worker.settings import Settings
@@ -26,7 +26,7 @@ def session_of(client: ClientConnection) -> Session:
     return client._session
 
 
-class ClientConnection(ForClient):
+class ClientConnection(ClientFeatures):
     """A client with a session. Methods that are not derived use it by shorter names."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.worker.features.clients import ForEveryClient
+from perdure.worker.features.clients import EveryClientFeatures
 from perdure.worker.operations import (
     control,
     fleet,
@@ -18,7 +18,7 @@ from perdure.worker.operations import (
 from perdure.worker.operations.operation import method
 
 
-class Methods(ForEveryClient):
+class Methods(EveryClientFeatures):
     """Derived methods, beside those that read runs."""
 
     submit = method(submit.submit)

@@ -6,32 +6,32 @@ from perdure.worker.features.notes import clients as notes
 from perdure.worker.features.notifications import clients as notifications
 
 
-class ForEveryClient(
+class EveryClientFeatures(
     notes.NoteMethods,
 ):
     """Operations of features. All clients have them; ``AsyncClient`` has them as coroutines."""
 
 
-class ForClient(
-    notifications.ForClient,
+class ClientFeatures(
+    notifications.ClientNotifications,
 ):
     """What features add to ``Client``."""
 
 
-class ForAsyncClient(
+class AsyncClientFeatures(
     notes.AsyncNoteMethods,
-    notifications.ForAsyncClient,
+    notifications.AsyncClientNotifications,
 ):
     """What features add to ``AsyncClient``."""
 
 
-class ForRemoteClient(
-    notifications.ForRemoteClient,
+class RemoteClientFeatures(
+    notifications.RemoteClientNotifications,
 ):
     """What features add to ``RemoteClient``."""
 
 
-class ForCaller(
-    notifications.ForCaller,
+class CallerFeatures(
+    notifications.CallerNotifications,
 ):
     """What features add to the client of a caller over HTTP."""

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from perdure.flows.core.json_values import storable
 from perdure.worker.client.remote.problems import raise_problem
 from perdure.worker.errors import InvalidInput, InvalidSettings
-from perdure.worker.features.clients import ForRemoteClient
+from perdure.worker.features.clients import RemoteClientFeatures
 from perdure.worker.http_urls import HttpAddress, parse_http
 from perdure.worker.operations import validation
 from perdure.worker.operations.session import not_found
@@ -94,7 +94,7 @@ PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)
 CONNECT_SECONDS = 5.0
 
 
-class RemoteConnection(ForRemoteClient):
+class RemoteConnection(RemoteClientFeatures):
     """The connections to one server. See RemoteClient."""
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 30.0) -> None:

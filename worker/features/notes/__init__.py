@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perdure.worker.store.fence import Fence
 
 
-class Notes(Feature):
+class NotesFeature(Feature):
     """What notes offer to the rest of the tree."""
 
     name: ClassVar[str] = "notes"
@@ -49,4 +49,4 @@ class Notes(Feature):
         return {"note_access": RunNotes(store, settings, record, flow, fence, broken)}
 
 
-FEATURE = Notes()
+FEATURE = NotesFeature()

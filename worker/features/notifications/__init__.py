@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perdure.worker.store.inspection import Inspection
 
 
-class Notifications(Feature):
+class NotificationsFeature(Feature):
     """What notifications offer to the rest of the tree."""
 
     name: ClassVar[str] = "notifications"
@@ -67,4 +67,4 @@ class Notifications(Feature):
         return families(store, totals)
 
 
-FEATURE = Notifications()
+FEATURE = NotificationsFeature()

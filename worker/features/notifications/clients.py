@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from perdure.worker.features.notifications.remote_client import RemoteNotifications, WebClient
 
 
-class ForClient:
+class ClientNotifications:
     """Of ``Client``."""
 
     @property
@@ -30,7 +30,7 @@ class AsyncStateClient(Protocol):
     def _client(self) -> StateClient: ...
 
 
-class ForAsyncClient:
+class AsyncClientNotifications:
     """Of ``AsyncClient``."""
 
     @property
@@ -42,7 +42,7 @@ class ForAsyncClient:
         return AsyncNotifications(Notifications(self._client))
 
 
-class ForRemoteClient:
+class RemoteClientNotifications:
     """Of ``RemoteClient``."""
 
     @property
@@ -62,7 +62,7 @@ class CallerClient(Protocol):
     def client(self) -> Any: ...
 
 
-class ForCaller:
+class CallerNotifications:
     """Of the client of a caller over HTTP."""
 
     @property

@@ -34,7 +34,7 @@ from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.domain.token import WIDER
 from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.errors import DamagedRun, RunExists, RunNotFound
-from perdure.worker.features.clients import ForCaller
+from perdure.worker.features.clients import CallerFeatures
 from perdure.worker.metrics.exposition import exposition
 from perdure.worker.operations.arguments import CALLER_ARGUMENTS, OWN_NAMES, RUN_ARGUMENTS
 from perdure.worker.operations.event_batches import read_stream
@@ -54,7 +54,7 @@ RUNS_READ_FOR_ALL = 15_000
 MAX_PAGE_SIZE = 1000
 
 
-class AuthorizedClient(ReadMethods, Methods, ForCaller):
+class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
     """A client limited to the rights of its caller.
 
     Every method raises these errors, in addition to the errors of Client.
