@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from perdure.worker.domain.metric_history import PARTS, SPANS, part_ms
+from perdure.worker.domain.chart_spans import PARTS, SPANS, part_ms
 from perdure.worker.engine.round_stats import RoundStats
+from perdure.worker.features.metric_history.records import key as key_of_part
+from perdure.worker.features.metric_history.records import read_history
 from perdure.worker.store import Store
 from tests.support.acl_server import locked_server
 
@@ -51,13 +53,13 @@ def test_the_parts_of_a_span_hold_what_was_written_in_their_time_and_expire(stor
         figures.waited("executor", 7)
         figures.spent("ring", {"tokens": tokens, "money": 0.5, "requests": 1})
         figures.flush(store)
-    spent = {span: store.figures.history(span).of("tokens") for span in SPANS}
+    spent = {span: read_history(store, span).of("tokens") for span in SPANS}
     assert {span: [sum(of), len(of)] for span, of in ((s, spent[s]["ring"]) for s in SPANS)} == {
         "hour": [8, 48],
         "day": [8, 48],
         "week": [15, 48],
     }
-    week = store.figures.history("week")
+    week = read_history(store, "week")
     assert week.parts[-1] == {
         ("rounds", "ring"): 1,
         ("took_ms", "ring"): 500,
@@ -79,10 +81,10 @@ def test_a_damaged_part_of_the_history_shows_what_is_whole(store: Store) -> None
     figures = RoundStats()
     figures.spent("ring", {"tokens": 3, "money": 0.5})
     figures.flush(store)
-    key = store.keys.metric_history("hour", (store.now or 0) // part_ms("hour"))
+    key = key_of_part(store.keys, "hour", (store.now or 0) // part_ms("hour"))
     wrong = {"x": "1", '["tokens"]': "1", '["tokens", 1]': "1", '["money", "ring"]': "inf"}
     store.redis.hset(key, mapping=wrong)
-    assert store.figures.history("hour").parts[-1] == {("tokens", "ring"): 3}
+    assert read_history(store, "hour").parts[-1] == {("tokens", "ring"): 3}
 
 
 def test_figures_are_kept_while_the_server_is_away(store: Store, tmp_path: Path) -> None:

@@ -7,14 +7,12 @@ number of counters, however many rounds and runs there are.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
-from perdure.worker.domain.metric_history import summed
 from perdure.worker.store import AccessDenied, Store, StoreUnavailable
 
 logger = logging.getLogger("perdure.metrics")
@@ -83,9 +81,7 @@ class RoundStats:
         if not amounts:
             return
         try:
-            store.figures.add(
-                {json.dumps(name): amount for name, amount in amounts.items()}, summed(amounts)
-            )
+            store.figures.add(amounts)
         except AccessDenied as error:
             if not self._denied:
                 logger.warning(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from perdure.worker.features.feature import Feature
 
-NAMES: tuple[str, ...] = ("notes", "notifications")
+NAMES: tuple[str, ...] = ("metric_history", "notes", "notifications")
 
 
 @cache

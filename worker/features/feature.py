@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perdure.worker.store import Store
     from perdure.worker.store.fence import Fence
     from perdure.worker.store.inspection import Inspection
+    from perdure.worker.store.keys import Keys
 
 
 class PageLink(NamedTuple):
@@ -32,6 +33,18 @@ class PageLink(NamedTuple):
     title: str
     unit: str
     about: str
+
+
+class Panel(NamedTuple):
+    """A part of the overview.
+
+    Attributes:
+        template: ``NAME/FILE.html``, the feature's template.
+        data: What the template reads as ``data``.
+    """
+
+    template: str
+    data: Mapping[str, Any]
 
 
 class Process(Protocol):
@@ -95,6 +108,25 @@ class Feature:
             client: The client of the caller (``AuthorizedClient``).
         """
         return 0
+
+    def panel(self, client: Any, span: str) -> Panel | None:
+        """Return what the overview shows of the feature to a caller who may read all runs.
+
+        Args:
+            client: The client of the caller (``AuthorizedClient``).
+            span: The time that charts cover (worker/domain/chart_spans.py).
+        """
+        return None
+
+    def add_totals(
+        self, pipe: Any, keys: Keys, amounts: Mapping[tuple[str, ...], float], now: int
+    ) -> None:
+        """Add commands to a pipeline that adds amounts to the totals of the metrics.
+
+        Args:
+            amounts: By the total's name and labels.
+            now: The time in ms.
+        """
 
     def context(
         self,

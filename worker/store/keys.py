@@ -240,14 +240,6 @@ class Keys:
         """
         return f"{self.prefix}:metrics"
 
-    def metric_history(self, span: str, number: int) -> str:
-        """Return the key of one part of a span.
-
-        It is a hash of the workers' sums. A field is a figure's name and label (a JSON list).
-        domain/metric_history.py has the spans.
-        """
-        return f"{self.prefix}:metrics:{span}:{number}"
-
     @property
     def dead_letters(self) -> str:
         """Key of the bounded list of dead letters: messages that workers refused as invalid.

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from perdure.worker.domain.metric_history import PARTS, SPANS, MetricHistory, parsed, part_ms
 from perdure.worker.errors import AccessDenied
+from perdure.worker.features import features
 from perdure.worker.store.connection import is_denied
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 
@@ -61,19 +61,11 @@ class MetricRecords:
     def __init__(self, store: StoreConnection) -> None:
         self._store = store
 
-    def add(
-        self,
-        amounts: Mapping[str, float],
-        recent: Mapping[tuple[str, str], float] | None = None,
-    ) -> None:
-        """Add amounts to the metric totals, by field.
+    def add(self, amounts: Mapping[tuple[str, ...], float]) -> None:
+        """Add amounts to the metric totals, by name and labels.
 
         All are sent in one exchange. A total that is no longer a number is left unchanged, and
         logged at debug level.
-
-        Args:
-            recent: Sums for the current part of each span of the history. This process's clock
-                decides which part is current.
 
         Raises:
             StoreUnavailable: the server does not answer.
@@ -81,15 +73,9 @@ class MetricRecords:
         """
         key = self._store.keys.metrics
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
-            _increase(pipe, key, amounts)
-            if recent:
-                fields = {json.dumps(name): amount for name, amount in recent.items()}
-                for span in SPANS:
-                    number = self._local_time() // part_ms(span)
-                    _increase(pipe, self._store.keys.metric_history(span, number), fields)
-                    pipe.pexpire(
-                        self._store.keys.metric_history(span, number), (PARTS + 1) * part_ms(span)
-                    )
+            increase(pipe, key, {json.dumps(name): amount for name, amount in amounts.items()})
+            for feature in features():
+                feature.add_totals(pipe, self._store.keys, amounts, self._local_time())
             answers = pipe.execute(raise_on_error=False) if amounts else []
             refused = [answer for answer in answers if isinstance(answer, redis.ResponseError)]
             for error in refused:
@@ -103,25 +89,6 @@ class MetricRecords:
                     key,
                     refused[0],
                 )
-
-    def history(self, span: str) -> MetricHistory:
-        """Return the figures of a span's parts.
-
-        The last part is the current one. The cost does not depend on the number of runs: one hash
-        for each part.
-
-        Raises:
-            StoreUnavailable: the server does not answer.
-            DamagedRun: a key is of a wrong type.
-        """
-        last = self._store.time() // part_ms(span)
-        numbers = range(last - PARTS + 1, last + 1)
-        with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
-            for number in numbers:
-                pipe.hgetall(self._store.keys.metric_history(span, number))
-            replies: list[Any] = pipe.execute()
-        begins = [number * part_ms(span) for number in numbers]
-        return MetricHistory(begins, [parsed(fields) for fields in replies])
 
     def _local_time(self) -> int:
         now = self._store.now
@@ -193,7 +160,8 @@ class MetricRecords:
         )
 
 
-def _increase(pipe: Any, key: str, amounts: Mapping[str, float]) -> None:
+def increase(pipe: Any, key: str, amounts: Mapping[str, float]) -> None:
+    """Add amounts to the fields of a hash, in a pipeline."""
     for name, amount in amounts.items():
         if isinstance(amount, int):
             pipe.hincrby(key, name, amount)

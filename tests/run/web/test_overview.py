@@ -29,9 +29,9 @@ def test_the_first_page_says_what_needs_attention_and_what_has_ended(
     )
     live_store.figures.add(
         {
-            json.dumps(["rounds", "countdown", "Controller", "continued"]): 3,
-            json.dumps(["took_ms", "countdown", "Controller"]): 600,
-            json.dumps(["spent", "countdown", "tokens"]): 1234,
+            ("rounds", "countdown", "Controller", "continued"): 3,
+            ("took_ms", "countdown", "Controller"): 600,
+            ("spent", "countdown", "tokens"): 1234,
         }
     )
     page = sound(visitor.see("/overview"))

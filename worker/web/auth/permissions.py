@@ -26,7 +26,6 @@ from perdure.worker.client.read_methods import ReadMethods
 from perdure.worker.client.results import id_of
 from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.domain.event import Event
-from perdure.worker.domain.metric_history import MetricHistory
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.stop import StopMode, StopReceipt
@@ -160,18 +159,13 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
 
         The runs of all owners count.
         """
-        self._require_read_all()
+        self.require_read_all()
         return self._session.store.lists.ended_counts(seconds, buckets)
 
     def metric_totals(self) -> Mapping[str, str]:
         """Return the totals of the workers' metrics for all owners, by field."""
-        self._require_read_all()
+        self.require_read_all()
         return self._session.store.figures.look().rounds
-
-    def metric_history(self, span: str) -> MetricHistory:
-        """Return the figures of all owners' rounds over a span of time."""
-        self._require_read_all()
-        return self._session.store.figures.history(span)
 
     def several(self, run_ids: Iterable[str]) -> list[Run]:
         """Return the visible runs among these ids."""
@@ -398,7 +392,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
             f"{'' if wider is None else f'{wider.value!r} or '}{Scope.ADMIN.value!r}"
         )
 
-    def _require_read_all(self) -> None:
+    def require_read_all(self) -> None:
         """Raise Forbidden unless the caller may read all runs."""
         if self.caller.sees_only is not None:
             self.caller.require(Scope.READ_ALL)

@@ -11,12 +11,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from perdure.worker.domain.metric_history import PARTS, SPANS
+from perdure.worker.domain.chart_spans import PARTS, SPANS
 from perdure.worker.domain.verdict import Verdict, VerdictCode
+from perdure.worker.features import features
+from perdure.worker.features.feature import Panel
 from perdure.worker.presentation.questions import KINDS, what
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
-from perdure.worker.web.dashboard.charts import Chart, flow_charts, mean_charts
+from perdure.worker.web.dashboard.charts import Chart
 from perdure.worker.web.dashboard.fleet import HEADS
 from perdure.worker.web.dashboard.page import PageRoute, page
 
@@ -75,7 +77,6 @@ def overview(request: Request, runs: Runs, span: Annotated[str, Query()] = "day"
     span = span if span in SPANS else "day"
     alive = [worker for worker in runs.workers() if worker["alive"]]
     sees_all = runs.caller.sees_only is None
-    history = runs.metric_history(span) if sees_all else None
     return page(
         request,
         "overview.html",
@@ -87,11 +88,15 @@ def overview(request: Request, runs: Runs, span: Annotated[str, Query()] = "day"
         span=span,
         spans=tuple(SPANS),
         charts=charts_of(runs.ended_counts(SPANS[span], PARTS)) if sees_all else {},
-        means=mean_charts(history) if history else [],
-        spent=flow_charts(history) if history else [],
+        panels=panels_of(runs, span) if sees_all else [],
         totals=totals_of(runs.metric_totals()) if sees_all else {},
         bucket_seconds=SPANS[span] / PARTS,
     )
+
+
+def panels_of(runs: AuthorizedClient, span: str) -> list[Panel]:
+    """Return the panels that features add to the overview."""
+    return [panel for feature in features() if (panel := feature.panel(runs, span)) is not None]
 
 
 def charts_of(counts: Mapping[str, Sequence[int]]) -> dict[str, Chart]:

@@ -49,11 +49,10 @@ NOTICE_CHARACTERS = 400
 
 
 def _templates() -> ChoiceLoader:
-    """Return the loader of templates: those here, and ``NAME/page.html`` in a feature's folder."""
+    """Return the loader of templates: those here, and ``NAME/FILE.html`` in a feature's folder."""
     folders = {
         feature.name: PackageLoader(f"perdure.worker.features.{feature.name}", "")
         for feature in features()
-        if feature.page is not None
     }
     return ChoiceLoader([PackageLoader("perdure.worker.web", "templates"), PrefixLoader(folders)])
 

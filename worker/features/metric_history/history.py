@@ -1,9 +1,4 @@
-"""The figures of rounds over time: sums in equal parts of the last hour, day and week.
-
-Each span has separate parts, so a chart reads as many hashes as it has points. A part's name is its
-number since 1970. Its hash expires when it leaves all charts. So the memory is bounded by spans,
-parts, flows and queues.
-"""
+"""MetricHistory: sums of rounds in equal parts of a time, as they are stored and shown."""
 
 from __future__ import annotations
 
@@ -13,10 +8,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-#: Seconds that charts cover, by name.
-SPANS: Mapping[str, int] = {"hour": 3_600, "day": 86_400, "week": 604_800}
-#: Points in time of a chart.
-PARTS = 48
 #: Histograms, each with the field of a part that counts all its buckets.
 _COUNTS = {"waited": "waits"}
 #: Amounts that a part stores by their first label: the flow or the queue's role.
@@ -43,11 +34,6 @@ class MetricHistory:
         """Return the amounts of one name in each part, by flow or queue."""
         labels = sorted({label for part in self.parts for what, label in part if what == name})
         return {label: [part.get((name, label), 0) for part in self.parts] for label in labels}
-
-
-def part_ms(span: str) -> int:
-    """Return the length of one part of a span in ms."""
-    return SPANS[span] * 1000 // PARTS
 
 
 def summed(amounts: Mapping[tuple[str, ...], float]) -> dict[tuple[str, str], float]:

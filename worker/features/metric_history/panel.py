@@ -1,0 +1,18 @@
+"""The charts of latency and spending on the overview."""
+
+from __future__ import annotations
+
+from perdure.worker.client.connection import session_of
+from perdure.worker.features.feature import Panel
+from perdure.worker.features.metric_history.charts import flow_charts, mean_charts
+from perdure.worker.features.metric_history.records import read_history
+from perdure.worker.web.auth import AuthorizedClient
+
+
+def charts_of(client: AuthorizedClient, span: str) -> Panel:
+    """Return the charts of all owners' rounds over a span of time."""
+    client.require_read_all()
+    history = read_history(session_of(client.client).store, span)
+    return Panel(
+        "metric_history/panel.html", {"means": mean_charts(history), "spent": flow_charts(history)}
+    )
