@@ -45,6 +45,30 @@ print(json.dumps({"run": run_id, "ages": ages, "hidden": hidden}))
 """
 
 
+#: Pins runs by each client, and reads the pins from the metrics.
+PIN = """
+import asyncio, json
+from perdure import AsyncClient, Client, RemoteClient
+from perdure.worker.client.tokens import Tokens
+from perdure.worker.metrics.exposition import exposition
+from perdure.worker.settings import current
+from tests.support.threaded_server import serving
+
+settings = current()
+client = Client(settings=settings)
+ids = [client.submit("countdown", "g").id for _ in range(3)]
+token = Tokens(client).create("ann", ["admin"]).text
+client.pin(ids[0])
+asyncio.run(AsyncClient(settings=settings).pin(ids[1]))
+with serving(settings) as url:
+    remote = RemoteClient(url, token)
+    remote.pin(ids[2])
+    lists = [client.pins(), asyncio.run(AsyncClient(settings=settings).pins()), remote.pins()]
+counted = "perdure_pins 3.0" in exposition(client)[0].decode()
+print(json.dumps({"ids": ids, "lists": lists, "counted": counted}))
+"""
+
+
 def copied(tmp_path: Path) -> Path:
     """Copy the packages, as a checkout has them."""
     root = tmp_path / "checkout"
@@ -70,6 +94,7 @@ def follow(page: str, root: Path) -> list[str]:
         else:
             separator = "\n\n" if old and text[0] != " " else ""
             new = f"{old}{separator}{text}"
+        path.parent.mkdir(exist_ok=True)
         path.write_text(new, "utf-8")
         changed.append(name)
     return changed
@@ -137,3 +162,11 @@ def test_a_transition_is_added_as_the_page_says(tmp_path: Path, settings: Settin
     shutil.copy(ROOT / "pyproject.toml", root)
     tests = "tests/store/test_skip_backoff.py"
     played(root, settings, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests)
+
+
+def test_a_feature_is_added_as_the_page_says(tmp_path: Path, settings: Settings) -> None:
+    root = copied(tmp_path)
+    assert len(set(follow("add-a-feature.md", root))) == 8
+    use = json.loads(played(root, settings, "-c", PIN))
+    assert use["lists"] == [use["ids"][::-1]] * 3 and use["counted"]
+    assert json.loads(played(root, settings, "-m", "perdure", "pins", "--json")) == use["ids"][::-1]
