@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from perdure import Note, Settings
-from perdure.worker.features.notes.records import NoteRecords
 from perdure.worker.store import Claim, Store, StoreUnavailable
 from perdure.worker.store.fence import Fence
 from perdure.worker.store.scripts import TRANSITIONS, source
@@ -124,9 +123,6 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     assert store.rounds.extend(
         [(run_id, granted[run_id].token, '{"done":1}') for run_id in ("beats", "stops")]
     ) == ["ok", "ok"]
-    notes, fence = NoteRecords(store, Settings()), Fence("goes on", *round_of.values())
-    assert notes.put("user:ada", Note("a", "x"), fence)[0] == "ok"
-    assert notes.forget("user:ada", "a", fence) == ("ok", "1")
     assert commit_next(store, granted["goes on"]) == ("ok", "continued")
     assert commit_end(store, granted["ends"]) == ("ok", "completed")
     assert stop(store, run_id="stops")[0] == "asked"
@@ -193,3 +189,16 @@ def test_a_full_server_that_has_forgotten_the_scripts_still_takes_the_beat(store
     fill(store)
     assert store.rounds.extend([("r", token, "")]) == ["ok"]
     assert stop(store)[0] == "asked"
+
+
+def test_notes_of_running_work_are_kept_and_forgotten_under_maxmemory(store: Store) -> None:
+    from perdure.worker.features.notes.records import NoteRecords
+
+    new_run(store, "goes on")
+    granted = claim(store, "goes on", claim="host:goes on.1")
+    for name in ("put_note", "forget_notes"):
+        store.redis.script_load(source(name))
+    fill(store)
+    notes, fence = NoteRecords(store, Settings()), Fence("goes on", granted.token, granted.id)
+    assert notes.put("user:ada", Note("a", "x"), fence)[0] == "ok"
+    assert notes.forget("user:ada", "a", fence) == ("ok", "1")

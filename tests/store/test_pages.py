@@ -15,7 +15,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from perdure import Client
-from perdure.worker.features.notifications.records import RestingRuns
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from perdure.worker.store.queries import ALWAYS
@@ -211,6 +210,8 @@ def test_a_bulk_operation_reaches_each_run_that_stays_live_while_others_start_an
 def test_runs_that_wait_all_the_time_are_found_for_notifications_while_others_come_and_go(
     client: Client, store: Store, between: Between, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from perdure.worker.features.notifications.records import RestingRuns
+
     monkeypatch.setattr("perdure.worker.features.notifications.records.BATCH", 7)
     early = [f"goes{number:03}" for number in range(30)]
     for run_id in early:

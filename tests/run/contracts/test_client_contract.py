@@ -8,17 +8,17 @@ import pytest
 
 from perdure import AsyncClient, Client, RemoteClient
 from perdure.worker.client.api import ClientApi
-from perdure.worker.features.notifications.async_client import AsyncNotifications
-from perdure.worker.features.notifications.client import Notifications
-from perdure.worker.features.notifications.remote_client import RemoteNotifications
+from perdure.worker.features.clients import ClientFeatures
 from perdure.worker.operations.operation import OPERATIONS
 from tests.support.cases import EachCase, cases_of
 
 METHODS = sorted({"again", *OPERATIONS, *ClientApi.__abstractmethods__} - {"_perform"})
-#: The attributes of a client beside its methods.
-ATTRIBUTES = {"settings", "notifications"}
+#: The attributes of a client beside its methods: properties of features are among them.
+ATTRIBUTES = {
+    "settings",
+    *(name for name, part in inspect.getmembers(ClientFeatures) if isinstance(part, property)),
+}
 CLIENTS = (Client, RemoteClient, AsyncClient)
-NOTIFICATIONS = (Notifications, RemoteNotifications, AsyncNotifications)
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
@@ -54,12 +54,3 @@ def test_a_method_of_the_async_client_is_a_coroutine_or_an_async_iterator(
         assert inspect.iscoroutinefunction(method) != inspect.isasyncgenfunction(method)
 
     each_case(cases_of(METHODS), check)
-
-
-@pytest.mark.parametrize("notifications", NOTIFICATIONS, ids=lambda each: each.__name__)
-def test_the_notifications_of_all_clients_have_the_same_methods(notifications: type) -> None:
-    names = {name for name in dir(Notifications) if not name.startswith("_")}
-    assert {name for name in dir(notifications) if not name.startswith("_")} == names
-    for name in names:
-        expected = inspect.signature(getattr(Notifications, name)).parameters
-        assert list(inspect.signature(getattr(notifications, name)).parameters) == list(expected)

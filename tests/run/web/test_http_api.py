@@ -353,7 +353,7 @@ def test_what_is_not_there_is_told_as_a_problem_too(http: httpx2.Client) -> None
         ("PATCH", "/runs", "GET, POST"),
         ("HEAD", "/runs/x", "DELETE, GET"),
         ("BREW", "/health", "GET"),
-        ("OPTIONS", "/notifications/send", "POST"),
+        ("OPTIONS", "/notifications/send", "POST"),  # and not DELETE, as /notifications/ID
         ("OPTIONS", "/notifications/x", "DELETE, GET"),
     ):
         response = http.request(method, path)
