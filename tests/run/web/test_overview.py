@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 from perdure import Client, RunStatus
 from perdure.worker.store import Store
@@ -66,36 +65,6 @@ def test_a_used_up_budget_is_told_in_words(visitor: Visitor, client: Client) -> 
     assert client.get(run.id).status is RunStatus.INTERRUPTED
     text = sound(visitor.see("/overview")).text
     assert "its budget is spent: tokens 700 of 600" in text and "budget_" not in text
-
-
-def test_rounds_are_charts_of_latency_tokens_and_money_with_their_figures(
-    visitor: Visitor, client: Client
-) -> None:
-    empty = sound(visitor.see("/overview")).text
-    assert "No round in the last day" in empty and "No money in the last day" in empty
-    runs = [
-        client.submit("thinker", "Think", {"notes": 9, "tokens": tokens, "money": 0.25})
-        for tokens in (700, 800)
-    ]
-    runtime = runtime_of(client)
-    for run in runs:
-        runtime.rounds.run(run.id, 0, 0)
-    runtime.stats.round("thinker", "Controller", "continued", 9_000)
-    runtime.stats.round("thinker", "Controller", "continued", 9_000)
-    for number, flow in enumerate(("a", "b", "c", "d")):
-        runtime.stats.spent(flow, {"tokens": 10 + number})
-    runtime.write_stats()
-    for span in ("hour", "day", "week"):
-        page = sound(visitor.see(f"/overview?span={span}"))
-        charts = page.text.partition("Latency and spending")[2].partition("By flow")[0]
-        (mean,) = re.findall(r"(?<!queue wait )round (4\.\d+) s on average", charts)
-        assert 4.5 <= float(mean) < 5
-        assert re.search(r"queue wait [\d.]+ (ms|s) on average", charts)
-        assert f"tokens 1,546 in the last {span}" in charts
-        assert "thinker 1,500 d 13 c 12 other flows 21 Figures" in charts
-        assert f"money $0.50 in the last {span} thinker $0.50 Figures" in charts
-        assert len(re.findall(r'class="flow (?:of-\d|rest)" d="M5 ', page.html)) == 5
-        assert f'aria-label="tokens by flow in the last {span}, 1,546, one point each' in page.html
 
 
 def test_a_run_is_submitted_again_with_changed_inputs(visitor: Visitor, client: Client) -> None:
