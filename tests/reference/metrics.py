@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client import Metric
 
-from perdure.worker.metrics.exposition import _RequestCollector
+from perdure.worker.metrics.exposition import _RequestCollector, metrics_of_features
 from perdure.worker.metrics.gather import MetricsSnapshot
 from perdure.worker.store.metrics import MetricsRead
 from tests.reference.markdown import page, paragraph, table, text
@@ -43,7 +43,7 @@ def pages() -> dict[str, str]:
 
 def families() -> Iterator[Metric]:
     """Yield all metric families."""
-    yield from _RequestCollector(EMPTY, None, 0.0).collect()
+    yield from _RequestCollector(EMPTY, metrics_of_features(None, {}), 0.0).collect()
 
 
 def _name(family: Metric) -> str:

@@ -8,7 +8,7 @@ server process returns equal totals, and none has to live long for a total to gr
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import Metric
 from prometheus_client.exposition import choose_encoder
@@ -34,21 +34,29 @@ def exposition(client: Client, accept: str = "") -> tuple[bytes, str]:
     """
     began = time.perf_counter()
     encode, content_type = choose_encoder(accept)
-    return encode(_RequestCollector(gather(client), session_of(client).store, began)), content_type
+    gathered = gather(client)
+    of_features = metrics_of_features(session_of(client).store, gathered.look.rounds)
+    return encode(_RequestCollector(gathered, of_features, began)), content_type
+
+
+def metrics_of_features(store: Store | None, totals: Mapping[str, str]) -> list[Metric]:
+    """Return the metrics that features add. Without a store, they have no samples."""
+    return [metric for feature in features() for metric in feature.metrics(store, totals)]
 
 
 class _RequestCollector(Collector):
-    def __init__(self, gathered: MetricsSnapshot, store: Store | None, began: float) -> None:
+    def __init__(
+        self, gathered: MetricsSnapshot, of_features: Sequence[Metric], began: float
+    ) -> None:
         self._gathered = gathered
-        self._store = store
+        self._of_features = of_features
         self._began = began
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics of one scrape by Prometheus."""
         for part in (runs, rounds, fleet):
             yield from part.families(self._gathered)
-        for feature in features():
-            yield from feature.metrics(self._store, self._gathered.look.rounds)
+        yield from self._of_features
         yield gauge(
             "perdure_scrape_duration_seconds",
             "Time to read the data and to build the metrics above.",
