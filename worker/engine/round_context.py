@@ -26,7 +26,7 @@ from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
 from perdure.worker.engine.mailbox import StoreMailbox
 from perdure.worker.errors import DamagedRun
-from perdure.worker.features import features
+from perdure.worker.features import offering
 from perdure.worker.logs import round_logger
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store, StoreUnavailable
@@ -105,7 +105,7 @@ def context_of(
         "parts": [],
     }
     fence = Fence(record.id, claim.token, claim.id or None)
-    for feature in features():
+    for feature in offering("context"):
         fields |= feature.context(store, settings, record, flow, fence, broken)
     _add_optional_fields(fields, store, settings, record, claim, journal, above, broken)
     return made(fields)

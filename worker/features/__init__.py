@@ -25,3 +25,12 @@ NAMES: tuple[str, ...] = ("metric_history", "notes", "notifications")
 def features() -> tuple[Feature, ...]:
     """Return all features, in the order of their names above."""
     return tuple(import_module(f"{__name__}.{name}").FEATURE for name in NAMES)
+
+
+@cache
+def offering(method: str) -> tuple[Feature, ...]:
+    """Return the features with a method of their own of this name. For calls in each round."""
+    from perdure.worker.features.feature import Feature
+
+    plain = getattr(Feature, method)
+    return tuple(each for each in features() if getattr(type(each), method) is not plain)

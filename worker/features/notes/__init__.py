@@ -7,6 +7,7 @@ run does not delete them. ``flows/rounds/notes.py`` has what a round sees of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from perdure.worker.features.feature import Feature
@@ -14,6 +15,7 @@ from perdure.worker.features.feature import Feature
 if TYPE_CHECKING:
     from perdure.flows.rounds.flow import Flow
     from perdure.worker.domain.record import Record
+    from perdure.worker.features.notes.run_notes import RunNotes
     from perdure.worker.settings import Settings
     from perdure.worker.store import Store
     from perdure.worker.store.fence import Fence
@@ -44,9 +46,15 @@ class NotesFeature(Feature):
         broken: Callable[[Exception], None] = lambda error: None,
     ) -> Mapping[str, Any]:
         """Return what opens the notes of a round (``RoundContext.notes``)."""
-        from perdure.worker.features.notes.run_notes import RunNotes
+        return {"note_access": _run_notes()(store, settings, record, flow, fence, broken)}
 
-        return {"note_access": RunNotes(store, settings, record, flow, fence, broken)}
+
+@cache
+def _run_notes() -> type[RunNotes]:
+    # An import statement in each round would take a microsecond.
+    from perdure.worker.features.notes.run_notes import RunNotes
+
+    return RunNotes
 
 
 FEATURE = NotesFeature()
