@@ -2,11 +2,11 @@
 
 A folder has all of its feature: what it stores, its part of the clients, routes, commands, pages,
 checks and metrics. The rest of the tree imports no feature. It asks ``features()`` for what they
-offer, as ``feature.py`` lists it. Types cannot be asked for, so ``clients.py`` and ``settings.py``
+offer, as ``feature.py`` lists it. Type checkers read classes, so ``clients.py`` and ``settings.py``
 have a line for each feature that adds to a client or to the settings.
 
-To remove a feature, delete its folder, its name below, and its lines in these two modules.
-docs/internals/add-a-feature.md adds one.
+To remove a feature, delete its folder, its name below, its lines in these two modules, and those of
+its public names in ``perdure/__init__.py``. docs/internals/add-a-feature.md adds one.
 """
 
 from __future__ import annotations

@@ -160,6 +160,6 @@ class Feature:
 
         Args:
             store: None yields the metrics without samples, to list their names.
-            totals: The amounts that workers have counted, as ``Figures.look`` reads them.
+            totals: The amounts that workers have counted, as ``store.figures.look`` reads them.
         """
         yield from ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from importlib.resources import files
@@ -10,6 +11,7 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from perdure.worker.features import NAMES
 from perdure.worker.ids import RUN_ID
 from perdure.worker.operations.validation import is_run_id
 from perdure.worker.store import scripts
@@ -70,3 +72,8 @@ def test_scripts_derive_no_key_that_is_not_in_the_table() -> None:
 
 def test_ids_that_ended_like_live_text_stay_readable() -> None:
     assert is_run_id("doc:text") and RUN_ID.fullmatch("doc:text")
+
+
+def test_no_feature_has_the_name_of_a_key_of_the_kernel() -> None:
+    kernel = set(re.findall(r"{self.prefix}:(\w+)", inspect.getsource(Keys)))
+    assert {"run", "metrics", "tokens", "topic"} <= kernel and not kernel & set(NAMES)
