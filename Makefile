@@ -92,7 +92,7 @@ bench: .venv/.dev ## all measurements, with other systems to compare; some: PART
 	@$(BIN)/python -m benchmarks $(PARTS) $(if $(PASSES),--passes $(PASSES))
 
 docs: .venv/.docs ## the documentation as a site in site/; fails on a broken link or anchor
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --clean
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 
 docs-serve: .venv/.docs ## the documentation on http://127.0.0.1:8000, rebuilt while you write
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
