@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from perdure.worker.features import NAMES
-from tests.support.removed_feature import ROOT, copy_without, tests_of
+from tests.support.removed_feature import ROOT, copy_without, files_of_tests
 
 #: Names and words of what a feature adds to the surface: commands, routes, settings.
 WORDS = {
@@ -59,7 +59,7 @@ def test_the_rest_is_whole_without_a_feature(feature: str, tmp_path: Path) -> No
     copy_without(feature, root, dict.fromkeys(TABLES, WORDS[feature]))
     run_in(root, "-m", "mypy", "worker", "flows", "perdure")
     run_in(root, "-c", "from importlinter.cli import lint_imports_command as lint; lint()")
-    names = [f"--ignore={path}" for path in tests_of(feature, root)]
+    names = [f"--ignore={path}" for path in files_of_tests(feature, root)]
     pytest_arguments = ("-p", "no:cacheprovider", "-q", "-m", "not slow", "-k", f"not {feature}")
     told = run_in(root, "-m", "pytest", *pytest_arguments, *names, *PLAYED)
     assert int(re.findall(r"(\d+) passed", told)[-1]) > 300

@@ -44,7 +44,7 @@ def copy_without(feature: str, root: Path, tables: Mapping[str, str] = NOTHING) 
         (root / name).write_text("".join(kept), "utf-8")
 
 
-def tests_of(feature: str, root: Path) -> list[str]:
+def files_of_tests(feature: str, root: Path) -> list[str]:
     """Return the files of tests that import a feature, or a module of the support that does."""
     imports = re.compile(rf"^(?:from|import) perdure\.worker\.features\.{feature}\b", re.MULTILINE)
     supports = [
