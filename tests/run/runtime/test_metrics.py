@@ -274,7 +274,7 @@ def test_a_damaged_figure_is_left_out_and_the_others_are_told(
 
 
 def test_a_scrape_reads_the_same_however_many_runs_there_are(store: Store, client: Client) -> None:
-    """Four exchanges at most, no look at any run but at those of the oldest messages."""
+    """Few exchanges, no look at any run but at those of the oldest messages."""
     scrape(client)
     found = []
     for count in (1, 40):
