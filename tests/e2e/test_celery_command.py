@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from perdure import Client, Settings
+from perdure.worker.features import NAMES
 from tests.support.celery_command import APP, CeleryCommand
 from tests.support.command_line import ROOT
 
@@ -43,4 +44,8 @@ def test_celery_alone_loads_nothing_of_ours_that_takes_time(settings: Settings) 
         "perdure.worker.cli.exit_codes",
         "perdure.worker.cli.interrupts",
         "perdure.worker.cli.main",
+        # Features name their commands. They load the rest of themselves when it is used.
+        "perdure.worker.features",
+        "perdure.worker.features.feature",
+        *(f"perdure.worker.features.{name}" for name in NAMES),
     }
