@@ -26,7 +26,14 @@ VOLATILE = [
     (re.compile(r"\b\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?\b"), "TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DATE"),
     (re.compile(r"\b\d+(\.\d+)? (s|min|h)\b"), "DURATION"),
-    # A worker may have played a round before the command reads the run.
+    # A worker may have played a round, or all of them, before the command reads the run.
+    (
+        re.compile(
+            r"\b(continues at step \d+, \w+; to follow it: perdure watch"
+            r"|has completed; to see it: perdure show)\b"
+        ),
+        "continues or has completed: perdure COMMAND",
+    ),
     (re.compile(r"\bcontinues at step \d+, \w+"), "continues at step N, NODE"),
     (re.compile(r"\bstep \d+\b"), "step N"),
     (re.compile(r"\bstep N \(node \w+"), "step N (node NODE"),
