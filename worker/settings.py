@@ -62,8 +62,13 @@ Seconds = Annotated[
 class KernelSettings(BaseSettings):
     """The settings of all that is no feature."""
 
+    # Only ``Settings`` is built: each schema takes milliseconds of the start of a command.
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True
+        env_prefix=PREFIX,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        defer_build=True,
     )
 
     #: URL of the state server: redis://, rediss://, unix:// or redis+sentinel://. If None, it is
@@ -234,6 +239,8 @@ class Settings(FeatureSettings, KernelSettings):
     A URL may hold a password. The attribute returns the full URL, but wherever settings are shown
     the password is left out.
     """
+
+    model_config = SettingsConfigDict(defer_build=False)
 
 
 def shown(urls: str | None) -> str | None:

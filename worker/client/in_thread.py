@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -22,6 +21,8 @@ def in_thread(
 
     @wraps(method, updated=())
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        import asyncio  # Commands load this module, and have no coroutines.
+
         bound: Callable[P, T] = getattr(self._client, method.__name__)
         return await asyncio.to_thread(bound, *args, **kwargs)
 

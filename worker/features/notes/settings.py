@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pydantic import Field
-from pydantic_settings import BaseSettings
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class NoteSettings(BaseSettings):
     """The bounds of notes."""
+
+    model_config = SettingsConfigDict(defer_build=True)
 
     #: Notes of one namespace (the oldest make room for new ones), and bytes of one note.
     max_notes: int = Field(default=1000, ge=1)

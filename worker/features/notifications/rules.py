@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
-from pydantic_settings import BaseSettings
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from perdure.flows.core.durations import as_seconds, is_duration
 from perdure.flows.core.secrets import is_reference
@@ -114,6 +114,8 @@ class NotificationRule(BaseModel):
 
 class NotificationSettings(BaseSettings):
     """The settings of notifications."""
+
+    model_config = SettingsConfigDict(defer_build=True)
 
     #: Which events of which runs workers send, and where to: rules by name.
     notify: Mapping[Annotated[str, Field(pattern=RULE_NAME)], NotificationRule] = Field(
