@@ -26,14 +26,7 @@ VOLATILE = [
     (re.compile(r"\b\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?\b"), "TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DATE"),
     (re.compile(r"\b\d+(\.\d+)? (s|min|h)\b"), "DURATION"),
-    # A worker may have played a round, or all of them, before the command reads the run.
-    (
-        re.compile(
-            r"\b(continues at step \d+, \w+; to follow it: perdure watch"
-            r"|has completed; to see it: perdure show)\b"
-        ),
-        "continues or has completed: perdure COMMAND",
-    ),
+    # A worker may have played a round before the command reads the run.
     (re.compile(r"\bcontinues at step \d+, \w+"), "continues at step N, NODE"),
     (re.compile(r"\bstep \d+\b"), "step N"),
     (re.compile(r"\bstep N \(node \w+"), "step N (node NODE"),
@@ -42,6 +35,9 @@ VOLATILE = [
     (re.compile(r"--interrupt 0:\d+"), "--interrupt 0:N"),
     (re.compile(r"[ \t]+"), " "),
 ]
+#: A line of a command that lets a run continue. A worker may have played all rounds of the run
+#: before the command reads it.
+CONTINUES = re.compile(r"(\S+) continues at step N, NODE; to follow it: perdure watch \1")
 #: Python of an environment in which a wheel of Perdure is installed, to try a page there:
 #: DOCS_PYTHON=... pytest tests/e2e/test_docs_quickstart.py. By default the Python of the tests.
 PYTHON = os.environ.get("DOCS_PYTHON", sys.executable)
@@ -91,7 +87,11 @@ def missing(expected: str, actual: str) -> str | None:
         if line == "...":
             skip = True
             continue
-        pattern = re.compile(re.escape(line).replace(re.escape("..."), ".*") + "$")
+        wanted = re.escape(line).replace(re.escape("..."), ".*")
+        if played := CONTINUES.fullmatch(line):
+            run_id = re.escape(played[1])
+            wanted += f"|{run_id} has completed; to see it: perdure show {run_id}"
+        pattern = re.compile(f"(?:{wanted})$")
         found = [n for n in range(at, len(lines)) if pattern.match(lines[n])]
         if not found or (found[0] != at and not skip):
             return line

@@ -17,8 +17,9 @@ REGISTRATION = (
     "worker/features/__init__.py", "worker/features/clients.py", "worker/features/settings.py",
     "perdure/__init__.py", "perdure/__init__.pyi",
 )  # fmt: skip
-#: What a copy does not need, at the top and anywhere.
+#: Folders at the top that are not copied.
 LEFT_OUT = {".git", ".venv", ".venv-minimums", ".venv-newest", ".hypothesis", "site", "mutants"}
+#: Folders that are not copied wherever they stand.
 LEFT_OUT_ANYWHERE = {"__pycache__", "node_modules"}
 
 

@@ -48,7 +48,7 @@ class Panel(NamedTuple):
 
 
 class Process(Protocol):
-    """A worker's main process, as far as features need it.
+    """What features may use of a worker's main process.
 
     Attributes:
         app: The Celery app.
@@ -148,7 +148,7 @@ class Feature:
         return {}
 
     def background(self, process: Process) -> Background | None:
-        """Return what a worker does beside its rounds. None: nothing with these settings."""
+        """Return the feature's threads in a worker, or None if the settings ask for none."""
         return None
 
     def findings(self, inspection: Inspection, store: Store) -> Iterable[Finding]:

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,11 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from perdure import Settings
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.features.notifications import FEATURE
-from perdure.worker.features.notifications.notification import NotDelivered, trial_notification
+from perdure.worker.features.notifications.notification import (
+    NotDelivered,
+    notification_of,
+    trial_notification,
+)
 from perdure.worker.features.notifications.notifier import LONGEST_RETRY, retry_wait
 from perdure.worker.features.notifications.rules import NotificationRule
 from perdure.worker.features.notifications.senders import filled
@@ -25,7 +30,7 @@ from perdure.worker.features.notifications.webhooks import (
     signed_headers,
 )
 from perdure.worker.settings import load_settings
-from tests.support.pending_interrupts import NOW
+from tests.support.pending_interrupts import NOW, a_run
 from tests.support.webhook_receiver import SECRET
 
 GOOD: dict[str, Any] = {"on": ["ended"], "webhook": "https://x.example/h", "secret": "env:S"}
@@ -153,6 +158,13 @@ def test_settings_name_the_rule_that_is_wrong_and_show_no_secret(
         load_settings()
     monkeypatch.setenv("PERDURE_NOTIFY", json.dumps({"ops": GOOD | {"patience": "2h"}}))
     assert load_settings().notify["ops"].patience == 7200
+
+
+def test_a_notification_does_not_have_the_inputs_of_a_run_without_a_goal() -> None:
+    run = replace(a_run("question", epoch=1), goal="", inputs={"city": "Oslo"})
+    assert "Oslo" in run.title
+    notification = notification_of("rule", "interrupted", run, None, NOW)
+    assert "Oslo" not in json.dumps(notification.body)
 
 
 def test_settings_without_rules_start_no_notifier() -> None:
